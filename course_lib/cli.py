@@ -1,0 +1,112 @@
+"""The course from a terminal: ``ddp-course lab | notebooks | ...``.
+
+Owns the words and exit codes, nothing else: a command turns its arguments into one call of the room that
+does the work and prints what came back. Everything heavy is imported inside the command, so that
+``ddp-course --help`` answers at once; nothing in the course imports this file, so ``import course_lib``
+never pays for typer.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+INDEX = "notebooks/index.ipynb"
+
+
+def main() -> None:
+    """Run the command line; the console script ``ddp-course`` starts here."""
+    _app()()
+
+
+def _app() -> typer.Typer:
+    """Return the application. Every command of every room is registered here and nowhere else."""
+    app = typer.Typer(
+        name="ddp-course",
+        help="Learn PyTorch DistributedDataParallel by experiment on real ranks.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_lab)
+    app.command("notebooks")(_notebooks)
+    return app
+
+
+def course_root() -> Path:
+    """Return the folder of the course: the nearest above the current folder, else where this code lies.
+
+    Exits with one line where neither holds the lessons.
+    """
+    for folder in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parent.parent):
+        if (folder / "notebooks").is_dir() and (folder / "course_lib").is_dir():
+            return folder
+    typer.echo(
+        "The lessons are not here: change into the folder of the course (the one with notebooks/).", err=True
+    )
+    raise typer.Exit(2)
+
+
+def _lab(context: typer.Context) -> None:
+    """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
+    root = course_root()
+    command = [
+        *(sys.executable, "-m", "jupyterlab"),
+        f"--ServerApp.root_dir={root}",
+        f"--LabApp.default_url=/lab/tree/{INDEX}",
+    ]
+    # In containers the learner is root and JupyterLab refuses to start without being told so.
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    command += context.args
+
+    paths = [str(Path(__file__).parent / "notebook"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    environment = os.environ | {
+        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates.
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(path for path in paths if path),
+        # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+    }
+    if os.name == "posix":
+        os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself
+    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+
+
+def _notebooks(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="For example 03, 03_samplers or exercises/03_samplers; else all."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Build nothing, say what does not match.")] = False,
+) -> None:
+    """Build the notebooks from their sources and execute them, or check that the saved ones match."""
+    from course_lib.notebook.build import BuildError, build_notebook, check_notebooks, find_targets
+
+    root = course_root()
+    try:
+        if check:
+            problems = check_notebooks(root, names or ())
+            for problem in problems:
+                typer.echo(problem, err=True)
+            if problems:
+                typer.echo(
+                    "Notebooks are written in their sources; 'make notebooks' rebuilds them.", err=True
+                )
+                raise typer.Exit(1)
+            return
+        for target in find_targets(root, names or ()):
+            began = time.monotonic()
+            built = build_notebook(target)
+            cells = sum(cell.cell_type == "code" for cell in built.cells)
+            typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
+    except BuildError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+if __name__ == "__main__":
+    main()

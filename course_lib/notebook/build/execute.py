@@ -1,0 +1,115 @@
+"""Run a notebook on a real kernel and save it, with whatever differs from run to run taken out."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellControlSignal, DeadKernelError
+from traitlets import default
+
+from .plan import BuildError, Target
+from .source import notebook_for
+
+CELL_TIMEOUT = 120  # seconds; a whole lesson is meant to take 15
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def build_notebook(target: Target) -> nbformat.NotebookNode:
+    """Build one notebook: read its source, execute every cell, save it with its outputs, and return it.
+
+    The file is written at once and only after every cell has run. Raises BuildError with the cell's number,
+    first line and traceback when one fails.
+    """
+    notebook = notebook_for(target)
+    target.notebook.parent.mkdir(parents=True, exist_ok=True)
+    _execute(notebook, target)
+    for cell in notebook.cells:
+        _strip(cell)
+    notebook.metadata = notebook_for(target).metadata  # the kernel has added its own
+    _save(notebook, target.notebook)
+    return notebook
+
+
+def kernel_environment(scratch: Path) -> dict[str, str]:
+    """Return the environment for a kernel whose output is saved or compared; its folders are in ``scratch``.
+
+    Neither the maintainer's IPython start-up files nor their own progress in the course may show in a lesson.
+    """
+    return os.environ | {"IPYTHONDIR": str(scratch / "ipython"), "DDP_COURSE_HOME": str(scratch / "course")}
+
+
+class _ThisInterpreterSpecs(KernelSpecManager):
+    """Answers every name with the interpreter we run on, whatever 'python3' a home folder has installed."""
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        return KernelSpec(resource_dir=str(RESOURCES), **get_kernel_dict())
+
+
+class _ThisInterpreter(AsyncKernelManager):
+    @default("kernel_spec_manager")
+    def _our_specs(self) -> KernelSpecManager:
+        return _ThisInterpreterSpecs(parent=self)
+
+
+def _execute(notebook: nbformat.NotebookNode, target: Target) -> None:
+    running = {"index": 0}
+
+    def note(cell: nbformat.NotebookNode, cell_index: int) -> None:
+        running["index"] = cell_index
+
+    client = NotebookClient(
+        notebook,
+        kernel_name="python3",
+        kernel_manager_class=_ThisInterpreter,
+        resources={"metadata": {"path": str(target.notebook.parent)}},  # where nbval and JupyterLab run it
+        timeout=CELL_TIMEOUT,
+        coalesce_streams=True,
+        record_timing=False,
+        store_widget_state=False,
+        on_cell_start=note,
+    )
+    with tempfile.TemporaryDirectory(prefix="ddp-course-build-", ignore_cleanup_errors=True) as scratch:
+        try:
+            client.execute(env=kernel_environment(Path(scratch)))
+        except (CellControlSignal, DeadKernelError) as error:
+            raise BuildError(_failure(target, notebook, running["index"], error)) from None
+
+
+def _failure(target: Target, notebook: nbformat.NotebookNode, index: int, error: Exception) -> str:
+    source = notebook.cells[index].source
+    why = getattr(error, "traceback", None) or str(error) or type(error).__name__
+    return (
+        f"{target.name}, cell {index + 1} of {len(notebook.cells)} failed:\n"
+        f"    {source.splitlines()[0]}\n"
+        f"{_ANSI.sub('', why).rstrip()}"
+    )
+
+
+def _strip(cell: nbformat.NotebookNode) -> None:
+    """Take out what only the live kernel could use: widget views (their models are gone) and timings."""
+    cell.metadata.pop("execution", None)
+    if cell.cell_type != "code":
+        return
+    for output in cell.outputs:
+        output.pop("transient", None)
+        output.get("data", {}).pop(_WIDGET_VIEW, None)
+    cell.outputs = [output for output in cell.outputs if _shows_something(output)]
+
+
+def _shows_something(output: dict[str, Any]) -> bool:
+    return "data" not in output or bool(output["data"])
+
+
+def _save(notebook: nbformat.NotebookNode, path: Path) -> None:
+    nbformat.validate(notebook)
+    unfinished = path.with_suffix(".ipynb.part")
+    unfinished.write_text(nbformat.writes(notebook).rstrip("\n") + "\n", encoding="utf-8", newline="\n")
+    os.replace(unfinished, path)

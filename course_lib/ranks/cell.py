@@ -1,0 +1,239 @@
+"""Run the source of one cell as a notebook would: statements, then the value of the last expression.
+
+Used inside a rank. Tracebacks show the learner's lines with the line numbers of the notebook cell, and fold what
+happened inside torch into one line.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import pprint
+import sys
+import sysconfig
+import traceback
+from dataclasses import asdict, dataclass
+from types import CodeType, TracebackType
+from typing import Any
+
+CELL_PREFIX = "<rank cell "
+_STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
+_COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_SHOWN_REPR = 20_000
+
+
+@dataclass(frozen=True)
+class CompiledCell:
+    """The two halves of a cell; `value` is None when the cell does not end in an expression."""
+
+    statements: CodeType
+    value: CodeType | None
+
+
+def cell_filename(label: str) -> str:
+    """The file name under which a cell's lines are known to tracebacks: `<rank cell In [3]>`."""
+    return f"{CELL_PREFIX}{label}>"
+
+
+def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
+    """Compile a cell whose first line is line `first_line` of what the learner sees.
+
+    Raises:
+        SyntaxError: with the line number of the notebook cell.
+    """
+    filename = cell_filename(label)
+    padded = "\n" * (first_line - 1) + source
+    tree = ast.parse(padded, filename)
+    linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
+    value = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(source):
+        last = tree.body.pop()
+        assert isinstance(last, ast.Expr)
+        value = compile(ast.Expression(last.value), filename, "eval")
+    return CompiledCell(compile(tree, filename, "exec"), value)
+
+
+def _ends_with_semicolon(source: str) -> bool:
+    """A trailing `;` keeps the value from being shown, as in a notebook."""
+    import io
+    import tokenize
+
+    last = ""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER):
+                last = token.string
+    except (tokenize.TokenError, IndentationError):
+        return False
+    return last == ";"
+
+
+def shown(value: Any) -> str:
+    """What a notebook would print for a value; never raises, never gigabytes."""
+    try:
+        text = pprint.pformat(value, width=100, sort_dicts=False) if _is_plain(value) else repr(value)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    if len(text) > _SHOWN_REPR:
+        text = f"{text[:_SHOWN_REPR]} … ({len(text):,} characters)"
+    return text
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, list | tuple | dict | set) and type(value).__module__ == "builtins"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line of a Python stack, as far as a learner cares: file (or cell), line number, function, source line."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+    def where(self) -> str:
+        """`In [3], line 4` for a cell, `train.py, line 4` for a file."""
+        return f"{place_name(self.file)}, line {self.line}"
+
+
+def place_name(filename: str) -> str:
+    """A short stable name of a file: the cell's label, or the file's base name."""
+    if filename.startswith(CELL_PREFIX):
+        return filename[len(CELL_PREFIX) : -1]
+    return os.path.basename(filename)
+
+
+def is_learners(filename: str) -> bool:
+    """True for code of the learner: cells and files that belong neither to Python, to packages nor to the course."""
+    if filename.startswith(CELL_PREFIX):
+        return True
+    if filename.startswith("<"):
+        return False
+    path = os.path.realpath(filename)
+    if "site-packages" in path or "dist-packages" in path or path.startswith(_COURSE + os.sep):
+        return False
+    return not path.startswith(_STDLIB)
+
+
+def package_of(filename: str) -> str:
+    """`torch` for a file inside torch, the package's name for others, `Python` for the standard library."""
+    for marker in ("site-packages", "dist-packages"):
+        _, found, rest = filename.replace(os.sep, "/").partition(f"/{marker}/")
+        if found:
+            return rest.split("/")[0].removesuffix(".py")
+    return "Python"
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """An exception as data: nothing of it needs to be pickled, so nothing of it can refuse to be."""
+
+    type: str
+    bases: list[str]
+    message: str
+    traceback: str
+    full_traceback: str
+    where: str
+    line: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON-able data."""
+        return asdict(self)
+
+
+def report_exception(error: BaseException) -> ErrorReport:
+    """Describe an exception raised by a learner's code: short traceback, full traceback, and where it was raised."""
+    frames = [entry for entry in _walk(error.__traceback__) if not entry.file.startswith(_COURSE)]
+    learners = [frame for frame in frames if is_learners(frame.file)]
+    last = learners[-1] if learners else None
+    message = _safely(str, error)
+    name = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        full = "".join(traceback.format_exception_only(type(error), error))
+        short = full
+    else:
+        full = _safely(lambda e: "".join(traceback.format_exception(e)), error)
+        short = _short_traceback(frames, f"{name}: {message}" if message else name, error)
+    return ErrorReport(
+        type=name,
+        bases=[base.__name__ for base in type(error).__mro__],
+        message=message,
+        traceback=short.rstrip("\n"),
+        full_traceback=full.rstrip("\n"),
+        where=last.where() if last else "",
+        line=last.line if last else None,
+    )
+
+
+def _safely(describe: Any, error: BaseException) -> str:
+    try:
+        return str(describe(error))
+    except BaseException as broken:
+        return f"<its text cannot be shown: {type(broken).__name__}>"
+
+
+def _walk(tb: TracebackType | None) -> list[Frame]:
+    frames = []
+    for frame, line in traceback.walk_tb(tb):
+        code = frame.f_code
+        source = linecache.getline(code.co_filename, line).strip()
+        frames.append(Frame(code.co_filename, line, code.co_name, source))
+    return frames
+
+
+def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -> str:
+    lines: list[str] = []
+    hidden: list[Frame] = []
+
+    def flush() -> None:
+        if hidden:
+            package = package_of(hidden[-1].file)
+            last = hidden[-1]
+            lines.append(f"  … {len(hidden)} more in {package}, last: {last.function} ({os.path.basename(last.file)})")
+            hidden.clear()
+
+    repeated = 0
+    previous: Frame | None = None
+    for frame in frames:
+        if frame == previous:
+            repeated += 1
+            continue
+        if repeated:
+            lines.append(f"  … the same line {repeated} more times")
+            repeated = 0
+        previous = frame
+        if is_learners(frame.file):
+            flush()
+            function = f", in {frame.function}" if frame.function != "<module>" else ""
+            lines.append(f"  {frame.where()}{function}")
+            if frame.source:
+                lines.append(f"    {frame.source}")
+        else:
+            hidden.append(frame)
+    if repeated:
+        lines.append(f"  … the same line {repeated} more times")
+    flush()
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and cause is not error:
+        lines.append(f"  (while handling {type(cause).__name__}: {_safely(str, cause)})")
+    for note in getattr(error, "__notes__", ()):
+        headline += f"\n{note}"
+    return "\n".join([*lines, headline])
+
+
+def current_stack(thread_id: int) -> list[Frame]:
+    """The stack of a running thread, outermost call first, without the course's own frames."""
+    frame = sys._current_frames().get(thread_id)
+    stack = []
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_COURSE):
+            source = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            stack.append(Frame(code.co_filename, frame.f_lineno, code.co_name, source))
+        frame = frame.f_back
+    stack.reverse()
+    return stack

@@ -1,0 +1,404 @@
+"""A gang: the ranks that start, fail and restart together.
+
+States: starting -> idle <-> busy; idle/busy -> broken (a rank is gone: only a restart helps) -> stopped. One thread
+drives a gang at a time; nothing here polls: every wait is for a file descriptor. Running a job is in `drive`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+
+from course_lib.ranks import drive
+from course_lib.ranks.backend import MB_PER_RANK, BackendChoice, choose_backend
+from course_lib.ranks.deadlock import Look
+from course_lib.ranks.interrupts import StopRequests, deferred
+from course_lib.ranks.launcher import Launcher, LaunchError, warm_up
+from course_lib.ranks.link import RankLink
+from course_lib.ranks.outcome import Collective, Outcome, RankVariableError
+from course_lib.ranks.protocol import BufferedChannel, Message
+from course_lib.ranks.store import listen_on_loopback
+from course_lib.ranks.values import unpack
+
+START_SECONDS = 60.0
+REBUILD_SECONDS = 10.0
+MAX_RANKS = 256
+
+
+class GangError(RuntimeError):
+    """The gang cannot do what was asked; the message is one clear line."""
+
+
+class State(enum.StrEnum):
+    """What a gang can do now."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    BROKEN = "broken"
+    STOPPED = "stopped"
+
+
+def check_size(world_size: int) -> None:
+    """Refuse gangs that cannot exist or that the machine's memory cannot hold.
+
+    Raises:
+        GangError: with the number of ranks that would fit.
+    """
+    if world_size < 1:
+        raise GangError(f"A gang needs at least 1 rank, not {world_size}.")
+    available = psutil.virtual_memory().available
+    fits = max(1, int(available / (MB_PER_RANK * 1e6)))
+    if world_size > min(fits, MAX_RANKS):
+        raise GangError(
+            f"{world_size} ranks need about {world_size * MB_PER_RANK / 1000:.1f} GB of memory; "
+            f"this machine has {available / 1e9:.1f} GB free, enough for {min(fits, MAX_RANKS)} ranks."
+        )
+
+
+class Gang:
+    """Real ranks with a process group, and state that lasts from job to job."""
+
+    def __init__(
+        self,
+        world_size: int,
+        *,
+        backend: str = "auto",
+        init: bool = True,
+        method: str | None = None,
+        limits: dict[str, int] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Start a gang; returns at once, `wait_ready` waits.
+
+        Args:
+            world_size: number of ranks. backend: `auto`, `gloo` or `nccl`.
+            init: False leaves `init_process_group` to the learner's code (RANK, MASTER_ADDR, ... are set all the same).
+            limits: resource limits of each rank, by the name in the `resource` module.
+            environment: variables added to the kernel's own.
+
+        Raises:
+            GangError, BackendError, LaunchError: one clear line each.
+        """
+        check_size(world_size)
+        self.world_size = world_size
+        self.init = init
+        self.wished_backend = backend
+        self.method = method
+        self.limits = dict(limits or {})
+        self.environment = dict(environment or {})
+        self.launcher: Launcher = warm_up(method)
+        machine = self.launcher.machine
+        self.backend: BackendChoice = choose_backend(world_size, backend, machine.gpus, machine.nccl)
+        self.state = State.STARTING
+        self.epoch = 0
+        self.job = 0
+        self.left_behind: dict[int, str] = {}
+        self._lock = threading.RLock()
+        self._selector = selectors.DefaultSelector()
+        self._writing: set[int] = set()
+        self._watched: set[int] = set()
+        self.links: list[RankLink] = []
+        try:
+            self._launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    # -- start and stop -----------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        listener = listen_on_loopback()
+        port = listener.getsockname()[1]
+        self._store_wire, theirs = socket.socketpair()
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            fds = [theirs.fileno(), null, null, listener.fileno()]
+            self._store_token = self.launcher.start("store", {"port": port}, dict(os.environ), fds)
+        finally:
+            os.close(null)
+            theirs.close()
+            listener.close()
+        for rank in range(self.world_size):
+            config = {
+                "rank": rank,
+                "init": self.init,
+                "backend": self.backend.name,
+                "store_port": port,
+                "epoch": self.epoch,
+                "limits": self.limits,
+            }
+            self.links.append(RankLink(rank, self.launcher, config, self._environment_of(rank, port)))
+        self._watch(self.launcher.fileno(), self.launcher.pump)
+        for link in self.links:
+            self._watch(link.channel.fileno(), link.read)
+            for buffer in (link.stdout, link.stderr, link.stack_dump):
+                self._watch(buffer.fd, buffer.read)
+
+    def _environment_of(self, rank: int, port: int) -> dict[str, str]:
+        return {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "TORCH_FR_BUFFER_SIZE": "2000",
+            # Nothing listens on anything but the loopback interface.
+            "GLOO_SOCKET_IFNAME": "lo0" if os.uname().sysname == "Darwin" else "lo",
+            **self.environment,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "GROUP_RANK": "0",
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_WORLD_SIZE": str(self.world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            # The store listens before any rank starts, as torchrun's agent arranges it.
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+
+    def wait_ready(self, stop: StopRequests | None = None) -> None:
+        """Wait until every rank has answered (and joined the process group).
+
+        Raises:
+            GangError: a rank could not start; KeyboardInterrupt: the stop button was pressed.
+        """
+        with contextlib.ExitStack() as stack:
+            stop = stop or stack.enter_context(deferred())
+            presses = stop.count
+            deadline = time.monotonic() + START_SECONDS
+            while any(link.ready is None for link in self.links):
+                lost = [link for link in self.links if not link.alive]
+                if lost or time.monotonic() > deadline:
+                    reason = self._start_problem(lost)
+                    self.stop()
+                    raise GangError(reason)
+                self.pump(deadline - time.monotonic(), stop)
+                if stop.count > presses:
+                    self.stop()
+                    raise KeyboardInterrupt
+        problems = {link.rank: link.ready["problem"] for link in self.links if link.ready and link.ready["problem"]}
+        if problems:
+            rank, problem = next(iter(problems.items()))
+            self.stop()
+            raise GangError(f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}")
+        if self.state is State.STARTING:
+            self.state = State.IDLE
+            for link in self.links:
+                link.stdout.clear()
+
+    def _start_problem(self, lost: Sequence[RankLink]) -> str:
+        if not lost:
+            late = [link.rank for link in self.links if link.ready is None]
+            return f"Rank(s) {late} did not start within {START_SECONDS:.0f} s."
+        link = lost[0]
+        link.stderr.drain()
+        why = self.launcher.failures.get(link.token) or link.stderr.text().strip()[-500:] or "no message"
+        return f"Rank {link.rank} ended while starting ({drive.exit_text(link.exit_code or 0)}): {why}"
+
+    def stop(self) -> None:
+        """End all ranks. Returns at once: they leave by themselves, or the launcher kills them a moment later."""
+        if self.state is State.STOPPED:
+            return
+        self.state = State.STOPPED
+        for link in self.links:
+            if link.alive:
+                link.kill()
+            link.close()
+        with contextlib.suppress(OSError, AttributeError):
+            self._store_wire.close()
+        self._selector.close()
+
+    def reap(self, timeout: float = 5.0) -> None:
+        """Wait until every process of a stopped gang is gone."""
+        import select
+
+        deadline = time.monotonic() + timeout
+        while any(link.pid is None or link.alive for link in self.links) and time.monotonic() < deadline:
+            select.select([self.launcher], [], [], 0.5)
+            self.launcher.pump()
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    def _watch(self, fd: int, on_ready: Callable[[], Any]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, on_ready)
+        self._watched.add(fd)
+
+    def _forget(self, fd: int) -> None:
+        if fd in self._watched:
+            self._watched.discard(fd)
+            self._selector.unregister(fd)
+
+    def pump(self, timeout: float | None, stop: StopRequests | None = None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        if self.launcher.gone:
+            self._forget(self.launcher.fileno())
+        for link in self.links:
+            self._watch_writing(link.channel)
+            if link.channel.closed:
+                self._forget(link.channel.fileno())
+        if stop is not None:
+            self._selector.register(stop.fileno(), selectors.EVENT_READ, stop.take)
+        try:
+            for key, events in self._selector.select(timeout if timeout is None else max(0.0, timeout)):
+                if events & selectors.EVENT_WRITE:
+                    for link in self.links:
+                        if not link.channel.closed and link.channel.fileno() == key.fd:
+                            link.channel.flush()
+                if events & selectors.EVENT_READ and key.data() is False:
+                    self._forget(key.fd)  # the pipe's other end is closed
+        finally:
+            if stop is not None:
+                self._selector.unregister(stop.fileno())
+
+    def _watch_writing(self, channel: BufferedChannel) -> None:
+        if channel.closed or channel.fileno() not in self._watched:
+            return
+        fd = channel.fileno()
+        if channel.wants_write != (fd in self._writing):
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_write else 0)
+            self._selector.modify(fd, events, self._selector.get_key(fd).data)
+            (self._writing.add if channel.wants_write else self._writing.discard)(fd)
+
+    def ask(
+        self, kind: str, reply: str, data: dict[str, Any], timeout: float, ranks: Sequence[int] | None = None
+    ) -> dict[int, Message]:
+        """Send a message to ranks and collect their replies; ranks that do not answer in time are left out."""
+        self.job += 1
+        job = self.job
+        links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
+        for link in links:
+            link.channel.send(Message(kind, {"id": job, **data}))
+        replies: dict[int, Message] = {}
+        deadline = time.monotonic() + timeout
+        while True:
+            for link in links:
+                if link.rank not in replies:
+                    message = link.take(reply, job)
+                    if message is not None:
+                        replies[link.rank] = message
+            left = deadline - time.monotonic()
+            if left <= 0 or all(link.rank in replies or not link.alive for link in links):
+                return replies
+            self.pump(left)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def run_cell(self, source: str, *, label: str = "cell", first_line: int = 1, **options: Any) -> Outcome:
+        """Run source code on the ranks as a notebook cell; options as in `drive.Job`."""
+        data = {"source": source, "label": label, "first_line": first_line}
+        return self._run(drive.Job("cell", data, **options))
+
+    def call(self, payload: bytes, **options: Any) -> Outcome:
+        """Call a pickled `(function, arguments, faults)` on the ranks; options as in `drive.Job`."""
+        return self._run(drive.Job("call", {}, blob=payload, **options))
+
+    def _run(self, job: drive.Job) -> Outcome:
+        with self._lock, deferred() as stop:
+            self._check_alive()
+            unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]
+            if unknown:
+                raise GangError(
+                    f"There is no rank {unknown[0]} in this gang of {self.world_size}: "
+                    f"ranks are 0 to {self.world_size - 1}."
+                )
+            self.wait_ready(stop)
+            self.state = State.BUSY
+            try:
+                return drive.run(self, job, stop)
+            finally:
+                if self.state is State.BUSY:
+                    self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
+
+    def _check_alive(self) -> None:
+        if self.state is State.STOPPED:
+            raise GangError("This gang has been stopped; %%ranks 4 starts a new one.")
+        self.refresh()
+        if self.state is State.BROKEN:
+            raise GangError("This gang has lost a rank; %ranks restart starts it again.")
+
+    def refresh(self) -> None:
+        """Notice what has happened between jobs: ranks that died, output that came late."""
+        if self.state in (State.STOPPED, State.STARTING):
+            return
+        self.pump(0.0)
+        if not all(link.alive for link in self.links):
+            self.state = State.BROKEN
+
+    def look(self, timeout: float = 1.0) -> dict[int, Look]:
+        """Where every rank is now; ranks that do not answer in time are left out."""
+        with self._lock:
+            replies = self.ask("look", "seen", {}, timeout)
+            return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}
+
+    def fetch(self, name: str | None) -> dict[int, Any]:
+        """A variable of the ranks' namespace (or, with None, the last value) by rank.
+
+        Raises:
+            RankVariableError: no rank has it, or the gang is gone.
+        """
+        with self._lock, deferred():
+            if self.state is not State.IDLE:
+                raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}.")
+            replies = self.ask("fetch", "fetched", {"name": name}, 60.0)
+        found = {rank: message for rank, message in sorted(replies.items()) if message.data["found"]}
+        if not found:
+            raise RankVariableError(f"No rank has a variable named {name!r}.")
+        return {rank: unpack(message.blob, message.data["not_sent"]) for rank, message in found.items()}
+
+    def collectives_between(self, started_ns: int, ended_ns: int) -> dict[int, tuple[Collective, ...]]:
+        """The collectives issued in a span of time, by rank; empty when the gang is gone."""
+        if self.state not in (State.IDLE, State.BUSY):
+            return {}
+        looks = self.look()
+        return {
+            rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
+            for rank, look in sorted(looks.items())
+        }
+
+    def rebuild_group(self) -> int | None:
+        """Give the ranks a new process group, keeping their Python state.
+
+        Returns how many DDP wrappers were moved to it on rank 0, or None when that failed: only a restart helps then.
+        """
+        if not all(link.alive for link in self.links):
+            self.state = State.BROKEN
+            return None
+        if not self.init:
+            return 0
+        self.epoch += 1
+        replies = self.ask("rebuild", "rebuilt", {"epoch": self.epoch}, REBUILD_SECONDS)
+        if len(replies) < self.world_size or any(message.data["problem"] for message in replies.values()):
+            for link in self.links:
+                link.kill()
+            self.state = State.BROKEN
+            return None
+        return int(replies[0].data["wrappers"])
+
+    def rescue(self) -> int | None:
+        """Free ranks that are blocked, then rebuild the group; see `rebuild_group`."""
+        with self._lock, deferred():
+            self._check_alive()
+            self.ask("free", "freed", {}, 1.0)
+            return self.rebuild_group()
+
+    def restarted(self) -> Gang:
+        """End this gang and start one like it: same size, backend and options, nothing of its state."""
+        self.stop()
+        return Gang(
+            self.world_size,
+            backend=self.wished_backend,
+            init=self.init,
+            method=self.method,
+            limits=self.limits,
+            environment=self.environment,
+        )
+
+
+__all__ = ["Gang", "GangError", "LaunchError", "State", "check_size"]

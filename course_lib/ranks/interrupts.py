@@ -1,0 +1,80 @@
+"""Ctrl-C and the stop button, as an event instead of an exception at a random line.
+
+While ranks run, SIGINT must not raise in the middle of reading a message. Inside `deferred()` it only wakes the loop
+that drives the ranks, which then decides. A second press is counted too: it means "now".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+
+class StopRequests:
+    """Counts presses of the stop button; its descriptor becomes readable with each."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        os.set_blocking(self._read, False)
+
+    def fileno(self) -> int:
+        """Readable when a press was not yet taken."""
+        return self._read
+
+    def press(self, *_: object) -> None:
+        """One press; also usable as a signal handler."""
+        self.count += 1
+        with contextlib.suppress(OSError):
+            os.write(self._write, b"!")
+
+    def take(self) -> int:
+        """Presses so far; the descriptor is quiet again until the next."""
+        with contextlib.suppress(OSError):
+            os.read(self._read, 4096)
+        return self.count
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        os.close(self._read)
+        os.close(self._write)
+
+
+_current: StopRequests | None = None
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[StopRequests]:
+    """Within this block SIGINT is counted instead of raised; nested blocks share one counter.
+
+    What a press means is decided by whoever holds the counter.
+    """
+    global _current
+    if _current is not None:
+        yield _current
+        return
+    requests = StopRequests()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    previous: object = None
+    try:
+        _current = requests
+        if in_main_thread:
+            previous = signal.signal(signal.SIGINT, requests.press)
+        yield requests
+    finally:
+        _current = None
+        if in_main_thread:
+            signal.signal(signal.SIGINT, previous)  # type: ignore[arg-type]
+        requests.close()
+
+
+def press_after(seconds: float) -> threading.Timer:
+    """Press the real stop button (SIGINT to this process) in `seconds`; for lessons that must run by themselves."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+    return timer

@@ -1,0 +1,218 @@
+"""The kernel's side of the forkserver: start it early, ask it for ranks, hear how they ended.
+
+One launcher a kernel and start method. It is started in the background (`warm_up`) and waited for only when the first
+rank is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.ranks.protocol import Decoder, Message
+
+METHODS = ("forkserver", "spawn")
+_COURSE_PARENT = str(Path(__file__).resolve().parents[2])
+
+
+class LaunchError(RuntimeError):
+    """Ranks cannot be started; the message says why."""
+
+
+def default_method() -> str:
+    """`forkserver` where the system can fork, else `spawn`; DDP_COURSE_START_METHOD overrides."""
+    method = os.environ.get("DDP_COURSE_START_METHOD", "")
+    if method:
+        if method not in METHODS:
+            raise LaunchError(f"DDP_COURSE_START_METHOD is {method!r}; it can be {' or '.join(METHODS)}.")
+        return method
+    return "forkserver" if hasattr(os, "fork") else "spawn"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the forkserver's torch sees of the machine."""
+
+    torch_version: str
+    gpus: int
+    nccl: bool
+
+
+class Launcher:
+    """Starts processes through one forkserver process and collects their exit codes."""
+
+    def __init__(self, method: str) -> None:
+        if sys.platform == "win32":
+            raise LaunchError("The course starts its ranks on Linux and macOS; on Windows, use it inside WSL 2.")
+        self.method = method
+        self.exits: dict[int, int] = {}
+        self.pids: dict[int, int] = {}
+        self.failures: dict[int, str] = {}
+        self.ready: Message | None = None
+        self.gone = False
+        self._token = 0
+        self._decoder = Decoder()
+        self._lock = threading.RLock()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        self.sock, theirs = socket.socketpair()
+        with theirs:
+            environment = dict(os.environ)
+            environment["PYTHONPATH"] = os.pathsep.join(
+                p for p in (_COURSE_PARENT, environment.get("PYTHONPATH", "")) if p
+            )
+            environment["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] = "YES"
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "course_lib.ranks.forkserver", str(theirs.fileno()), method],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                # A terminal's Ctrl-C and Jupyter's interrupt go to the kernel's process group, never to ranks.
+                start_new_session=True,
+            )
+        self.sock.setblocking(False)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        # A child that the kernel forks must not hold the wire open: the server would not see the kernel die.
+        with contextlib.suppress(OSError):
+            self.sock.close()
+        self.gone = True
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for selectors."""
+        return self.sock.fileno()
+
+    def wait_ready(self) -> Message:
+        """Block until the server has torch loaded.
+
+        Raises:
+            LaunchError: the server ended instead; the message holds what it printed.
+        """
+        import select
+
+        while self.ready is None:
+            if self.gone or self.process.poll() is not None:
+                self.pump()
+                if self.ready is None:
+                    raise LaunchError(f"The process that starts ranks ended: {self.last_words()}")
+                break
+            select.select([self.sock], [], [], 1.0)
+            self.pump()
+        return self.ready
+
+    @property
+    def machine(self) -> Machine:
+        """The machine as torch sees it; waits for the server if need be."""
+        data = self.wait_ready().data
+        return Machine(data.get("torch", ""), data.get("gpus", 0), data.get("nccl", False))
+
+    def last_words(self) -> str:
+        """The end of what the server printed, for error messages."""
+        with contextlib.suppress(OSError, ValueError):
+            self._log.seek(0)
+            text = self._log.read().decode(errors="replace").strip()
+            return "\n".join(text.splitlines()[-5:]) or "it printed nothing"
+        return "it printed nothing"
+
+    def start(self, role: str, config: dict[str, Any], environment: dict[str, str], fds: list[int]) -> int:
+        """Ask for a process; returns a token under which `pids` or `failures` will have the answer."""
+        self.wait_ready()
+        self._token += 1
+        spec = {
+            "token": self._token,
+            "role": role,
+            "config": config,
+            "env": environment,
+            "cwd": os.getcwd(),
+            "path": [_COURSE_PARENT, *(p for p in sys.path if p != _COURSE_PARENT)],
+            "fds": len(fds),
+        }
+        data = Message("start", spec).encode()
+        with self._lock:
+            self.sock.setblocking(True)
+            try:
+                sent = socket.send_fds(self.sock, [data], fds)
+                if sent < len(data):
+                    self.sock.sendall(data[sent:])
+            except OSError as error:
+                self.gone = True
+                raise LaunchError(f"The process that starts ranks is gone: {self.last_words()}") from error
+            finally:
+                with contextlib.suppress(OSError):
+                    self.sock.setblocking(False)
+        return self._token
+
+    def kill(self, pid: int) -> None:
+        """Kill a rank and what it started."""
+        with contextlib.suppress(OSError), self._lock:
+            self.sock.setblocking(True)
+            self.sock.sendall(Message("kill", {"pid": pid}).encode())
+            self.sock.setblocking(False)
+
+    def pump(self) -> None:
+        """Take in what the server has said; never blocks."""
+        with self._lock:
+            while not self.gone:
+                try:
+                    chunk = self.sock.recv(1 << 16)
+                except (BlockingIOError, InterruptedError):
+                    return
+                except OSError:
+                    chunk = b""
+                if not chunk:
+                    self.gone = True
+                    return
+                for message in self._decoder.feed(chunk):
+                    if message.kind == "ready":
+                        self.ready = message
+                    elif message.kind == "started":
+                        self.pids[message.data["token"]] = message.data["pid"]
+                    elif message.kind == "failed":
+                        self.failures[message.data["token"]] = message.data["reason"]
+                    elif message.kind == "exited":
+                        self.exits[message.data["pid"]] = message.data["code"]
+
+    def close(self) -> None:
+        """End the server and with it every rank."""
+        self.gone = True
+        with contextlib.suppress(OSError):
+            self.sock.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+
+
+_launchers: dict[str, Launcher] = {}
+
+
+def warm_up(method: str | None = None) -> Launcher:
+    """The kernel's launcher, started if there is none (or the old one died); returns without waiting for torch."""
+    method = method or default_method()
+    launcher = _launchers.get(method)
+    if launcher is not None:
+        launcher.pump()
+        if launcher.gone or launcher.process.poll() is not None:
+            launcher.close()
+            launcher = None
+    if launcher is None:
+        launcher = _launchers[method] = Launcher(method)
+    return launcher
+
+
+def close_all() -> None:
+    """End every launcher of this process."""
+    while _launchers:
+        _launchers.popitem()[1].close()

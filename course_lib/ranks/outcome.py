@@ -1,0 +1,245 @@
+"""What came back from running code on ranks: plain data, one object for the whole gang.
+
+`Outcome` is what learners hold (`--as out`, `run(...)`). How it looks in a notebook is decided elsewhere
+(`course_lib.ranks.report` for text, `course_lib.notebook.panel` for HTML); why it happened is `diagnosis`, filled in by
+the doctor.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from course_lib.ranks.cell import Frame
+from course_lib.ranks.values import NotSent, unpack
+
+
+class Kind(enum.StrEnum):
+    """The four ways a run can end."""
+
+    OK = "ok"
+    RAISES = "raises"
+    DIED = "died"
+    HANG = "hang"
+
+
+class Ending(enum.StrEnum):
+    """How one rank's part ended."""
+
+    FINISHED = "finished"
+    RAISED = "raised"
+    FREED = "freed"  # was blocked, or raised only because its peers were gone
+    DIED = "died"
+    KILLED = "killed"  # by the course: it could not be freed
+
+
+@dataclass(frozen=True)
+class RankError:
+    """An exception on one rank.
+
+    Attributes:
+        type: name of the exception's class; `bases` are the names of all its base classes.
+        message: `str(exception)` as raised; `traceback` is folded to the learner's lines, `full_traceback` is not.
+        where: the learner's line that raised, such as `In [3], line 2`.
+    """
+
+    type: str
+    bases: tuple[str, ...]
+    message: str
+    traceback: str
+    full_traceback: str
+    where: str
+    line: int | None
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> RankError:
+        """Rebuild the error from what the rank sent."""
+        return cls(**{**report, "bases": tuple(report["bases"])})
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective a rank issued, as torch's flight recorder has it.
+
+    Attributes:
+        group: name of the process group (`0` is the default group); `seq` counts that group's collectives from 1.
+        op: the operation, such as `all_reduce`; `sizes` and `dtypes` those of its inputs.
+        done: False while it was still under way when the record was read.
+    """
+
+    group: str
+    seq: int
+    op: str
+    sizes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    done: bool
+    time_ns: int = field(compare=False, default=0)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Collective:
+        """Rebuild the record from what the rank sent."""
+        sizes = tuple(tuple(size) for size in record["sizes"])
+        dtypes = tuple(record["dtypes"])
+        return cls(record["group"], record["seq"], record["op"], sizes, dtypes, record["done"], record["time_ns"])
+
+    def __str__(self) -> str:
+        shapes = ", ".join("x".join(map(str, size)) or "scalar" for size in self.sizes)
+        return f"{self.op}({shapes})" if shapes else f"{self.op}()"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A rank that waits for something that cannot come, or did not come in time.
+
+    Attributes:
+        call: the communication call the rank is in (`all_reduce`, `backward`, ...), or None while it computes.
+        where: the learner's line; `source` is its text.
+        collective: the collective under way, when there is one.
+        missing: ranks that have not joined it; `mismatch` says which other collective meets it, by rank.
+    """
+
+    rank: int
+    call: str | None
+    where: str
+    source: str
+    collective: Collective | None = None
+    missing: tuple[int, ...] = ()
+    mismatch: Mapping[int, Collective] = field(default_factory=dict)
+    state: str = "blocked"  # blocked | computing | stopped | silent
+    stack: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why it happened, in words.
+
+    Attributes:
+        kind: a short name such as `rank_left`; `unknown` when nothing fits.
+        summary: one sentence; `evidence` are lines a reader can check, `advice` what to do about it.
+        culprits: the ranks that did something else than the others; `lesson` is where this is taught.
+    """
+
+    kind: str
+    summary: str
+    culprits: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+    lesson: str = ""
+
+
+class RankVariableError(LookupError):
+    """A variable or value was asked for that no rank can give; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back from a run on real ranks.
+
+    Attributes:
+        kind: `ok`, `raises`, `died` or `hang`. A rank that dies outweighs one that raises, that one outweighs a hang.
+        ranks: the ranks the code ran on, of `world_size`.
+        stdout, stderr: text by rank; errors: `RankError` by rank; exits: exit code by rank that died (negative: signal).
+        endings: how each rank's part ended; waiting: who was blocked where when a hang was ended.
+        pictures: PNG bytes by rank; notes: what the course did about it (groups rebuilt, gang restarted).
+        seconds: wall time of the run.
+    """
+
+    kind: Kind
+    world_size: int
+    ranks: tuple[int, ...]
+    stdout: Mapping[int, str]
+    stderr: Mapping[int, str]
+    shown: Mapping[int, str]
+    errors: Mapping[int, RankError]
+    exits: Mapping[int, int]
+    endings: Mapping[int, Ending]
+    waiting: Mapping[int, Waiting]
+    pictures: Mapping[int, tuple[bytes, ...]]
+    notes: tuple[str, ...] = ()
+    proved: bool = False
+    interrupted: bool = False
+    timed_out: bool = False
+    seconds: float = 0.0
+    diagnosis: Diagnosis | None = None
+    recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
+    trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    _blobs: Mapping[int, tuple[bytes, Mapping[str, str] | None]] = field(default_factory=dict, repr=False)
+    _fetch: Callable[[str | None], dict[int, Any]] | None = field(default=None, repr=False, compare=False)
+    _read_collectives: Callable[[], dict[int, tuple[Collective, ...]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @cached_property
+    def values(self) -> dict[int, Any]:
+        """The value of the cell's last expression (or what the function returned) by rank.
+
+        A value that cannot travel is a `NotSent` that says why. Values with tensors import torch here.
+        """
+        result: dict[int, Any] = {}
+        for rank, (blob, not_sent) in self._blobs.items():
+            if not_sent is not None and not_sent["reason"] == "large" and self._fetch is not None:
+                return {**result, **self._fetch(None)}
+            result[rank] = unpack(blob, dict(not_sent) if not_sent else None)
+        return result
+
+    def __getitem__(self, name: str) -> dict[int, Any]:
+        """The variable `name` of the ranks' namespace as it is now, by rank.
+
+        Raises:
+            RankVariableError: no rank has it, or the gang is gone.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"Ask an Outcome for a variable by its name, as in out['loss'], not {name!r}.")
+        if self._fetch is None:
+            raise RankVariableError(f"{name!r} cannot be fetched: this run's ranks have ended.")
+        return {rank: value for rank, value in self._fetch(name).items() if rank in self.ranks}
+
+    @cached_property
+    def collectives(self) -> Mapping[int, tuple[Collective, ...]]:
+        """The collectives each rank issued during this run, in order (torch's flight recorder)."""
+        if self.recorded or self._read_collectives is None:
+            return self.recorded
+        return self._read_collectives()
+
+    @property
+    def timeline(self) -> Any:
+        """What each rank did when (`--trace`, `trace=True`): a `course_lib.watch.Timeline`, or None without a trace."""
+        if not self.trace_events:
+            return None
+        from course_lib.watch.timeline import Timeline
+
+        return Timeline.from_traces(self.trace_events)
+
+    @property
+    def ok(self) -> bool:
+        """True when every rank finished without an error."""
+        return self.kind is Kind.OK
+
+    def __repr__(self) -> str:
+        from course_lib.ranks.report import text_report
+
+        return text_report(self)
+
+    def _repr_html_(self) -> str:
+        from course_lib.notebook.panel import html_report
+
+        return html_report(self)
+
+
+__all__ = [
+    "Collective",
+    "Diagnosis",
+    "Ending",
+    "Kind",
+    "NotSent",
+    "Outcome",
+    "RankError",
+    "RankVariableError",
+    "Waiting",
+]

@@ -1,0 +1,116 @@
+"""What a rank wrote: read without blocking, kept within bounds, shown as a terminal would leave it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+HEAD_BYTES = 96 * 1024
+TAIL_BYTES = 32 * 1024
+_READ_SIZE = 1 << 20
+
+#: torch's C++ log lines carry date, time and thread: `[W1121 08:47:00.123456789 socket.cpp:12] text`.
+_TORCH_LOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]+?)(?::\d+)?\] ")
+#: A progress bar's timings: `[00:03<00:01,  1.20it/s, loss=0.3]`.
+_BAR_TIMES = re.compile(r" \[\d+:\d+(?::\d+)?<[^\]]*\]")
+_ADDRESS = re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+")
+
+
+class OutputBuffer:
+    """The bytes of one stream of one rank since `clear()`; the middle of very long output is dropped and counted."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.dropped = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+        os.set_blocking(fd, False)
+
+    def fileno(self) -> int:
+        """The pipe's descriptor, for selectors."""
+        return self.fd
+
+    def read(self) -> bool:
+        """Take what is there; False at the end of the stream."""
+        while True:
+            try:
+                chunk = os.read(self.fd, _READ_SIZE)
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            self._keep(chunk)
+            if len(chunk) < 4096:
+                return True
+
+    def drain(self) -> None:
+        """Read until the pipe is empty: what was written before the rank said `done` is in it."""
+        while True:
+            before = self.size
+            if not self.read() or self.size == before:
+                return
+
+    def _keep(self, chunk: bytes) -> None:
+        room = HEAD_BYTES - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        if chunk:
+            self._tail += chunk
+            excess = len(self._tail) - TAIL_BYTES
+            if excess > TAIL_BYTES:
+                del self._tail[:excess]
+                self.dropped += excess
+
+    @property
+    def size(self) -> int:
+        """Bytes received, kept or not."""
+        return len(self._head) + len(self._tail) + self.dropped
+
+    def clear(self) -> None:
+        """Forget what was read: a new cell begins."""
+        self._head.clear()
+        self._tail.clear()
+        self.dropped = 0
+
+    def text(self) -> str:
+        """The output as text, with carriage returns and backspaces carried out."""
+        text = bytes(self._head).decode("utf-8", "replace")
+        if self.dropped:
+            text += f"\n… {self.dropped / 1e6:,.1f} MB not shown …\n"
+        text += bytes(self._tail).decode("utf-8", "replace")
+        return carry_out_returns(text)
+
+
+def carry_out_returns(text: str) -> str:
+    """What a terminal shows: a carriage return starts the line again, so only a progress bar's last state stays."""
+    if "\r" not in text:
+        return text
+    text = text.replace("\r\n", "\n")
+    return "\n".join(_last_state(line) for line in text.split("\n"))
+
+
+def _last_state(line: str) -> str:
+    states = [state for state in line.split("\r") if state.strip()]
+    return states[-1].rstrip() if states else ""
+
+
+def steady(text: str) -> str:
+    """The text without what differs from run to run: times of log lines and progress bars, port numbers."""
+    text = _TORCH_LOG.sub(r"[\1 \2] ", text)
+    text = _BAR_TIMES.sub("", text)
+    return _ADDRESS.sub(r"\1", text)
+
+
+_GLOO_SOURCE = re.compile(r"\[/[\w/.+-]*?(gloo|pytorch|torch)/[\w/.+-]*/([\w.]+):\d+\] ")
+_LOG_HINT = re.compile(r" ?This is typically caused by a remote worker crashing\..*", re.DOTALL)
+
+
+def steady_message(message: str) -> str:
+    """An error message without build paths, ports and torch's C++ backtrace."""
+    message = message.partition("\nException raised from ")[0]
+    message = _GLOO_SOURCE.sub("", message)
+    message = _LOG_HINT.sub("", message)
+    return steady(message).strip()

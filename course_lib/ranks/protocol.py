@@ -1,0 +1,160 @@
+"""Framing between the kernel and a rank: JSON header plus opaque bytes, over a socket.
+
+Owns the wire format and nothing else. The header is JSON, so that reading what a rank sends never runs code from
+that rank; values travel as bytes that are unpickled only when somebody asks for them (`Outcome.values`).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_HEADER = struct.Struct("!II")
+_READ_SIZE = 1 << 16
+MAX_HEADER_BYTES = 64 << 20
+MAX_BLOB_BYTES = 1 << 30
+
+
+class ProtocolError(Exception):
+    """The bytes on the wire are no message: the peer is not (or no longer) a rank of this course."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message: `kind` says what it is, `data` is JSON-able, `blob` are bytes nobody looks into."""
+
+    kind: str
+    data: dict[str, Any] = field(default_factory=dict)
+    blob: bytes = b""
+
+    def encode(self) -> bytes:
+        """The message as bytes, ready to be written to a socket."""
+        header = json.dumps({"kind": self.kind, "data": self.data}, separators=(",", ":")).encode("ascii")
+        return _HEADER.pack(len(header), len(self.blob)) + header + self.blob
+
+
+class Decoder:
+    """Turns a stream of bytes into messages, keeping what is incomplete for the next call."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> Iterator[Message]:
+        """Yield every message that is complete once `chunk` has arrived.
+
+        Raises:
+            ProtocolError: the bytes cannot be a message.
+        """
+        self._buffer += chunk
+        while len(self._buffer) >= _HEADER.size:
+            header_size, blob_size = _HEADER.unpack_from(self._buffer)
+            if header_size > MAX_HEADER_BYTES or blob_size > MAX_BLOB_BYTES:
+                raise ProtocolError(f"message of {header_size} + {blob_size} bytes announced")
+            end = _HEADER.size + header_size + blob_size
+            if len(self._buffer) < end:
+                return
+            header = bytes(self._buffer[_HEADER.size : _HEADER.size + header_size])
+            blob = bytes(self._buffer[_HEADER.size + header_size : end])
+            del self._buffer[:end]
+            try:
+                fields = json.loads(header)
+                message = Message(fields["kind"], fields["data"], blob)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ProtocolError(f"no message: {header[:80]!r}") from error
+            yield message
+
+
+class BlockingChannel:
+    """A rank's end of the wire: blocking reads on one thread, writes from any thread."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._decoder = Decoder()
+        self._ready: list[Message] = []
+        self._lock = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        """Write the whole message; raises OSError when the kernel is gone."""
+        data = message.encode()
+        with self._lock:
+            self.sock.sendall(data)
+
+    def receive(self) -> Message | None:
+        """The next message, or None when the kernel closed its end."""
+        while not self._ready:
+            try:
+                chunk = self.sock.recv(_READ_SIZE)
+            except InterruptedError:
+                continue
+            except OSError:
+                return None
+            if not chunk:
+                return None
+            self._ready.extend(self._decoder.feed(chunk))
+        return self._ready.pop(0)
+
+
+class BufferedChannel:
+    """The kernel's end of the wire: never blocks, neither when reading nor when a stopped rank reads nothing."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.closed = False
+        self._decoder = Decoder()
+        self._outgoing = bytearray()
+        sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """The socket's file descriptor, for selectors."""
+        return self.sock.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        """True while bytes wait for the rank to read."""
+        return bool(self._outgoing) and not self.closed
+
+    def send(self, message: Message) -> None:
+        """Queue the message and write as much as the rank takes now."""
+        self._outgoing += message.encode()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what fits into the socket without blocking."""
+        while self._outgoing and not self.closed:
+            try:
+                written = self.sock.send(memoryview(self._outgoing)[: 1 << 20])
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self.closed = True
+                return
+            del self._outgoing[:written]
+
+    def receive(self) -> list[Message]:
+        """All messages that have arrived; sets `closed` when the rank is gone or speaks nonsense."""
+        messages: list[Message] = []
+        while not self.closed:
+            try:
+                chunk = self.sock.recv(_READ_SIZE)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.closed = True
+                break
+            try:
+                messages.extend(self._decoder.feed(chunk))
+            except ProtocolError:
+                self.closed = True
+        return messages
+
+    def close(self) -> None:
+        """Close the socket; the rank sees the end of the stream and leaves."""
+        self.closed = True
+        self.sock.close()

@@ -1,0 +1,105 @@
+"""What an `Outcome` says, part by part, as text that is complete and the same on every run.
+
+`sections` is the one place that decides what is shown and in which order; the notebook's HTML is drawn from the same
+sections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from course_lib.ranks.drive import exit_text
+from course_lib.ranks.fold import Folded, fold, rank_list, table
+from course_lib.ranks.outcome import Ending, Kind, Outcome
+from course_lib.ranks.output import steady, steady_message
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the report.
+
+    Attributes:
+        role: `output`, `error`, `verdict`, `note` or `stderr`.
+        headline: a sentence, or empty. rows: text by ranks. lines: free lines below.
+    """
+
+    role: str
+    headline: str = ""
+    rows: tuple[Folded, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def sections(outcome: Outcome) -> list[Section]:
+    """The parts of the report, in the order in which they are read."""
+    parts = []
+    output = fold(_output(outcome))
+    if output:
+        parts.append(Section("output", rows=tuple(output)))
+    own_errors = {
+        rank: steady_message_in(error.traceback)
+        for rank, error in outcome.errors.items()
+        if outcome.endings.get(rank) is Ending.RAISED
+    }
+    if own_errors:
+        parts.append(Section("error", rows=tuple(fold(own_errors))))
+    stderr = fold({rank: steady(text) for rank, text in outcome.stderr.items()})
+    if stderr:
+        parts.append(Section("stderr", "stderr", rows=tuple(stderr)))
+    verdict = _verdict(outcome)
+    if verdict is not None:
+        parts.append(verdict)
+    if outcome.notes:
+        parts.append(Section("note", lines=outcome.notes))
+    return parts
+
+
+def steady_message_in(traceback: str) -> str:
+    """A traceback whose last part, the message, is freed of ports and build paths."""
+    head, newline, message = traceback.rpartition("\n")
+    return head + newline + steady_message(message) if "\n" not in message else steady(traceback)
+
+
+def _output(outcome: Outcome) -> dict[int, str]:
+    texts = {}
+    for rank in outcome.ranks:
+        printed = steady(outcome.stdout.get(rank, ""))
+        value = outcome.shown.get(rank)
+        if value is not None:
+            if printed and not printed.endswith("\n"):
+                printed += "\n"
+            printed += value
+        texts[rank] = printed
+    return texts
+
+
+def _verdict(outcome: Outcome) -> Section | None:
+    if outcome.kind is Kind.OK and not outcome.interrupted:
+        return None
+    diagnosis = outcome.diagnosis
+    if diagnosis is not None:
+        lines = list(diagnosis.evidence)
+        if diagnosis.advice:
+            lines.append(f"What to do: {diagnosis.advice}")
+        if diagnosis.lesson:
+            lines.append(f"Taught in: {diagnosis.lesson}")
+        return Section("verdict", diagnosis.summary, lines=tuple(lines))
+    if outcome.exits:
+        ends = ", ".join(f"rank {rank}: {exit_text(code)}" for rank, code in outcome.exits.items())
+        return Section("verdict", f"died: {ends}")
+    if outcome.kind is Kind.HANG:
+        return Section("verdict", f"hang: {rank_list(outcome.waiting)} did not finish")
+    return Section("verdict", str(outcome.kind))
+
+
+def text_report(outcome: Outcome) -> str:
+    """The whole report as plain text."""
+    blocks = []
+    for section in sections(outcome):
+        lines = []
+        if section.headline:
+            lines.append(f"-- {section.headline} --" if section.role == "stderr" else section.headline)
+        if section.rows:
+            lines.append(table(section.rows))
+        lines += [f"  {line}" if section.headline else line for line in section.lines]
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks) or "(no output)"

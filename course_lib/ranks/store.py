@@ -1,0 +1,39 @@
+"""The gang's key-value store, listening before any rank starts.
+
+It lives in a process of its own, as torchrun's agent does it: when rank 0 dies, the others can still be told so. The
+kernel opens the listening socket (on the loopback interface only) and hands it over, so that a rank that is early
+waits in the listen queue instead of retrying for seconds.
+"""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from typing import Any
+
+
+def host_store(fd: int, config: dict[str, Any]) -> int:
+    """Serve the store on the inherited listening socket until the kernel closes its end of `fd`."""
+    control = socket.socket(fileno=fd)
+    import torch.distributed as dist
+
+    store = dist.TCPStore(
+        "127.0.0.1",
+        config["port"],
+        is_master=True,
+        wait_for_workers=False,
+        timeout=timedelta(minutes=30),
+        master_listen_fd=config["extra_fd"],
+    )
+    while control.recv(1):
+        pass
+    del store
+    return 0
+
+
+def listen_on_loopback() -> socket.socket:
+    """A listening socket on a free port of the loopback interface; the system picks the port."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1024)
+    return listener
