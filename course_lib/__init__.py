@@ -1,5 +1,40 @@
 """A course on PyTorch DistributedDataParallel by experiment on real ranks.
 
-`%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run` and `predict` are for plain cells. Importing
-this package does not import torch: torch lives in the ranks.
+`%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run`, `predict` and `machine` are for plain cells.
+Importing this package does not import torch: torch lives in the ranks.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from course_lib.machine import machine
+    from course_lib.notebook.predict import predict
+    from course_lib.ranks.outcome import Outcome
+    from course_lib.running import run
+
+__all__ = ["Outcome", "faults", "load_ipython_extension", "machine", "predict", "run"]
+
+_HOMES = {
+    "Outcome": "course_lib.ranks.outcome",
+    "machine": "course_lib.machine",
+    "predict": "course_lib.notebook.predict",
+    "run": "course_lib.running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "faults":
+        return importlib.import_module("course_lib.faults")
+    raise AttributeError(f"module 'course_lib' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext course_lib`: register the magics, and start loading torch in the background."""
+    from course_lib.notebook import extension
+
+    extension.load(shell)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -51,9 +52,8 @@ def course_root() -> Path:
     raise typer.Exit(2)
 
 
-def _lab(context: typer.Context) -> None:
-    """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
-    root = course_root()
+def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment with which ``ddp-course lab`` becomes JupyterLab."""
     command = [
         *(sys.executable, "-m", "jupyterlab"),
         f"--ServerApp.root_dir={root}",
@@ -62,15 +62,19 @@ def _lab(context: typer.Context) -> None:
     # In containers the learner is root and JupyterLab refuses to start without being told so.
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    command += context.args
-
-    paths = [str(Path(__file__).parent / "notebook"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    configuration = [str(Path(__file__).parent / "notebook"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {
         # Finds notebook/labconfig: no question about news at the first start, no look-up of updates.
-        "JUPYTER_CONFIG_PATH": os.pathsep.join(path for path in paths if path),
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, configuration)),
         # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
+    return [*command, *arguments], environment
+
+
+def _lab(context: typer.Context) -> None:
+    """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
+    command, environment = lab_process(course_root(), context.args)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)

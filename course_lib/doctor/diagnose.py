@@ -80,7 +80,7 @@ def _ending(outcome: Outcome, rank: int) -> str:
         case Ending.RAISED if error is not None:
             return f"raised {error.type} at {error.where}" if error.where else f"raised {error.type}"
         case Ending.FREED if error is not None:
-            return f"lost its peers at {error.where}" if error.where else "lost its peers"
+            return f"lost the connection at {error.where}" if error.where else "lost the connection"
         case Ending.KILLED:
             return "could not be freed and was ended"
         case _:
@@ -102,10 +102,18 @@ def _died(outcome: Outcome) -> Diagnosis | None:
         summary + ".",
         culprits=dead,
         evidence=_positions(outcome),
-        advice="find out why it died: its stderr is above, exit code -9 usually means out of memory. "
-        "The gang is gone with it; the next %%ranks starts a new one.",
+        advice=_why_died(outcome) + " The gang is gone with it; the next %%ranks starts a new one.",
         lesson=_FIRST_RANKS,
     )
+
+
+def _why_died(outcome: Outcome) -> str:
+    codes = set(outcome.exits.values())
+    if -9 in codes:
+        return "a SIGKILL that nobody sent on purpose is usually the system's out-of-memory killer."
+    if codes & {-6, -11}:
+        return "a crash in C++ code (SIGABRT, SIGSEGV): what it printed on stderr names the place."
+    return "look for a call of os._exit, or what its stderr says."
 
 
 def _interrupted(outcome: Outcome) -> Diagnosis | None:

@@ -272,9 +272,12 @@ def _end(gang: Gang, this: _Run, why: str, free_first: bool = False) -> None:
     """Make every rank that still runs leave the learner's code."""
     for link in this.running():
         this.stopped_at[link.rank] = why
-    for link in this.running():
-        if link.is_stopped():
-            link.signal(signal.SIGCONT)
+    continued = [link for link in this.running() if link.is_stopped()]
+    for link in continued:
+        link.signal(signal.SIGCONT)
+    # A collective that goes on must not be cut while it sends: gloo can miss the cut and wait for its own timeout.
+    if continued and _wait(gang, this, _GRACE / 2):
+        return
     if not free_first:
         for link in this.running():
             link.signal(signal.SIGINT)

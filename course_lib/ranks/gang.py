@@ -65,6 +65,17 @@ def check_size(world_size: int) -> None:
         )
 
 
+def check_wish(world_size: int, backend: str = "auto", method: str | None = None) -> BackendChoice:
+    """The backend a gang would use, if it can exist at all; starts nothing.
+
+    Raises:
+        GangError, BackendError, LaunchError: why it cannot.
+    """
+    check_size(world_size)
+    machine = warm_up(method).machine
+    return choose_backend(world_size, backend, machine.gpus, machine.nccl)
+
+
 class Gang:
     """Real ranks with a process group, and state that lasts from job to job."""
 
@@ -89,7 +100,7 @@ class Gang:
         Raises:
             GangError, BackendError, LaunchError: one clear line each.
         """
-        check_size(world_size)
+        self.backend = check_wish(world_size, backend, method)
         self.world_size = world_size
         self.init = init
         self.wished_backend = backend
@@ -97,8 +108,6 @@ class Gang:
         self.limits = dict(limits or {})
         self.environment = dict(environment or {})
         self.launcher: Launcher = warm_up(method)
-        machine = self.launcher.machine
-        self.backend: BackendChoice = choose_backend(world_size, backend, machine.gpus, machine.nccl)
         self.state = State.STARTING
         self.epoch = 0
         self.job = 0

@@ -147,7 +147,7 @@ class Outcome:
         stdout, stderr: text by rank; errors: `RankError` by rank; exits: exit code by rank that died (negative: signal).
         endings: how each rank's part ended; waiting: who was blocked where when a hang was ended.
         pictures: PNG bytes by rank; notes: what the course did about it (groups rebuilt, gang restarted).
-        seconds: wall time of the run.
+        seconds: wall time of the run. expected: whether it ended as it was expected to (None: nobody asked).
     """
 
     kind: Kind
@@ -167,6 +167,7 @@ class Outcome:
     timed_out: bool = False
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
+    expected: bool | None = None
     recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
     trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     _blobs: Mapping[int, tuple[bytes, Mapping[str, str] | None]] = field(default_factory=dict, repr=False)

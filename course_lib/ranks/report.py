@@ -6,9 +6,10 @@ sections.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course_lib.ranks.drive import exit_text
+from course_lib.ranks.expect import in_words
 from course_lib.ranks.fold import Folded, fold, rank_list, table
 from course_lib.ranks.outcome import Ending, Kind, Outcome
 from course_lib.ranks.output import steady, steady_message
@@ -73,8 +74,16 @@ def _output(outcome: Outcome) -> dict[int, str]:
 
 
 def _verdict(outcome: Outcome) -> Section | None:
-    if outcome.kind is Kind.OK and not outcome.interrupted:
+    if outcome.kind is Kind.OK and not outcome.interrupted and outcome.expected is not False:
         return None
+    verdict = _what_happened(outcome)
+    if outcome.expected is None:
+        return verdict
+    mark = "✓ As expected: " if outcome.expected else "✗ Not expected: "
+    return replace(verdict, headline=mark + verdict.headline)
+
+
+def _what_happened(outcome: Outcome) -> Section:
     diagnosis = outcome.diagnosis
     if diagnosis is not None:
         lines = list(diagnosis.evidence)
@@ -88,7 +97,7 @@ def _verdict(outcome: Outcome) -> Section | None:
         return Section("verdict", f"died: {ends}")
     if outcome.kind is Kind.HANG:
         return Section("verdict", f"hang: {rank_list(outcome.waiting)} did not finish")
-    return Section("verdict", str(outcome.kind))
+    return Section("verdict", f"{in_words(outcome)}.")
 
 
 def text_report(outcome: Outcome) -> str:

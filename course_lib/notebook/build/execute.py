@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,17 @@ def build_notebook(target: Target) -> nbformat.NotebookNode:
 
 
 def kernel_environment(scratch: Path) -> dict[str, str]:
-    """Return the environment for a kernel whose output is saved or compared; its folders are in ``scratch``.
+    """Return what a kernel's environment needs on top where output is saved or compared.
 
-    Neither the maintainer's IPython start-up files nor their own progress in the course may show in a lesson.
+    Neither the maintainer's IPython start-up files, nor their progress in the course, nor the width of their
+    terminal may show in a lesson; and ``!torchrun`` is the one of this environment, activated or not.
     """
-    return os.environ | {"IPYTHONDIR": str(scratch / "ipython"), "DDP_COURSE_HOME": str(scratch / "course")}
+    return {
+        "COLUMNS": "80",
+        "DDP_COURSE_HOME": str(scratch / "course"),
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+    }
 
 
 class _ThisInterpreterSpecs(KernelSpecManager):
@@ -77,10 +84,16 @@ def _execute(notebook: nbformat.NotebookNode, target: Target) -> None:
         on_cell_start=note,
     )
     with tempfile.TemporaryDirectory(prefix="ddp-course-build-", ignore_cleanup_errors=True) as scratch:
+        # What the kernel says beside its messages (as nbval does, out of the way) is told only if something failed.
+        aside = Path(scratch) / "stderr"
         try:
-            client.execute(env=kernel_environment(Path(scratch)))
+            with aside.open("wb") as stderr:
+                client.execute(env=os.environ | kernel_environment(Path(scratch)), stderr=stderr)
         except (CellControlSignal, DeadKernelError) as error:
-            raise BuildError(_failure(target, notebook, running["index"], error)) from None
+            said = aside.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
+            raise BuildError(
+                "\n".join([_failure(target, notebook, running["index"], error), *said])
+            ) from None
 
 
 def _failure(target: Target, notebook: nbformat.NotebookNode, index: int, error: Exception) -> str:

@@ -1,0 +1,28 @@
+"""What `%load_ext course_lib` does."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from course_lib.notebook import magics
+from course_lib.ranks.launcher import LaunchError, warm_up
+
+
+def load(shell: Any) -> None:
+    """Register the magics, bring `run`, `predict` and `machine` into the notebook, start loading torch."""
+    magics.register(shell)
+    with contextlib.suppress(ImportError):
+        from course_lib.notebook import task_magics
+
+        task_magics.register(shell)
+    from course_lib.machine import machine
+    from course_lib.notebook.predict import predict
+    from course_lib.running import run
+
+    shell.push({"run": run, "predict": predict, "machine": machine}, interactive=False)
+    try:
+        # Returns at once: torch is loaded while the learner reads.
+        warm_up()
+    except LaunchError as error:
+        print(error)

@@ -1,0 +1,50 @@
+"""After a run: compare with the expectation, show everything, let predictions be decided, fail the cell if need be."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+from course_lib.notebook.predict import reveal_predictions
+from course_lib.notebook.session import Refused, Stopped, UnexpectedOutcome
+from course_lib.notebook.show import View
+from course_lib.ranks.backend import BackendError
+from course_lib.ranks.expect import Expectation, ExpectationError, in_words
+from course_lib.ranks.gang import GangError
+from course_lib.ranks.launcher import LaunchError
+from course_lib.ranks.outcome import Outcome
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Turn what the learner can mend into one clear line."""
+    try:
+        yield
+    except (GangError, BackendError, LaunchError, ExpectationError) as error:
+        raise Refused(str(error)) from None
+    except TypeError as error:
+        if str(error).startswith("Cannot be sent"):
+            raise Refused(str(error)) from None
+        raise
+    except KeyboardInterrupt:
+        raise Stopped("stopped") from None
+
+
+def judged(outcome: Outcome, expectation: Expectation, view: View) -> Outcome:
+    """Show the outcome in the light of what was expected; returns it when it was.
+
+    Raises:
+        Stopped: the learner pressed stop. UnexpectedOutcome: it ended otherwise.
+    """
+    met = expectation.met_by(outcome)
+    if outcome.interrupted and not met:
+        view.finish(outcome)
+        raise Stopped("stopped")
+    plain = expectation == Expectation.parse("ok") and met
+    outcome = dataclasses.replace(outcome, expected=None if plain else met)
+    view.finish(outcome)
+    reveal_predictions(outcome)
+    if not met:
+        raise UnexpectedOutcome(f"expected {expectation}, but {in_words(outcome)}.", outcome)
+    return outcome

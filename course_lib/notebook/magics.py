@@ -1,0 +1,202 @@
+"""`%%ranks` and `%ranks`: the learner's way to real ranks."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from course_lib.doctor import explained
+from course_lib.notebook.judge import judged, refusing
+from course_lib.notebook.session import SESSION, Refused
+from course_lib.notebook.show import View, show_html
+from course_lib.ranks.cell import compile_cell
+from course_lib.ranks.expect import Expectation
+from course_lib.ranks.gang import Gang
+from course_lib.ranks.interrupts import press_after
+
+DEFAULT_TIMEOUT = 300.0
+_COMMANDS = ("rescue", "restart", "stop")
+
+
+@magics_class
+class RankMagics(Magics):
+    """The magics that start ranks and run cells on them."""
+
+    @magic_arguments()
+    @argument("size", nargs="?", help="number of ranks; left out: the current gang")
+    @argument("--only", help="run on these ranks only, e.g. 0,2")
+    @argument("--fresh", action="store_true", help="start a new gang first")
+    @argument("--no-init", action="store_true", help="ranks without a process group: init_process_group is yours")
+    @argument("--expect", default="ok", help="ok (default), raises, died, hang; also raises:ValueError, died:2")
+    @argument("--timeout", help="seconds until late ranks are stopped (default 300)")
+    @argument("--backend", help="gloo or nccl (default: decided by the machine)")
+    @argument("--as", dest="name", help="bind the Outcome to this name")
+    @argument("--trace", action="store_true", help="record a timeline of this cell on every rank")
+    @argument("--stop-after", help="press the stop button after this many seconds (for lessons that run by themselves)")
+    @line_cell_magic
+    def ranks(self, line: str, cell: str | None = None) -> None:
+        """Run a cell on real ranks (`%%ranks 4`), or look after them (`%ranks`, `%ranks rescue|restart|stop`)."""
+        try:
+            options = parse_argstring(self.ranks, line)
+        except Exception as error:
+            raise Refused(f"%%ranks {line}: {error}. Try %%ranks? for its options.") from None
+        if cell is None:
+            _command(options)
+        else:
+            self._run(options, cell)
+
+    def _run(self, options: argparse.Namespace, cell: str) -> None:
+        shell = self.shell
+        assert shell is not None
+        label = f"In [{shell.execution_count}]"
+        _check_source(cell, label)
+        view = View()
+        with refusing():
+            expectation = Expectation.parse(options.expect)
+            timeout = _seconds(options.timeout, DEFAULT_TIMEOUT, "--timeout")
+            stop_after = _seconds(options.stop_after, 0.0, "--stop-after")
+            only = _rank_numbers(options.only)
+            gang, note = SESSION.gang_for(
+                _size(options.size),
+                backend=options.backend,
+                init=False if options.no_init else None,
+                fresh=options.fresh,
+            )
+            timer = press_after(stop_after) if stop_after else None
+            try:
+                outcome = gang.run_cell(
+                    cell,
+                    label=label,
+                    first_line=2,  # line 1 is the %%ranks line
+                    only=only,
+                    timeout=timeout,
+                    trace=options.trace,
+                    on_progress=view.progress,
+                )
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        outcome = explained(outcome)
+        if note is not None:
+            import dataclasses
+
+            outcome = dataclasses.replace(outcome, notes=(note, *outcome.notes))
+        if options.name:
+            # Bound before it is judged: also an outcome that fails the cell can be looked at afterwards.
+            shell.user_ns[options.name] = outcome
+        judged_outcome = judged(outcome, expectation, view)
+        if options.name:
+            shell.user_ns[options.name] = judged_outcome
+
+
+def _check_source(cell: str, label: str) -> None:
+    """Show a syntax error once, from the kernel, instead of once a rank."""
+    for number, text in enumerate(cell.splitlines(), 2):
+        if text.startswith(("!", "%")):
+            raise Refused(
+                f"line {number}: {text.split()[0]} is a command of the notebook; ranks run plain Python. "
+                "Put it in a cell without %%ranks."
+            )
+    try:
+        compile_cell(cell, label, 2)
+    except SyntaxError as error:
+        place = f"{label}, line {error.lineno}"
+        source = (error.text or "").rstrip("\n")
+        pointer = " " * max(0, (error.offset or 1) - 1) + "^"
+        raise Refused(f"{place}\n    {source}\n    {pointer}\n{type(error).__name__}: {error.msg}") from None
+    except ValueError as error:  # null bytes
+        raise Refused(f"{label}: {error}") from None
+
+
+def _size(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.lstrip("-").isdigit():
+        raise Refused(f"%%ranks {text}: the number of ranks is a whole number, as in %%ranks 4.")
+    return int(text)
+
+
+def _seconds(text: str | None, default: float, option: str) -> float:
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e7:
+        raise Refused(f"{option} {text}: seconds are a number above 0, as in {option} 20.")
+    return seconds
+
+
+def _rank_numbers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() for part in parts):
+        raise Refused(f"--only {text}: ranks are numbers separated by commas, as in --only 0,2.")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _command(options: argparse.Namespace) -> None:
+    word = options.size
+    if word is not None and word not in _COMMANDS:
+        raise Refused(f"%ranks {word}: say %ranks, or %ranks {' | '.join(_COMMANDS)}. A cell starts with %%ranks.")
+    gang = SESSION.gang
+    if gang is None:
+        _say("No gang. %%ranks 4 starts one.")
+        return
+    with refusing():
+        if word == "rescue":
+            moved = gang.rescue()
+            _say(
+                "The process group is new, variables are kept."
+                if moved is not None
+                else "The ranks could not be rescued: %ranks restart starts the gang again."
+            )
+        elif word == "restart":
+            SESSION.gang = gang.restarted()
+            SESSION.gang.wait_ready()
+            _say(f"A new gang of {gang.world_size}; the variables of the old one are gone.")
+        elif word == "stop":
+            SESSION.stop()
+            _say("The gang has been stopped.")
+        else:
+            _say(status(gang))
+
+
+def _say(text: str) -> None:
+    from html import escape
+
+    from course_lib.notebook.panel import panel
+
+    show_html(text, panel(f"<pre>{escape(text)}</pre>"))
+
+
+def status(gang: Gang) -> str:
+    """Who is alive, where, doing what: one line a rank."""
+    from course_lib.ranks.drive import exit_text
+
+    gang.refresh()
+    looks = gang.look()
+    lines = [f"gang of {gang.world_size}, {gang.state}, {gang.backend.name} ({gang.backend.reason})"]
+    for link in gang.links:
+        look = looks.get(link.rank)
+        if not link.alive:
+            doing = exit_text(link.exit_code or 0)
+        elif look is None:
+            doing = "stopped by a signal" if link.is_stopped() else "does not answer"
+        else:
+            issued = sum(look.sequence.values())
+            doing = f"idle, {issued} operations issued on its process groups"
+        lines.append(f"  rank {link.rank}: {doing}")
+    return "\n".join(lines)
+
+
+def register(shell: InteractiveShell) -> None:
+    """Make the magics known to IPython."""
+    magics: Any = RankMagics(shell)
+    shell.register_magics(magics)

@@ -1,0 +1,152 @@
+"""Predict, observe, explain: the learner commits first, the next run decides.
+
+    predict("Rank 2 skips the all_reduce. What happens?", {
+        "everyone finishes": "ok",
+        "rank 2 raises": "raises:2",
+        "the others wait for ever": "hang",
+    })
+
+The answers are expectations (see `ranks.expect`); no answer key is stored anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from course_lib.notebook.panel import box, panel
+from course_lib.notebook.session import SESSION, Refused
+from course_lib.notebook.show import in_notebook, show_html
+from course_lib.ranks.expect import Expectation, ExpectationError, in_words
+from course_lib.ranks.outcome import Outcome
+
+
+class Prediction:
+    """An open question. `choose(...)` commits from the keyboard; the next outcome of a run reveals who was right."""
+
+    def __init__(self, question: str, answers: Mapping[str, Expectation]) -> None:
+        self.question = question
+        self.answers = dict(answers)
+        self.choice: str | None = None
+        self.outcome: Outcome | None = None
+        self._status: Any = None
+        self._radio: Any = None
+
+    def choose(self, answer: str | int) -> None:
+        """Commit to an answer, by its text or its number (from 1). Until the run you may change your mind.
+
+        Raises:
+            Refused: there is no such answer, or the run has already decided.
+        """
+        if self.outcome is not None:
+            raise Refused("The run has already decided this one: run the predict cell again to predict again.")
+        texts = list(self.answers)
+        if isinstance(answer, int) and 1 <= answer <= len(texts):
+            answer = texts[answer - 1]
+        if answer not in self.answers:
+            options = "; ".join(f"{number}: {text}" for number, text in enumerate(texts, 1))
+            raise Refused(f"There is no answer {answer!r}. Choose by text or number: {options}.")
+        self.choice = str(answer)
+        if self._radio is not None and self._radio.value != self.choice:
+            self._radio.value = self.choice
+        self._tell(f"Your prediction: {self.choice}. Now run the next cell: it decides.")
+
+    def __call__(self, answer: str | int) -> None:
+        """The same as `choose`."""
+        self.choose(answer)
+
+    def __repr__(self) -> str:
+        lines = [self.question, *(f"  {number}. {text}" for number, text in enumerate(self.answers, 1))]
+        return "\n".join(lines)
+
+    def reveal(self, outcome: Outcome) -> None:
+        """Show what the run decided."""
+        self.outcome = outcome
+        right = [text for text, expectation in self.answers.items() if expectation.met_by(outcome)]
+        happened = in_words(outcome)
+        truth = f"“{right[0]}”" if right else f"none of the answers: {happened}"
+        if self.choice is None:
+            mood, text = "ask", f"The run says {truth}. (No prediction was made.)"
+        elif self.choice in right:
+            mood, text = "good", f"✓ You predicted “{self.choice}”, and so it is."
+        else:
+            mood, text = "ask", f"✗ You predicted “{self.choice}”. The run says {truth}."
+        if self._radio is not None:
+            self._radio.disabled = True
+        self._tell(text)
+        show_html(text, panel(box(mood, text)))
+
+    def _tell(self, text: str) -> None:
+        if self._status is not None:
+            self._status.value = f"<i>{escape(text)}</i>"
+
+    def show(self) -> None:
+        """Ask the question: radio buttons where there are widgets, numbered answers in any case."""
+        if not in_notebook():
+            print(repr(self), flush=True)
+            return
+        from IPython.display import display
+
+        bundle = {"text/plain": repr(self), "text/html": self._html()}
+        with contextlib.suppress(ImportError):
+            bundle.update(self._widget_view())
+        display(bundle, raw=True)  # type: ignore[no-untyped-call]
+
+    def _html(self) -> str:
+        items = "".join(f"<li>{escape(text)}</li>" for text in self.answers)
+        return panel(box("ask", self.question, f"<ol>{items}</ol>"))
+
+    def _widget_view(self) -> dict[str, Any]:
+        import ipywidgets as widgets
+
+        self._radio = widgets.RadioButtons(
+            options=list(self.answers), value=None, layout=widgets.Layout(width="auto", margin="0 0 0 12px")
+        )
+        self._status = widgets.HTML("<i>Choose before you run the next cell.</i>")
+        question = widgets.HTML(f"<b>{escape(self.question)}</b>")
+
+        def chosen(change: dict[str, Any]) -> None:
+            if change["new"] is not None and self.outcome is None:
+                self.choose(change["new"])
+
+        self._radio.observe(chosen, names="value")
+        whole = widgets.VBox([question, self._radio, self._status])
+        view = whole._repr_mimebundle_()
+        key = "application/vnd.jupyter.widget-view+json"
+        self._whole = whole
+        return {key: view[key]}
+
+
+def predict(question: str, answers: Mapping[str, str], choice: str | int | None = None) -> Prediction:
+    """Ask for a prediction that the next run on ranks decides.
+
+    Args:
+        question: what is going to happen?
+        answers: text of each answer -> the expectation that makes it right: `ok`, `raises:0`, `died:2`, `hang`, ...
+        choice: commit right away, by text or number; otherwise click, or call `.choose(...)`.
+
+    Raises:
+        Refused: an expectation cannot be read, or there is no such choice.
+    """
+    if len(answers) < 2:
+        raise Refused("A prediction needs at least two answers to choose from.")
+    try:
+        parsed = {text: Expectation.parse(expectation) for text, expectation in answers.items()}
+    except ExpectationError as error:
+        raise Refused(str(error)) from None
+    prediction = Prediction(question, parsed)
+    # One question is open at a time: asking again (re-running the cell) replaces it.
+    SESSION.predictions = [prediction]
+    prediction.show()
+    if choice is not None:
+        prediction.choose(choice)
+    return prediction
+
+
+def reveal_predictions(outcome: Outcome) -> None:
+    """Let the outcome decide every open prediction."""
+    waiting, SESSION.predictions = SESSION.predictions, []
+    for prediction in waiting:
+        prediction.reveal(outcome)

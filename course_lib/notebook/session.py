@@ -1,0 +1,91 @@
+"""What one kernel remembers between cells: its current gang, and predictions that wait for a run."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from course_lib.ranks.gang import Gang, GangError, State, check_wish
+from course_lib.ranks.outcome import Outcome
+
+if TYPE_CHECKING:
+    from course_lib.notebook.predict import Prediction
+
+
+class Refused(Exception):
+    """The learner asked for something that cannot be done; shown as one clear line, and the cell fails."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+class UnexpectedOutcome(Exception):
+    """A run did not end as it was expected to; everything known has been shown above."""
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"UnexpectedOutcome: {self}"]
+
+
+class Stopped(KeyboardInterrupt):
+    """The stop button was pressed while ranks were running."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["KeyboardInterrupt: the cell was stopped."]
+
+
+@dataclass
+class Session:
+    """The kernel's current gang and open predictions."""
+
+    gang: Gang | None = None
+    predictions: list[Prediction] = field(default_factory=list)
+
+    def gang_for(
+        self, size: int | None, *, backend: str | None, init: bool | None, fresh: bool
+    ) -> tuple[Gang, str | None]:
+        """The gang a cell is to run on, started if need be, and a note about it.
+
+        Raises:
+            Refused: no gang yet and no size given.
+        """
+        old = self.gang
+        if old is not None:
+            with contextlib.suppress(OSError, ValueError):
+                old.refresh()
+        alive = old is not None and old.state is not State.STOPPED
+        if size is None and not alive:
+            raise Refused("There is no gang yet: start one with %%ranks 4 (or %%ranks N for N ranks).")
+        wanted = (
+            size if size is not None or old is None else old.world_size,
+            backend if backend is not None or old is None else old.wished_backend,
+            init if init is not None else (old.init if old is not None and size is None else True),
+        )
+        if old is not None and alive and not fresh and old.state is not State.BROKEN:
+            if wanted == (old.world_size, old.wished_backend, old.init):
+                return old, None
+        note = None
+        if old is not None and alive and old.state is State.BROKEN and not fresh:
+            note = "A rank of the gang was gone: this is a new gang, the variables of the old one are lost."
+        assert wanted[0] is not None
+        check_wish(wanted[0], wanted[1] or "auto")  # before the old gang is given up
+        self.stop()
+        self.gang = Gang(wanted[0], backend=wanted[1] or "auto", init=wanted[2])
+        return self.gang, note
+
+    def stop(self) -> None:
+        """End the current gang, if there is one."""
+        if self.gang is not None:
+            self.gang.stop()
+            self.gang = None
+
+
+SESSION = Session()
+atexit.register(SESSION.stop)
+
+__all__ = ["SESSION", "GangError", "Refused", "Session", "Stopped", "UnexpectedOutcome"]

@@ -1,0 +1,87 @@
+"""Show an outcome: live while the cell runs, complete and stable when it is over."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from typing import Any
+
+from course_lib.notebook.panel import live_html, live_text
+from course_lib.ranks.drive import Progress
+from course_lib.ranks.fold import rank_label
+from course_lib.ranks.outcome import Outcome
+
+#: Cells shorter than this show nothing before they end: no flicker.
+_LIVE_AFTER = 0.4
+
+
+def in_notebook() -> bool:
+    """True in an IPython session (a kernel or a terminal)."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
+
+
+def can_update() -> bool:
+    """False where a display cannot be replaced: nbval keeps the first and ignores what follows."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel") and "PYTEST_CURRENT_TEST" not in os.environ
+
+
+class View:
+    """One place in the output area: progress while the ranks run, then the outcome in its stead."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._live = can_update()
+
+    def progress(self, progress: Progress) -> None:
+        """Show how far the ranks are; called while they run."""
+        if not self._live or progress.seconds < _LIVE_AFTER:
+            return
+        self._publish({"text/plain": live_text(progress), "text/html": live_html(progress)})
+
+    def finish(self, outcome: Outcome) -> None:
+        """Put the outcome where the progress was, and the pictures below."""
+        nothing = outcome.ok and repr(outcome) == "(no output)"
+        if nothing and self._handle is None:
+            pass
+        elif in_notebook():
+            self._publish({"text/plain": repr(outcome), "text/html": outcome._repr_html_()})
+        else:
+            print(outcome, flush=True)
+        owners: dict[bytes, list[int]] = {}
+        for rank, pictures in sorted(outcome.pictures.items()):
+            for picture in pictures:
+                owners.setdefault(picture, []).append(rank)
+        for picture, ranks in owners.items():
+            self._picture(rank_label(ranks), picture)
+
+    def _publish(self, bundle: dict[str, str]) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(bundle, raw=True)
+
+    @staticmethod
+    def _picture(owner: str, png: bytes) -> None:
+        if in_notebook():
+            from IPython.display import display
+
+            bundle = {"text/plain": f"<figure of {owner}>", "image/png": base64.b64encode(png).decode()}
+            display(bundle, raw=True)  # type: ignore[no-untyped-call]
+
+
+def show_html(text: str, html: str) -> None:
+    """Show something that has a text and an HTML form; prints the text where there is no notebook."""
+    if in_notebook():
+        from IPython.display import display
+
+        display({"text/plain": text, "text/html": html}, raw=True)  # type: ignore[no-untyped-call]
+    else:
+        print(text, flush=True)
+
+

@@ -1,0 +1,126 @@
+"""`run`: call a function on real ranks from a plain cell or script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course_lib.doctor import explained
+from course_lib.faults import Fault
+from course_lib.ranks.drive import Job
+from course_lib.ranks.expect import Expectation
+from course_lib.ranks.gang import Gang
+from course_lib.ranks.outcome import Outcome
+
+
+def pack_call(function: Callable[..., Any], arguments: Sequence[Any], faults: Sequence[Fault]) -> bytes:
+    """A function with its arguments as bytes; functions from cells, closures and lambdas travel too.
+
+    Raises:
+        TypeError: something cannot be pickled; the message names it.
+    """
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps((function, tuple(arguments), tuple(faults))))
+    except Exception as error:
+        culprit = _unpicklable(function, arguments)
+        raise TypeError(f"Cannot be sent to the ranks: {culprit} ({type(error).__name__}: {error})") from None
+
+
+def _unpicklable(function: Callable[..., Any], arguments: Sequence[Any]) -> str:
+    import inspect
+
+    import cloudpickle
+
+    def travels(thing: Any) -> bool:
+        try:
+            cloudpickle.dumps(thing)
+        except Exception:
+            return False
+        return True
+
+    for number, argument in enumerate(arguments):
+        if not travels(argument):
+            return f"argument {number}, a {type(argument).__name__}"
+    try:
+        variables = inspect.getclosurevars(function)
+    except TypeError:
+        variables = None
+    if variables is not None:
+        for name, value in {**variables.globals, **variables.nonlocals}.items():
+            if not travels(value):
+                return f"`{name}`, a {type(value).__name__} that `{getattr(function, '__name__', 'the function')}` uses"
+    return f"`{getattr(function, '__name__', function)}`"
+
+
+def run_quietly(
+    function: Callable[..., Any],
+    *arguments: Any,
+    ranks: int = 4,
+    timeout: float = 30.0,
+    faults: Sequence[Fault] = (),
+    trace: bool = False,
+    backend: str = "auto",
+    init: bool = True,
+    on_progress: Any = None,
+) -> Outcome:
+    """Call `function(*arguments)` on every rank of a gang of its own; shows nothing, checks nothing.
+
+    Raises:
+        TypeError, GangError, BackendError: one clear line each.
+    """
+    payload = pack_call(function, arguments, faults)
+    gang = Gang(ranks, backend=backend, init=init)
+    try:
+        outcome = gang.call(payload, timeout=timeout, trace=trace, on_progress=on_progress)
+        # What needs the living gang is read before it ends.
+        _ = outcome.values, outcome.collectives
+    finally:
+        gang.stop()
+    return explained(outcome)
+
+
+def run(
+    fn: Callable[..., Any],
+    *args: Any,
+    ranks: int = 4,
+    timeout: float = 30.0,
+    expect: str = "ok",
+    faults: Sequence[Fault] = (),
+    trace: bool = False,
+    backend: str = "auto",
+    init: bool = True,
+) -> Outcome:
+    """Call `fn(*args)` on `ranks` real ranks with a process group, and show what came of it.
+
+    Args:
+        fn: any function, also one defined in a cell. ranks: how many.
+        timeout: seconds until ranks that have not finished are stopped (a deadlock is proved long before).
+        expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`.
+        faults: what breaks where (see `course_lib.faults`). trace: record a timeline.
+
+    Returns:
+        The `Outcome`; `out.values[rank]` is what the function returned there.
+
+    Raises:
+        UnexpectedOutcome: it ended otherwise than expected. Refused: it cannot be run at all.
+    """
+    from course_lib.notebook.judge import judged, refusing
+    from course_lib.notebook.show import View
+
+    with refusing():
+        expectation = Expectation.parse(expect)
+        view = View()
+        outcome = run_quietly(
+            fn,
+            *args,
+            ranks=ranks,
+            timeout=timeout,
+            faults=faults,
+            trace=trace,
+            backend=backend,
+            init=init,
+            on_progress=view.progress,
+        )
+    return judged(outcome, expectation, view)

@@ -1,0 +1,42 @@
+"""Find tasks by name: every `Task` class in a module of this package is one, in the order of the lessons."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import pkgutil
+
+from course_lib.tasks.task import Task
+
+
+class UnknownTaskError(LookupError):
+    """There is no task of that name; the message is one line with the nearest names."""
+
+
+@functools.cache
+def all_tasks() -> tuple[Task, ...]:
+    """One instance of every task, by lesson, in the order in which a lesson's file has them."""
+    package = importlib.import_module("course_lib.tasks")
+    found: list[Task] = []
+    for module in pkgutil.iter_modules(package.__path__):
+        content = importlib.import_module(f"{package.__name__}.{module.name}")
+        classes = (item for item in vars(content).values() if isinstance(item, type) and issubclass(item, Task))
+        found += [item() for item in classes if item.__module__ == content.__name__ and hasattr(item, "name")]
+    return tuple(sorted(found, key=lambda task: task.lesson))
+
+
+def find_task(name: str) -> Task:
+    """The task of this name.
+
+    Raises:
+        UnknownTaskError: with the names that come nearest.
+    """
+    tasks = {task.name: task for task in all_tasks()}
+    if name in tasks:
+        return tasks[name]
+    ends = [full for full in tasks if full.partition(".")[2] == name.rpartition(".")[2]]
+    near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.5)
+    if near:
+        raise UnknownTaskError(f"There is no task {name!r}. Did you mean {' or '.join(near)}?")
+    raise UnknownTaskError(f"There is no task {name!r}. Tasks are: {', '.join(tasks)}.")

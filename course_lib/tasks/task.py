@@ -1,0 +1,167 @@
+"""What a graded task is made of.
+
+A task is a class with four parts, each in the place where it runs:
+
+* `cases` (grader): what the answer is called with, drawn from a seeded generator; plain JSON-able data.
+* `trial` (every rank): calls the answer once on one case and returns what was observed, again as plain data.
+* `oracle` (a process of its own, without the answer): what would be right, computed by torch itself.
+* `@check` methods (grader): one sentence each, and what was observed when it does not hold. Nothing of the answer is
+  there any more, only data.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from course_lib.ranks.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A wrong idea with a name.
+
+    Attributes:
+        id: unique within its task. sentence: what the learner reads: what happens, and why that is wrong.
+        taught: the lesson and section where it is explained.
+    """
+
+    id: str
+    sentence: str
+    taught: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call of the answer on all ranks of one gang.
+
+    Attributes:
+        world_size: number of ranks. case: what it was called with. oracle: what `Task.oracle` says of the case.
+        seen: what `Task.trial` returned, by rank.
+    """
+
+    world_size: int
+    case: Mapping[str, Any]
+    oracle: Any
+    seen: Mapping[int, Any]
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A check that does not hold: what was observed on which rank, and the misconception this shows, if it is known."""
+
+    observed: str
+    misconception: str | None = None
+
+
+Judge = Callable[[Any, Trial], Miss | None]
+_Judge = TypeVar("_Judge", bound=Judge)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One demand on the answer; `judge(task, trial)` returns None where the trial meets it.
+
+    A `gate` that is missed ends the judging: what comes after it would make no sense.
+    """
+
+    sentence: str
+    judge: Judge = field(compare=False)
+    gate: bool = False
+
+
+def check(sentence: str, *, gate: bool = False) -> Callable[[_Judge], _Judge]:
+    """Make a method of a task a check; the order of the methods is the order of the checks."""
+
+    def mark(judge: _Judge) -> _Judge:
+        judge.__check__ = Check(sentence, judge, gate)  # type: ignore[attr-defined]
+        return judge
+
+    return mark
+
+
+class Task:
+    """Base class of all tasks; see the module's docstring for what runs where.
+
+    Attributes:
+        name: `lesson.function`; the answer must define a function of that name (after the dot).
+        title: a few words. signature: the function's first line without `def`.
+        lesson: number and name of the lesson, such as `03_samplers`.
+        world_sizes: gang sizes the answer runs on. seconds: time limit of the whole answer.
+        hints: two or more, each a step further than the one before.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    signature: ClassVar[str]
+    lesson: ClassVar[str]
+    world_sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
+    seconds: ClassVar[float] = 10.0
+    backend: ClassVar[str] = "gloo"
+    hints: ClassVar[tuple[str, ...]]
+    misconceptions: ClassVar[tuple[Misconception, ...]] = ()
+
+    @property
+    def function(self) -> str:
+        """The name of the function the answer must define."""
+        return self.name.partition(".")[2]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The checks, in the order in which they are written."""
+        found = (getattr(member, "__check__", None) for member in vars(type(self)).values())
+        return tuple(item for item in found if item is not None)
+
+    def misconception(self, id_: str) -> Misconception:
+        """The task's misconception of this id; raises KeyError when the task has none."""
+        return {item.id: item for item in self.misconceptions}[id_]
+
+    def cases(self, world_size: int, chance: random.Random) -> Iterator[dict[str, Any]]:
+        """What the answer is called with on a gang of this size; JSON-able, drawn from `chance` only."""
+        raise NotImplementedError
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Call the answer on this rank and return what was observed, JSON-able. Exceptions are the answer's."""
+        raise NotImplementedError
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What is right (and what known misconceptions would give); runs where no answer has ever been."""
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The misconception that explains all trials together; asked when a miss does not name its own."""
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The misconception behind a call that raised, died or hung after `trials` went through."""
+        return self.recognise(trials)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a right answer, or one with a certain misconception, gives: an observation for each rank, for each trial."""
+
+    misconception: str
+    predicts: Callable[[Trial], Sequence[Any]]
+
+
+def recognise_by_models(
+    trials: Sequence[Trial],
+    right: Callable[[Trial], Sequence[Any]],
+    models: Sequence[Model],
+    equal: Callable[[Any, Any], bool],
+) -> str | None:
+    """The first model that fits every rank of every trial, and somewhere differs from what is right."""
+    for model in models:
+        differs = False
+        for trial in trials:
+            predicted = model.predicts(trial)
+            if not all(equal(trial.seen[rank], predicted[rank]) for rank in range(trial.world_size)):
+                break
+            differs |= not all(map(equal, predicted, right(trial)))
+        else:
+            if differs:
+                return model.misconception
+    return None

@@ -1,0 +1,136 @@
+"""Small data sets and models that answers are run on, and how to read what an answer gave back.
+
+Torch is imported where it is used: this module is loaded in the kernel too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+#: An answer that gives more than this gives without end.
+MAX_ITEMS = 10_000
+
+
+class Numbers:
+    """A data set of `size` samples; sample i is the number i, so that one sees who got which."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= int(index) < self.size:
+            raise IndexError(f"this data set has no sample {int(index)}: it has {self.size}")
+        return int(index)
+
+
+class Labelled:
+    """A data set of (features, label): features of shape (classes,), as float32; the label an int."""
+
+    def __init__(self, features: Sequence[Sequence[float]], labels: Sequence[int]) -> None:
+        import torch
+
+        self.features = torch.tensor(features, dtype=torch.float32)
+        self.labels = list(labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        if not 0 <= int(index) < len(self.labels):
+            raise IndexError(f"this data set has no sample {int(index)}: it has {len(self.labels)}")
+        return self.features[int(index)], self.labels[int(index)]
+
+
+def counting_classifier() -> tuple[Any, Callable[[], int]]:
+    """A module that returns its input as scores, and a function that says how many samples went through it."""
+    import torch
+
+    class Classifier(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.eye(4))
+
+        def forward(self, features: Any) -> Any:
+            seen.append(features.numel() // features.shape[-1])
+            return features @ self.weight
+
+    seen: list[int] = []
+    return Classifier().eval(), lambda: sum(seen)
+
+
+def small_network() -> Any:
+    """A network with some weights: 4 -> 6 -> 2."""
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+
+
+def odd(value: Any) -> dict[str, str]:
+    """What stands for an answer's value that is not of the kind asked for."""
+    import reprlib
+
+    try:
+        text = reprlib.repr(value)[:120]
+    except Exception:
+        text = "..."
+    if value is None:
+        return {"odd": "None (is a return missing?)"}
+    return {"odd": f"{type(value).__name__}: {text}"}
+
+
+def is_odd(observation: Any) -> bool:
+    """True for what `odd` made."""
+    return isinstance(observation, Mapping) and "odd" in observation
+
+
+def whole_numbers(value: Any) -> list[int] | dict[str, str]:
+    """A list, tensor, array, range or generator of whole numbers as a list; else what it is instead."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return odd(value)
+    numbers: list[int] = []
+    for item in value:
+        if len(numbers) >= MAX_ITEMS:
+            return {"odd": f"more than {MAX_ITEMS} numbers"}
+        try:
+            number = int(item)
+            if number != item:
+                return odd(item)
+        except (TypeError, ValueError, RuntimeError):
+            return odd(item)
+        numbers.append(number)
+    return numbers
+
+
+def flat_numbers(value: Any) -> list[int] | dict[str, str]:
+    """A batch as a flat list: a tensor of any shape, or numbers in lists in lists."""
+    if hasattr(value, "flatten") and hasattr(value, "tolist"):
+        return whole_numbers(value.flatten().tolist())
+    if isinstance(value, list | tuple):
+        flat: list[int] = []
+        for item in value:
+            part = flat_numbers(item) if isinstance(item, list | tuple) or hasattr(item, "tolist") else [item]
+            if isinstance(part, dict):
+                return part
+            flat += part
+        return whole_numbers(flat)
+    return whole_numbers(value)
+
+
+def number(value: Any) -> float | dict[str, str]:
+    """A float, an int or a tensor of one element as a float; else what it is instead."""
+    if value is None or isinstance(value, str | bytes):
+        return odd(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return odd(value)
+
+
+def short(numbers: Sequence[Any], most: int = 8) -> str:
+    """`[5, 0, 3, …]`: a list as it fits into a sentence."""
+    shown = ", ".join(map(str, numbers[:most]))
+    return f"[{shown}, …]" if len(numbers) > most else f"[{shown}]"
