@@ -1,7 +1,7 @@
 """A course on PyTorch DistributedDataParallel by experiment on real ranks.
 
-`%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run`, `predict` and `machine` are for plain cells.
-Importing this package does not import torch: torch lives in the ranks.
+`%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run`, `predict` and `machine` are for plain
+cells. Importing this package does not import torch: torch lives in the ranks.
 """
 
 from __future__ import annotations

@@ -19,9 +19,19 @@ from typing import Any, Literal
 Moment = Literal["start", "forward", "step", "collective"]
 _MOMENTS = ("start", "forward", "step", "collective")
 _COLLECTIVES = (
-    "all_reduce all_gather all_gather_into_tensor all_gather_object all_to_all barrier broadcast "
-    "broadcast_object_list gather reduce reduce_scatter scatter"
-).split()
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+)
 
 
 class InjectedFault(RuntimeError):

@@ -37,7 +37,10 @@ class MachineReport:
         """What is shown, line by line."""
         return [
             ("cores", str(self.cores)),
-            ("memory", f"{self.memory_gb:.1f} GB, {self.free_gb:.1f} GB free: room for about {self.most_ranks} ranks"),
+            (
+                "memory",
+                f"{self.memory_gb:.1f} GB, {self.free_gb:.1f} GB free: room for about {self.most_ranks} ranks",
+            ),
             ("GPUs", str(self.gpus) if self.gpus else "none that torch can use"),
             ("backend for 4 ranks", f"{self.choice.name} - {self.choice.reason}"),
             ("ranks start by", self.method),

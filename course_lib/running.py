@@ -7,7 +7,6 @@ from typing import Any
 
 from course_lib.doctor import explained
 from course_lib.faults import Fault
-from course_lib.ranks.drive import Job
 from course_lib.ranks.expect import Expectation
 from course_lib.ranks.gang import Gang
 from course_lib.ranks.outcome import Outcome

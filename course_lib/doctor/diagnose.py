@@ -141,8 +141,12 @@ def _raised(outcome: Outcome) -> Diagnosis | None:
     if left:
         waiters = [waiting.rank for waiting in left]
         verb = "waits" if len(waiters) == 1 else "wait"
-        summary += f", and {rank_list(waiters)} {verb} for it in {_call(left[0])}: in a script, until the timeout"
-        return Diagnosis("rank_raised", summary + ".", tuple(raised), _positions(outcome), lesson=_FIRST_RANKS)
+        summary += (
+            f", and {rank_list(waiters)} {verb} for it in {_call(left[0])}: in a script, until the timeout"
+        )
+        return Diagnosis(
+            "rank_raised", summary + ".", tuple(raised), _positions(outcome), lesson=_FIRST_RANKS
+        )
     return Diagnosis("raised", summary + ".", tuple(raised))
 
 
@@ -152,7 +156,8 @@ def _timed_out(outcome: Outcome) -> Diagnosis | None:
     late = rank_list(outcome.waiting)
     return Diagnosis(
         "timeout",
-        f"{late.capitalize()} did not finish in time and was stopped." if len(outcome.waiting) == 1
+        f"{late.capitalize()} did not finish in time and was stopped."
+        if len(outcome.waiting) == 1
         else f"{late.capitalize()} did not finish in time and were stopped.",
         evidence=_positions(outcome),
         advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
@@ -179,7 +184,7 @@ def _stopped(outcome: Outcome) -> Diagnosis | None:
 def _different_collectives(outcome: Outcome) -> Diagnosis | None:
     for waiting in outcome.waiting.values():
         if waiting.mismatch and waiting.collective is not None:
-            other, met = next(iter(waiting.mismatch.items()))
+            _other, met = next(iter(waiting.mismatch.items()))
             by_op: dict[str, list[int]] = {str(waiting.collective): [waiting.rank]}
             for rank, collective in waiting.mismatch.items():
                 by_op.setdefault(str(collective), []).append(rank)
@@ -188,7 +193,9 @@ def _different_collectives(outcome: Outcome) -> Diagnosis | None:
                     by_op.setdefault(str(also.collective), []).append(rank)
             same_op = met.op == waiting.collective.op
             what = "the same collective with different sizes or types" if same_op else "different collectives"
-            sides = "; ".join(f"{rank_list(ranks)}: {op}" for op, ranks in sorted(by_op.items(), key=lambda e: e[1]))
+            sides = "; ".join(
+                f"{rank_list(ranks)}: {op}" for op, ranks in sorted(by_op.items(), key=lambda e: e[1])
+            )
             fewest = min(by_op.values(), key=len)
             culprits = tuple(sorted(fewest)) if len(fewest) * 2 < outcome.world_size else ()
             return Diagnosis(

@@ -30,13 +30,20 @@ class RankMagics(Magics):
     @argument("size", nargs="?", help="number of ranks; left out: the current gang")
     @argument("--only", help="run on these ranks only, e.g. 0,2")
     @argument("--fresh", action="store_true", help="start a new gang first")
-    @argument("--no-init", action="store_true", help="ranks without a process group: init_process_group is yours")
-    @argument("--expect", default="ok", help="ok (default), raises, died, hang; also raises:ValueError, died:2")
+    @argument(
+        "--no-init", action="store_true", help="ranks without a process group: init_process_group is yours"
+    )
+    @argument(
+        "--expect", default="ok", help="ok (default), raises, died, hang; also raises:ValueError, died:2"
+    )
     @argument("--timeout", help="seconds until late ranks are stopped (default 300)")
     @argument("--backend", help="gloo or nccl (default: decided by the machine)")
     @argument("--as", dest="name", help="bind the Outcome to this name")
     @argument("--trace", action="store_true", help="record a timeline of this cell on every rank")
-    @argument("--stop-after", help="press the stop button after this many seconds (for lessons that run by themselves)")
+    @argument(
+        "--stop-after",
+        help="press the stop button after this many seconds (for lessons that run by themselves)",
+    )
     @line_cell_magic
     def ranks(self, line: str, cell: str | None = None) -> None:
         """Run a cell on real ranks (`%%ranks 4`), or look after them (`%ranks`, `%ranks rescue|restart|stop`)."""
@@ -144,7 +151,9 @@ def _rank_numbers(text: str | None) -> tuple[int, ...] | None:
 def _command(options: argparse.Namespace) -> None:
     word = options.size
     if word is not None and word not in _COMMANDS:
-        raise Refused(f"%ranks {word}: say %ranks, or %ranks {' | '.join(_COMMANDS)}. A cell starts with %%ranks.")
+        raise Refused(
+            f"%ranks {word}: say %ranks, or %ranks {' | '.join(_COMMANDS)}. A cell starts with %%ranks."
+        )
     gang = SESSION.gang
     if gang is None:
         _say("No gang. %%ranks 4 starts one.")

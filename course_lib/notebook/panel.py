@@ -45,7 +45,9 @@ def panel(*parts: str) -> str:
 
 def box(mood: str, headline: str, body: str = "") -> str:
     """A box with a coloured edge; `mood` is `calm`, `good`, `bad` or `ask`. `body` is HTML."""
-    return f'<div class="ddp-verdict ddp-{mood}"><div class="ddp-headline">{escape(headline)}</div>{body}</div>'
+    return (
+        f'<div class="ddp-verdict ddp-{mood}"><div class="ddp-headline">{escape(headline)}</div>{body}</div>'
+    )
 
 
 def rows(folded: tuple[Folded, ...] | list[Folded]) -> str:
@@ -66,7 +68,11 @@ def html_report(outcome: Outcome) -> str:
 def _section(section: Section, outcome: Outcome) -> str:
     if section.role == "verdict":
         mood = "bad" if outcome.expected is False else "calm"
-        return box(mood, section.headline, f"<pre>{escape(chr(10).join(section.lines))}</pre>" if section.lines else "")
+        return box(
+            mood,
+            section.headline,
+            f"<pre>{escape(chr(10).join(section.lines))}</pre>" if section.lines else "",
+        )
     if section.role == "note":
         return "".join(f'<div class="ddp-note">{escape(line)}</div>' for line in section.lines)
     if section.role == "stderr":
@@ -88,9 +94,15 @@ def live_html(progress: Progress) -> str:
 
 def live_text(progress: Progress) -> str:
     """The same as text."""
-    return f"running … {len(progress.done)} of {len(progress.done) + len(progress.running)} ranks have finished"
+    return (
+        f"running … {len(progress.done)} of {len(progress.done) + len(progress.running)} ranks have finished"
+    )
 
 
 def _last_lines(text: str, count: int = 12) -> str:
     lines = text.rstrip("\n").split("\n")
-    return steady("\n".join(lines[-count:])) if len(lines) <= count else "…\n" + steady("\n".join(lines[-count:]))
+    return (
+        steady("\n".join(lines[-count:]))
+        if len(lines) <= count
+        else "…\n" + steady("\n".join(lines[-count:]))
+    )

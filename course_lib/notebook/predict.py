@@ -41,7 +41,9 @@ class Prediction:
             Refused: there is no such answer, or the run has already decided.
         """
         if self.outcome is not None:
-            raise Refused("The run has already decided this one: run the predict cell again to predict again.")
+            raise Refused(
+                "The run has already decided this one: run the predict cell again to predict again."
+            )
         texts = list(self.answers)
         if isinstance(answer, int) and 1 <= answer <= len(texts):
             answer = texts[answer - 1]

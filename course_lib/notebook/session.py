@@ -66,9 +66,9 @@ class Session:
             backend if backend is not None or old is None else old.wished_backend,
             init if init is not None else (old.init if old is not None and size is None else True),
         )
-        if old is not None and alive and not fresh and old.state is not State.BROKEN:
-            if wanted == (old.world_size, old.wished_backend, old.init):
-                return old, None
+        usable = alive and not fresh and old is not None and old.state is not State.BROKEN
+        if usable and old is not None and wanted == (old.world_size, old.wished_backend, old.init):
+            return old, None
         note = None
         if old is not None and alive and old.state is State.BROKEN and not fresh:
             note = "A rank of the gang was gone: this is a new gang, the variables of the old one are lost."

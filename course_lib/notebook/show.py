@@ -83,5 +83,3 @@ def show_html(text: str, html: str) -> None:
         display({"text/plain": text, "text/html": html}, raw=True)  # type: ignore[no-untyped-call]
     else:
         print(text, flush=True)
-
-

@@ -20,7 +20,9 @@ from course_lib.ranks.cell import Frame, current_stack, is_learners
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 #: Asks the C level for the Python stack, also of a thread that never gives up the GIL.
-STACK_SIGNAL = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+STACK_SIGNAL = (
+    getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+)
 
 #: Calls without a Python frame of their own, by the name in the learner's line: methods of Work, Future and Store.
 _WAITING_CALLS = frozenset({"wait", "synchronize", "value", "get", "result"})

@@ -39,7 +39,11 @@ def choose_backend(world_size: int, wished: str, gpus: int, nccl: bool) -> Backe
         raise BackendError(f"No backend {wished!r}: choose {', '.join(BACKENDS)}.")
     if wished == "nccl":
         if not gpus or not nccl:
-            why = "this machine has no GPU that torch can use" if not gpus else "this torch is built without NCCL"
+            why = (
+                "this machine has no GPU that torch can use"
+                if not gpus
+                else "this torch is built without NCCL"
+            )
             raise BackendError(f"--backend nccl cannot work here: {why}. Use gloo (or leave --backend out).")
         if world_size > gpus:
             raise BackendError(

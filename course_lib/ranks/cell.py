@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from types import CodeType, TracebackType
 from typing import Any
 
+from course_lib.ranks.output import steady_message
+
 CELL_PREFIX = "<rank cell "
 _STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
 _COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -193,7 +195,9 @@ def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -
         if hidden:
             package = package_of(hidden[-1].file)
             last = hidden[-1]
-            lines.append(f"  … {len(hidden)} more in {package}, last: {last.function} ({os.path.basename(last.file)})")
+            lines.append(
+                f"  … {len(hidden)} more in {package}, last: {last.function} ({os.path.basename(last.file)})"
+            )
             hidden.clear()
 
     repeated = 0
@@ -219,7 +223,7 @@ def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -
     flush()
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and cause is not error:
-        lines.append(f"  (while handling {type(cause).__name__}: {_safely(str, cause)})")
+        lines.append(f"  (while handling {type(cause).__name__}: {steady_message(_safely(str, cause))})")
     for note in getattr(error, "__notes__", ()):
         headline += f"\n{note}"
     return "\n".join([*lines, headline])

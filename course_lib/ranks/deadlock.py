@@ -81,7 +81,9 @@ def describe(look: Look, looks: Mapping[int, Look], state: str = "blocked") -> W
             collective, missing, mismatch = record, absent, other
         if absent or other:
             break
-    return Waiting(look.rank, look.waiting_in, where, source, collective, missing, mismatch, state, look.stack)
+    return Waiting(
+        look.rank, look.waiting_in, where, source, collective, missing, mismatch, state, look.stack
+    )
 
 
 def _partners(
@@ -111,7 +113,10 @@ def _fit(one: Collective, two: Collective) -> bool:
 
 
 def judge(
-    before: Mapping[int, Look], now: Mapping[int, Look], running: frozenset[int], stopped: frozenset[int] = frozenset()
+    before: Mapping[int, Look],
+    now: Mapping[int, Look],
+    running: frozenset[int],
+    stopped: frozenset[int] = frozenset(),
 ) -> dict[int, Waiting] | None:
     """The proof, or None: who waits for what, if it is certain that nobody can go on.
 

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 _FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
 _SHOW_EVERY = 0.1
 _GRACE = 1.0
-_PEER_LOST = ("connection closed by peer", "connection reset", "broken pipe", "connectfullmesh", "socket closed")
+_PEER_LOST = (
+    "connection closed by peer",
+    "connection reset",
+    "broken pipe",
+    "connectfullmesh",
+    "socket closed",
+)
 
 
 def exit_text(code: int) -> str:
@@ -123,6 +129,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
         _collect(this)
         if stop.count > presses:
             this.interrupted = True
+            _see_where(gang, this)
+            _collect(this)
             _end(gang, this, "stopped")
             break
         if watch.step():
@@ -234,7 +242,7 @@ class _Watch:
 
 def _see_where(gang: Gang, this: _Run) -> None:
     """Before ending ranks that are late: where is each of them?"""
-    looks = gang.look(0.5)
+    looks = gang.look(0.3)
     for link in this.running():
         if link.rank in looks:
             look = looks[link.rank]
@@ -331,9 +339,8 @@ def _outcome(gang: Gang, this: _Run) -> Outcome:
         if not link.alive and link.rank not in endings and not link.killed_by_course:
             exits[link.rank] = link.exit_code or 0
     for rank, why in this.stopped_at.items():
-        if endings[rank] is Ending.RAISED and why != "stopped":
-            endings[rank] = Ending.FREED
-        elif endings[rank] is Ending.FINISHED and why == "deadlock":
+        raised = endings[rank] is Ending.RAISED and why != "stopped"
+        if raised or (endings[rank] is Ending.FINISHED and why == "deadlock"):
             endings[rank] = Ending.FREED
     if exits:
         for rank, error in errors.items():
@@ -344,14 +351,16 @@ def _outcome(gang: Gang, this: _Run) -> Outcome:
     notes = _put_right(gang, this)
     fetchable = not this.killed and not exits
     started, ended = this.started_ns, time.time_ns()
-    waiting = this.waiting if this.stopped_at else {}
+    waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
     return Outcome(
         kind=kind,
         world_size=gang.world_size,
         ranks=tuple(link.rank for link in this.links),
         stdout={link.rank: link.stdout.text() for link in this.links},
         stderr={link.rank: link.stderr.text() for link in this.links},
-        shown={rank: m.data["shown"] for rank, m in sorted(this.done.items()) if m.data.get("shown") is not None},
+        shown={
+            rank: m.data["shown"] for rank, m in sorted(this.done.items()) if m.data.get("shown") is not None
+        },
         errors=dict(sorted(errors.items())),
         exits=dict(sorted(exits.items())),
         endings=endings,
@@ -363,7 +372,9 @@ def _outcome(gang: Gang, this: _Run) -> Outcome:
         timed_out=this.timed_out,
         seconds=this.seconds(),
         recorded=recorded,
-        trace_events={rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")},
+        trace_events={
+            rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")
+        },
         _blobs={
             rank: (m.blob, m.data.get("not_sent"))
             for rank, m in sorted(this.done.items())
@@ -405,7 +416,9 @@ def _put_right(gang: Gang, this: _Run) -> list[str]:
         return []
     standing = {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
     groups = {name for numbers in standing.values() for name in numbers}
-    unequal = any(len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups)
+    unequal = any(
+        len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
+    )
     failed = any(m.data["error"] is not None for m in this.done.values())
     if not this.freed and not (failed and unequal):
         return []

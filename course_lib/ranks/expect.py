@@ -1,4 +1,4 @@
-"""Expectations: `ok`, `raises`, `raises:RuntimeError`, `raises:0`, `died:2`, `hang`, and whether an outcome meets one."""
+"""Expectations - `ok`, `raises`, `raises:RuntimeError`, `raises:0`, `died:2`, `hang` - and whether they are met."""
 
 from __future__ import annotations
 

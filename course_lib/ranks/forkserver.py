@@ -74,7 +74,8 @@ class Forkserver:
 
     def _loop(self) -> None:
         while True:
-            readable, _, _ = select.select([self.sock, self._wake_read], [], [])
+            wanted: list[Any] = [self.sock, self._wake_read]
+            readable, _, _ = select.select(wanted, [], [])
             if self._wake_read in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)

@@ -192,11 +192,15 @@ class Gang:
                 if stop.count > presses:
                     self.stop()
                     raise KeyboardInterrupt
-        problems = {link.rank: link.ready["problem"] for link in self.links if link.ready and link.ready["problem"]}
+        problems = {
+            link.rank: link.ready["problem"] for link in self.links if link.ready and link.ready["problem"]
+        }
         if problems:
             rank, problem = next(iter(problems.items()))
             self.stop()
-            raise GangError(f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}")
+            raise GangError(
+                f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}"
+            )
         if self.state is State.STARTING:
             self.state = State.IDLE
             for link in self.links:
@@ -354,7 +358,9 @@ class Gang:
         """
         with self._lock, deferred():
             if self.state is not State.IDLE:
-                raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}.")
+                raise RankVariableError(
+                    f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
+                )
             replies = self.ask("fetch", "fetched", {"name": name}, 60.0)
         found = {rank: message for rank, message in sorted(replies.items()) if message.data["found"]}
         if not found:

@@ -97,20 +97,20 @@ def _wrappers_of_default_group() -> list[Any]:
     if module is None or not dist.is_initialized():
         return []
     world = dist.group.WORLD
-    found = []
-    for candidate in gc.get_objects():
-        if type(candidate).__name__ == "DistributedDataParallel" and isinstance(
-            candidate, module.DistributedDataParallel
-        ):
-            if getattr(candidate, "process_group", None) is world:
-                found.append(candidate)
-    return found
+    return [
+        candidate
+        for candidate in gc.get_objects()
+        if type(candidate).__name__ == "DistributedDataParallel"
+        and isinstance(candidate, module.DistributedDataParallel)
+        and getattr(candidate, "process_group", None) is world
+    ]
 
 
 def sequence_numbers() -> dict[str, int]:
     """How many operations this rank has issued on each of its groups; cheap enough for every cell."""
     numbers = {}
-    for group, name in list(distributed_c10d._world.pg_names.items()):
+    groups: list[tuple[Any, str]] = list(distributed_c10d._world.pg_names.items())
+    for group, name in groups:
         with contextlib.suppress(Exception):
             numbers[str(name)] = int(group._get_sequence_number_for_group())
     return numbers

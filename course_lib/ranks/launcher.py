@@ -51,7 +51,9 @@ class Launcher:
 
     def __init__(self, method: str) -> None:
         if sys.platform == "win32":
-            raise LaunchError("The course starts its ranks on Linux and macOS; on Windows, use it inside WSL 2.")
+            raise LaunchError(
+                "The course starts its ranks on Linux and macOS; on Windows, use it inside WSL 2."
+            )
         self.method = method
         self.exits: dict[int, int] = {}
         self.pids: dict[int, int] = {}

@@ -15,7 +15,9 @@ from course_lib.ranks.protocol import BufferedChannel, Message
 class RankLink:
     """The kernel's handle of one rank."""
 
-    def __init__(self, rank: int, launcher: Launcher, config: dict[str, Any], environment: dict[str, str]) -> None:
+    def __init__(
+        self, rank: int, launcher: Launcher, config: dict[str, Any], environment: dict[str, str]
+    ) -> None:
         self.rank = rank
         self.launcher = launcher
         self.ready: dict[str, Any] | None = None

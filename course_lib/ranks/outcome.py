@@ -79,14 +79,16 @@ class Collective:
     sizes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     done: bool
-    time_ns: int = field(compare=False, default=0)
+    time_ns: int = field(compare=False, repr=False, default=0)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Collective:
         """Rebuild the record from what the rank sent."""
         sizes = tuple(tuple(size) for size in record["sizes"])
         dtypes = tuple(record["dtypes"])
-        return cls(record["group"], record["seq"], record["op"], sizes, dtypes, record["done"], record["time_ns"])
+        return cls(
+            record["group"], record["seq"], record["op"], sizes, dtypes, record["done"], record["time_ns"]
+        )
 
     def __str__(self) -> str:
         shapes = ", ".join("x".join(map(str, size)) or "scalar" for size in self.sizes)
@@ -144,7 +146,8 @@ class Outcome:
     Attributes:
         kind: `ok`, `raises`, `died` or `hang`. A rank that dies outweighs one that raises, that one outweighs a hang.
         ranks: the ranks the code ran on, of `world_size`.
-        stdout, stderr: text by rank; errors: `RankError` by rank; exits: exit code by rank that died (negative: signal).
+        stdout, stderr: text by rank; errors: `RankError` by rank; exits: exit code by rank that died (negative:
+            signal).
         endings: how each rank's part ended; waiting: who was blocked where when a hang was ended.
         pictures: PNG bytes by rank; notes: what the course did about it (groups rebuilt, gang restarted).
         seconds: wall time of the run. expected: whether it ended as it was expected to (None: nobody asked).

@@ -13,6 +13,8 @@ _READ_SIZE = 1 << 20
 _TORCH_LOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]+?)(?::\d+)?\] ")
 #: A progress bar's timings: `[00:03<00:01,  1.20it/s, loss=0.3]`.
 _BAR_TIMES = re.compile(r" \[\d+:\d+(?::\d+)?<[^\]]*\]")
+#: The profiler announces itself on stderr with times and process ids.
+_PROFILER_LOG = re.compile(r"^USDT:.*\n?", re.MULTILINE)
 _ADDRESS = re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+")
 
 
@@ -99,6 +101,7 @@ def _last_state(line: str) -> str:
 
 def steady(text: str) -> str:
     """The text without what differs from run to run: times of log lines and progress bars, port numbers."""
+    text = _PROFILER_LOG.sub("", text)
     text = _TORCH_LOG.sub(r"[\1 \2] ", text)
     text = _BAR_TIMES.sub("", text)
     return _ADDRESS.sub(r"\1", text)

@@ -12,7 +12,6 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureManagerBase as _FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
 
-
 __all__ = ["FigureCanvas", "FigureManager", "open_figures", "png_of", "show"]
 
 
@@ -25,7 +24,7 @@ class FigureManager(_FigureManagerBase):
         show()
 
 
-FigureCanvas.manager_class = FigureManager
+FigureCanvas.manager_class = FigureManager  # type: ignore[method-assign, assignment]
 
 
 def png_of(figure: Any) -> bytes:
@@ -37,9 +36,7 @@ def png_of(figure: Any) -> bytes:
 
 def open_figures() -> list[bytes]:
     """All figures pyplot holds, drawn and closed: each is shown once."""
-    pictures = []
-    for manager in list(Gcf.get_all_fig_managers()):
-        pictures.append(png_of(manager.canvas.figure))
+    pictures = [png_of(manager.canvas.figure) for manager in list(Gcf.get_all_fig_managers())]
     Gcf.destroy_all()
     return pictures
 

@@ -40,6 +40,7 @@ def sections(outcome: Outcome) -> list[Section]:
         rank: steady_message_in(error.traceback)
         for rank, error in outcome.errors.items()
         if outcome.endings.get(rank) is Ending.RAISED
+        and not (outcome.interrupted and rank in outcome.waiting)
     }
     if own_errors:
         parts.append(Section("error", rows=tuple(fold(own_errors))))

@@ -31,7 +31,8 @@ class Tracer:
 
     def events(self) -> list[dict[str, Any]]:
         """`name`, `start_ns`, `duration_ns` and `thread` of what was recorded, in order of time."""
-        recorded = self._profile.profiler.kineto_results.events()
+        profiler: Any = self._profile.profiler
+        recorded = profiler.kineto_results.events()
         found = [
             {
                 "name": event.name(),

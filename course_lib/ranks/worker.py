@@ -68,7 +68,9 @@ class Rank:
         return 0
 
     def _answer(self, job: Message) -> None:
-        handler = {"cell": self._cell, "call": self._call, "fetch": self._fetch, "rebuild": self._rebuild}[job.kind]
+        handler = {"cell": self._cell, "call": self._call, "fetch": self._fetch, "rebuild": self._rebuild}[
+            job.kind
+        ]
         try:
             reply = handler(job)
         except KeyboardInterrupt as error:
@@ -126,7 +128,9 @@ class Rank:
         sys.argv = [""]
 
         def no_input(prompt: object = "", /) -> str:
-            raise RuntimeError("input() has nobody to ask on a rank: ask in a plain cell and send the answer along.")
+            raise RuntimeError(
+                "input() has nobody to ask on a rank: ask in a plain cell and send the answer along."
+            )
 
         builtins.input = no_input
         # Figures drawn on a rank are sent to the notebook (see rank_figures).

@@ -8,4 +8,14 @@ are run on. May import `doctor`, `watch` and `ranks`; importing it imports no to
 from course_lib.tasks.catalogue import UnknownTaskError, all_tasks, find_task
 from course_lib.tasks.task import Check, Miss, Misconception, Task, Trial, check
 
-__all__ = ["Check", "Miss", "Misconception", "Task", "Trial", "UnknownTaskError", "all_tasks", "check", "find_task"]
+__all__ = [
+    "Check",
+    "Miss",
+    "Misconception",
+    "Task",
+    "Trial",
+    "UnknownTaskError",
+    "all_tasks",
+    "check",
+    "find_task",
+]

@@ -21,7 +21,9 @@ def all_tasks() -> tuple[Task, ...]:
     found: list[Task] = []
     for module in pkgutil.iter_modules(package.__path__):
         content = importlib.import_module(f"{package.__name__}.{module.name}")
-        classes = (item for item in vars(content).values() if isinstance(item, type) and issubclass(item, Task))
+        classes = (
+            item for item in vars(content).values() if isinstance(item, type) and issubclass(item, Task)
+        )
         found += [item() for item in classes if item.__module__ == content.__name__ and hasattr(item, "name")]
     return tuple(sorted(found, key=lambda task: task.lesson))
 

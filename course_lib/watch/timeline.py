@@ -87,7 +87,9 @@ class Timeline:
     def seconds(self, rank: int, stage: Stage | str) -> float:
         """Seconds a rank spent in a stage; overlapping spans of one stage count once."""
         total, end = 0.0, float("-inf")
-        for span in sorted((s for s in self.spans if s.rank == rank and s.stage == stage), key=lambda s: s.start):
+        for span in sorted(
+            (s for s in self.spans if s.rank == rank and s.stage == stage), key=lambda s: s.start
+        ):
             start = max(span.start, end)
             end = max(end, span.start + span.duration)
             total += max(0.0, end - start)
@@ -101,7 +103,11 @@ class Timeline:
         for row, rank in enumerate(self.ranks):
             for stage in Stage:
                 below = 0.26 if stage is Stage.COMMUNICATION else -0.04
-                bars = [(s.start * 1e3, s.duration * 1e3) for s in self.spans if s.rank == rank and s.stage is stage]
+                bars = [
+                    (s.start * 1e3, s.duration * 1e3)
+                    for s in self.spans
+                    if s.rank == rank and s.stage is stage
+                ]
                 colour, hatch = _LOOK[stage]
                 axes.broken_barh(
                     bars,
@@ -135,14 +141,16 @@ class Timeline:
             for span in self.spans
         ]
         names = [
-            {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}} for rank in self.ranks
+            {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
+            for rank in self.ranks
         ]
         target = Path(path)
         target.write_text(json.dumps({"traceEvents": names + events}), encoding="utf-8")
         return target
 
     def __repr__(self) -> str:
-        return f"Timeline of {len(self.ranks)} ranks, {len(self.spans)} spans: .plot(), .save(path), .seconds(rank, stage)"
+        what = f"{len(self.ranks)} ranks, {len(self.spans)} spans"
+        return f"Timeline of {what}: .plot(), .save(path), .seconds(rank, stage)"
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -1,0 +1,105 @@
+# make lab        open the course in JupyterLab               (make lab ARGS=--no-browser  on a server)
+# make test       everything that proves the course works     (make test ARGS="-k sampler")
+# make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
+# make bench      compare speed with other ways to start ranks
+# make lint       format the code and say what is wrong with it
+# make lock       pin the newest versions that pyproject.toml allows
+# make clean      remove all that make made, .venv included
+#
+# Needs only Python >= 3.11 and make. The first run creates .venv from requirements.lock; later ones start at once.
+#
+#   PYTHON=python3.12     take this Python and look for no other
+#   TORCH_INDEX=ADDRESS   where to get torch from, for when pip would take the CUDA build (several GB) and you have
+#                         no GPU: the address that pytorch.org's "Get started" page shows for pip and CPU. Needed
+#                         only when .venv is made:   make lab TORCH_INDEX=ADDRESS
+
+.POSIX:
+PYTHON =
+TORCH_INDEX =
+ARGS =
+
+BIN = .venv/bin
+READY = .venv/.ready
+BENCH_READY = .venv/.ready-bench
+# Only what a GPU build of torch brings along: torch pins these itself, and the CPU build has no use for them.
+GPU_ONLY = ^(nvidia-|cuda-|triton==)
+UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
+
+.PHONY: lab test notebooks bench lint lock clean
+
+lab: $(READY)
+	@exec $(BIN)/ddp-course lab $(ARGS)
+
+# One run of pytest, so that its last line is the whole verdict: house rules (format, lint, types, notebooks match
+# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell.
+test: $(READY)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval $(ARGS)
+
+notebooks: $(READY)
+	@$(BIN)/ddp-course notebooks $(ARGS)
+
+bench: $(BENCH_READY)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/mypy
+
+# .ready is written last, so an interrupted installation is done again. matplotlib's list of fonts is made here
+# because making it prints a warning, which would otherwise stand in the output of somebody's first figure.
+$(READY): requirements.lock pyproject.toml
+	@set -e; \
+	good='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	if $(BIN)/python -c "$$good" 2>/dev/null && $(BIN)/python -m pip --version >/dev/null 2>&1; then :; else \
+		names="$(PYTHON)"; names=$${names:-python3 python3.13 python3.12 python3.11 python}; found=; \
+		for candidate in $$names; do \
+			if "$$candidate" -c "$$good" 2>/dev/null; then found=$$candidate; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then \
+			echo "The course needs Python 3.11 or newer, and found none (looked for: $$names)." >&2; \
+			echo "Install one, or name it:  make lab PYTHON=/path/to/python3.11" >&2; exit 1; \
+		fi; \
+		if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
+			echo "$$found cannot create virtual environments: its venv module is a package of its own here." >&2; \
+			echo "Debian and Ubuntu:  apt-get install python3-venv   (for a second Python: python3.12-venv, for example)" >&2; exit 1; \
+		fi; \
+		echo "Creating .venv with $$found (once; a few minutes)"; \
+		"$$found" -m venv --clear .venv; \
+	fi; \
+	if [ -n "$(TORCH_INDEX)" ]; then \
+		$(BIN)/python -m pip install --quiet --no-deps --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.lock)"; \
+	fi; \
+	echo "Installing requirements.lock"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	$(BIN)/python -c 'import matplotlib.font_manager' 2>/dev/null; \
+	touch $@
+
+$(BENCH_READY): $(READY) requirements-bench.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
+	@touch $@
+
+# Two steps: what everybody installs, then what the benchmarks add to exactly that. torch stays at the release on which
+# the lessons' claims were checked, until somebody raises TORCH here and has looked at what make test then says.
+TORCH = 2.13.0
+lock: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@set -e; new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
+	echo "torch==$(TORCH)" > "$$new/torch"; \
+	$(UV_COMPILE) --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
+	{ echo "# Written by 'make lock' from pyproject.toml; Python 3.11 to 3.13, every system."; \
+	  grep -Ev '$(GPU_ONLY)' "$$new/all"; } > "$$new/lock"; \
+	$(UV_COMPILE) --extra bench --constraint "$$new/all" -o "$$new/bench" >/dev/null; \
+	{ echo "# Written by 'make lock': what the benchmarks need beyond requirements.lock."; \
+	  echo "-r requirements.lock"; \
+	  grep -Ev '$(GPU_ONLY)' "$$new/bench" | awk -F== 'NR == FNR { have[$$1]; next } !($$1 in have)' "$$new/lock" -; \
+	} > "$$new/bench.lock"; \
+	cp "$$new/lock" requirements.lock; cp "$$new/bench.lock" requirements-bench.lock
+	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

@@ -1,0 +1,92 @@
+"""What is right, and what known misconceptions give, for the tasks on samplers. Runs in a process without the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+def _order(n: int, seed: int) -> list[int]:
+    import torch
+
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    order: list[int] = torch.randperm(n, generator=generator).tolist()
+    return order
+
+
+def _even(order: list[int], ranks: int, drop_last: bool) -> list[int]:
+    """The order with its length made a multiple of `ranks`."""
+    if drop_last:
+        return order[: len(order) // ranks * ranks]
+    wanted = math.ceil(len(order) / ranks) * ranks
+    return (order * math.ceil(wanted / max(1, len(order))))[:wanted]
+
+
+def _dealt(order: list[int], ranks: int) -> list[list[int]]:
+    return [order[rank::ranks] for rank in range(ranks)]
+
+
+def shards(n: int, ranks: int, epoch: int, seed: int, drop_last: bool) -> dict[str, Any]:
+    """The shards of all ranks: `right` by torch's DistributedSampler, `models` by misconception."""
+    from torch.utils.data import DistributedSampler
+
+    right = []
+    for rank in range(ranks):
+        sampler: Any = DistributedSampler(
+            range(n), num_replicas=ranks, rank=rank, shuffle=True, seed=seed, drop_last=drop_last
+        )
+        sampler.set_epoch(epoch)
+        right.append(list(sampler))
+    order = _order(n, seed + epoch)
+    whole = _even(order, ranks, drop_last)
+    block = len(whole) // ranks
+    own = [_even(_order(n, seed + epoch + rank), ranks, drop_last)[rank::ranks] for rank in range(ranks)]
+    missing = math.ceil(n / ranks) * ranks - n
+    too_short = whole if drop_last else order + order[:missing]
+    return {
+        "right": right,
+        "models": {
+            "epoch_ignored": _dealt(_even(_order(n, seed), ranks, drop_last), ranks),
+            "seed_ignored": _dealt(_even(_order(n, epoch), ranks, drop_last), ranks),
+            "rank_in_seed": own,
+            "not_shuffled": _dealt(_even(list(range(n)), ranks, drop_last), ranks),
+            "contiguous_blocks": [whole[rank * block : (rank + 1) * block] for rank in range(ranks)],
+            "no_padding": _dealt(whole if drop_last else order, ranks),
+            "padding_too_short": _dealt(too_short, ranks),
+            "drop_last_ignored": _dealt(_even(order, ranks, False), ranks),
+        },
+    }
+
+
+def accuracies(hits: Sequence[bool], ranks: int) -> dict[str, Any]:
+    """What each rank should return as accuracy, and what it returns under each misconception.
+
+    A misconception can show in several ways; their names begin with its id, as in `padding_counted/shuffled`.
+    """
+    n = len(hits)
+    stored = list(range(n))
+    shuffled = _order(n, 0)
+    blocks = [stored[rank * n // ranks : (rank + 1) * n // ranks] for rank in range(ranks)]
+    models: dict[str, list[float]] = {}
+    splits = {"dealt": _dealt(stored, ranks), "blocks": blocks, "shuffled": _dealt(shuffled, ranks)}
+    for name, split in splits.items():
+        for empty in (math.nan, 0.0):
+            own = [_accuracy(hits, part, empty) for part in split]
+            models[f"mean_of_means/{name}/{empty}"] = [sum(own) / ranks] * ranks
+            models[f"summed_not_averaged/{name}/{empty}"] = [sum(own)] * ranks
+            models[f"not_reduced/{name}/{empty}"] = own
+    for name, order in (("stored", stored), ("shuffled", shuffled)):
+        padded, cut = _even(order, ranks, False), _even(order, ranks, True)
+        own = [_accuracy(hits, part, 0.0) for part in _dealt(padded, ranks)]
+        models[f"padding_counted/{name}"] = [_accuracy(hits, padded, 0.0)] * ranks
+        models[f"not_reduced/padded/{name}"] = own
+        models[f"summed_not_averaged/padded/{name}"] = [sum(own)] * ranks
+        for empty in (math.nan, 0.0):
+            models[f"samples_dropped/{name}/{empty}"] = [_accuracy(hits, cut, empty)] * ranks
+    return {"right": [sum(hits) / n] * ranks, "models": models}
+
+
+def _accuracy(hits: Sequence[bool], part: Sequence[int], empty: float) -> float:
+    return sum(hits[index] for index in part) / len(part) if part else empty

@@ -1,0 +1,92 @@
+"""The words of ``ddp-course``: what they start, what they print and with which code they exit."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib import cli
+
+SOURCE = "# %%\nprint(6 * 7)\n"
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    (tmp_path / "course_lib").mkdir()
+    (tmp_path / "notebooks/sources").mkdir(parents=True)
+    (tmp_path / "notebooks/sources/00_tiny.py").write_text(SOURCE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ddp_course(*words: str):
+    return CliRunner().invoke(cli._app(), words)
+
+
+def test_lab_opens_the_index_and_passes_its_arguments_on(course):
+    command, environment = cli.lab_process(course, ["--no-browser", "--port", "9000"])
+    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert f"--ServerApp.root_dir={course}" in command
+    assert "--LabApp.default_url=/lab/tree/notebooks/index.ipynb" in command
+    assert command[-3:] == ["--no-browser", "--port", "9000"]
+    assert environment["PATH"].startswith(str(Path(sys.executable).parent))
+
+
+def test_lab_starts_with_the_course_s_own_defaults(course, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/somebody/elses")
+    _, environment = cli.lab_process(course, [])
+    ours, others = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert (Path(ours) / "labconfig/default_setting_overrides.json").is_file()
+    assert others == "/somebody/elses"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="one process only where processes can be replaced")
+def test_lab_understands_jupyterlab_s_own_options(course):
+    """A real start, as far as JupyterLab's version: options it does not know would stop it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "course_lib.cli", "lab", "--version"],
+        env=os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("4.")
+
+
+def test_the_course_is_found_from_any_folder_in_it(course, monkeypatch):
+    monkeypatch.chdir(course / "notebooks")
+    assert cli.course_root() == course
+
+
+def test_notebooks_are_built_then_found_to_match(course):
+    stale = ddp_course("notebooks", "--check")
+    assert (stale.exit_code, "notebooks/00_tiny: not built yet" in stale.output) == (1, True)
+    built = ddp_course("notebooks", "00")
+    assert built.exit_code == 0, built.output
+    assert built.output.startswith("notebooks/00_tiny ")
+    assert "1 code cells" in built.output
+    assert ddp_course("notebooks", "--check").exit_code == 0
+
+
+def test_a_name_that_means_no_notebook_is_one_line(course):
+    done = ddp_course("notebooks", "07_nowhere")
+    assert done.exit_code == 1
+    assert done.output == "no source for a notebook called '07_nowhere'; there are: notebooks/00_tiny\n"
+
+
+def test_the_command_answers_from_a_terminal_without_loading_what_is_heavy():
+    code = (
+        "import sys; from course_lib import cli; cli._app()\n"
+        "print([name for name in ('torch', 'jupytext', 'nbclient', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_course_in_a_kernel_never_loads_typer():
+    code = "import sys, course_lib; print('typer' in sys.modules, 'course_lib.cli' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

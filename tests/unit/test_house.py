@@ -1,0 +1,81 @@
+"""The rules of the house, each a test of its own, so that `make test` names the one that is broken."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib.notebook.build import check_notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".ipynb_checkpoints", "test-results"}
+TEXT = {".py", ".md", ".ipynb", ".toml", ".yml", ".lock", ".json", ".txt", ".css", ".js", ".html", ".sh", ""}
+# Names that say nothing about what is inside; such a file grows for ever.
+DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
+
+
+def ours(*suffixes: str) -> list[Path]:
+    found = []
+    for folder, folders, names in ROOT.walk() if hasattr(ROOT, "walk") else _walk(ROOT):
+        folders[:] = sorted(
+            f for f in folders if f not in NOT_OURS and not f.endswith((".egg-info", "_cache"))
+        )
+        found += [folder / name for name in sorted(names) if (folder / name).suffix in (suffixes or TEXT)]
+    return found
+
+
+def _walk(top: Path):
+    """Path.walk is new in Python 3.12."""
+    import os
+
+    return ((Path(folder), folders, names) for folder, folders, names in os.walk(top))
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)} says:\n{done.stdout}{done.stderr}"
+
+
+def test_the_code_is_formatted():
+    run("ruff", "format", "--check", ".")
+
+
+def test_the_code_is_free_of_lint():
+    run("ruff", "check", "--output-format=concise", ".")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # the first time mypy reads all of torch
+def test_the_types_are_right():
+    run("mypy", "--strict")
+
+
+def test_the_notebooks_match_their_sources():
+    assert check_notebooks(ROOT) == []
+
+
+def test_no_file_is_a_drawer_for_everything():
+    assert [str(p.relative_to(ROOT)) for p in ours(".py") if p.stem in DRAWERS] == []
+
+
+def test_every_module_of_the_course_has_a_door_sign():
+    modules = [path for path in ours(".py") if path.is_relative_to(ROOT / "course_lib")]
+    silent = [
+        p.relative_to(ROOT) for p in modules if not p.read_text(encoding="utf-8").lstrip().startswith('"""')
+    ]
+    assert silent == []
+
+
+def test_no_file_tells_on_which_machine_it_was_written():
+    here = {str(ROOT), str(Path.home()), sys.prefix, sys.base_prefix} - {"/", "/usr", "/usr/local"}
+    told = re.compile("|".join(rf"{re.escape(path)}(?![\w-])" for path in here if len(Path(path).parts) > 1))
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in ours()
+        if (match := told.search(path.read_text(encoding="utf-8", errors="replace")))
+    ]
+    assert found == []
