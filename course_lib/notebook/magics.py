@@ -59,7 +59,7 @@ class RankMagics(Magics):
     def _run(self, options: argparse.Namespace, cell: str) -> None:
         shell = self.shell
         assert shell is not None
-        label = f"In [{shell.execution_count}]"
+        label = f"In [{len(shell.user_ns['In']) - 1}]"  # execution_count may already be the next cell's
         _check_source(cell, label)
         view = View()
         with refusing():

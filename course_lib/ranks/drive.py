@@ -53,7 +53,8 @@ class Job:
     Attributes:
         kind, data, blob: the message for the ranks. only: the ranks to run on (None: all).
         timeout: seconds after which ranks that have not finished are stopped.
-        on_progress: called while the job runs, at most ten times a second, with the gang's links.
+        repair: whether a broken process group is rebuilt afterwards; not worth it for a gang that is stopped next.
+        on_progress: called while the job runs, at most ten times a second; what it raises ends the job.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Job:
     only: tuple[int, ...] | None = None
     timeout: float = 300.0
     trace: bool = False
+    repair: bool = True
     on_progress: Callable[[Progress], None] | None = None
 
 
@@ -420,7 +422,7 @@ def _put_right(gang: Gang, this: _Run) -> list[str]:
         len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
     )
     failed = any(m.data["error"] is not None for m in this.done.values())
-    if not this.freed and not (failed and unequal):
+    if not this.job.repair or (not this.freed and not (failed and unequal)):
         return []
     if not gang.init:
         return ["The ranks are free again; their process groups are yours to rebuild."]

@@ -130,6 +130,10 @@ class Task:
         """What is right (and what known misconceptions would give); runs where no answer has ever been."""
         return None
 
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """A case in a few words, for a sentence such as 'on 4 ranks, with ...'."""
+        return ", ".join(f"{name}={value}" for name, value in case.items() if isinstance(value, int | float | str))
+
     def recognise(self, trials: Sequence[Trial]) -> str | None:
         """The misconception that explains all trials together; asked when a miss does not name its own."""
         return None

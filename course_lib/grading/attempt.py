@@ -1,0 +1,189 @@
+"""Run an answer on real ranks: a fresh gang for each world size, one job a trial, and what came back as data.
+
+One job a trial keeps trials apart: a rank that is still in a collective of one trial can never meet a peer in the
+next, and a deadlock is proved against ranks that have left exactly this call.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import pickletools
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from course_lib.doctor import explained
+from course_lib.grading import harness
+from course_lib.grading.watch import OverLimitError, Watch
+from course_lib.ranks.fold import fold, table
+from course_lib.ranks.gang import Gang
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks.task import Task, Trial
+
+_PRINTED = 2000
+
+
+class End(enum.Enum):
+    """How running an answer ended."""
+
+    COMPLETE = enum.auto()
+    STUB = enum.auto()  # nothing has been written yet
+    UNFINISHED = enum.auto()  # a stub on some ranks or for some arguments
+    MISSING = enum.auto()  # no function of that name
+    BROKE = enum.auto()  # raised, died or hung: see the outcome
+    OVER_LIMIT = enum.auto()
+    UNREADABLE = enum.auto()  # what the ranks sent is no observation
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What running an answer gave.
+
+    Attributes:
+        trials: those that went through, oracle included. printed: what the answer printed in each of them.
+        end: why it ended; `outcome`, `reason`, `world_size` and `case` say more where it ended before its time (case
+            is None while the answer was being loaded).
+    """
+
+    trials: tuple[Trial, ...]
+    printed: tuple[str, ...]
+    end: End
+    outcome: Outcome | None = None
+    reason: str = ""
+    world_size: int = 0
+    case: Mapping[str, Any] | None = None
+    last_words: str = ""
+
+
+class _Ended(Exception):
+    def __init__(self, end: End, reason: str = "", outcome: Outcome | None = None) -> None:
+        super().__init__(reason)
+        self.end, self.reason, self.outcome = end, reason, outcome
+
+
+def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) -> Attempt:
+    """Run the answer on all world sizes of the task, or until it raises, dies, hangs or shows to be a stub.
+
+    Raises:
+        GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
+    """
+    deadline = time.monotonic() + task.seconds
+    trials: list[Trial] = []
+    printed: list[str] = []
+    case: dict[str, Any] | None = None
+    world_size = 0
+    try:
+        for world_size in task.world_sizes:
+            case = None
+            gang = Gang(world_size, backend=task.backend, environment={"DDP_COURSE_HOME": folder, "HOME": folder})
+            try:
+                gang.wait_ready()
+                ranks = _Ranks(gang, Watch(gang, folder), deadline)
+                ranks.ask(harness.load, source, first_line, folder)
+                for case in task.cases(world_size, random.Random(f"{seed}/{world_size}")):
+                    replies, text = ranks.ask(harness.run_trial, task.name, json.dumps(case))
+                    trials.append(Trial(world_size, case, None, _observations(replies, first=not trials)))
+                    printed.append(text)
+            finally:
+                gang.stop()
+                gang.reap()
+    except _Ended as ended:
+        words = _printed(ended.outcome) if ended.outcome is not None else ""
+        return Attempt(
+            _with_oracle(task, trials), tuple(printed), ended.end, ended.outcome, ended.reason, world_size, case, words
+        )
+    return Attempt(_with_oracle(task, trials), tuple(printed), End.COMPLETE)
+
+
+class _Ranks:
+    """The gang of one world size, and the questions it is asked."""
+
+    def __init__(self, gang: Gang, watch: Watch, deadline: float) -> None:
+        self.gang = gang
+        self.watch = watch
+        self.deadline = deadline
+        watch.look()
+
+    def ask(self, function: Callable[..., str], *arguments: Any) -> tuple[dict[int, Any], str]:
+        """Run a function of the harness on all ranks: their replies, and what was printed meanwhile."""
+        payload = cloudpickle.dumps((function, arguments, []))
+        try:
+            outcome = self.gang.call(
+                payload,
+                timeout=max(0.2, self.deadline - time.monotonic()),
+                repair=False,
+                on_progress=lambda _: self.watch.look(),
+            )
+        except OverLimitError as error:
+            raise _Ended(End.OVER_LIMIT, str(error)) from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # The wire is JSON, but what stands in it comes from the answer's process.
+            raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        if outcome.kind is not Kind.OK:
+            raise _Ended(End.BROKE, outcome=explained(outcome))
+        try:
+            raw = outcome.raw_values
+            return {rank: json.loads(_text(raw[rank])) for rank in range(outcome.world_size)}, _printed(outcome)
+        except (ValueError, KeyError, RecursionError) as error:
+            raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+
+
+def _text(blob: bytes) -> str:
+    """The string in a pickle of a string, read without running it as pickle.loads would."""
+    opcodes = [(code.name, argument) for code, argument, _ in pickletools.genops(blob)]
+    strings = [argument for name, argument in opcodes if name.endswith("UNICODE") or name == "BINUNICODE8"]
+    allowed = {"PROTO", "FRAME", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "MEMOIZE", "STOP"}
+    if len(strings) != 1 or not {name for name, _ in opcodes} <= allowed:
+        raise ValueError("not a pickled string")
+    return str(strings[0])
+
+
+def _observations(replies: Mapping[int, Any], first: bool) -> dict[int, Any]:
+    """What was seen on each rank; raises _Ended where there is nothing to see."""
+    if not all(isinstance(reply, dict) for reply in replies.values()):
+        raise _Ended(End.UNREADABLE, "no observation")
+    stubs = [rank for rank, reply in replies.items() if reply.get("stub")]
+    if any(reply.get("missing") for reply in replies.values()):
+        raise _Ended(End.STUB if stubs else End.MISSING)
+    if stubs and first and len(stubs) == len(replies):
+        raise _Ended(End.STUB)
+    if stubs:
+        raise _Ended(End.UNFINISHED, str(min(stubs)))
+    if not all("seen" in reply for reply in replies.values()):
+        raise _Ended(End.UNREADABLE, "no observation")
+    return {rank: reply["seen"] for rank, reply in replies.items()}
+
+
+def _printed(outcome: Outcome) -> str:
+    texts = {rank: text.rstrip("\n") for rank, text in outcome.stdout.items() if text.strip()}
+    short = {rank: text if len(text) <= _PRINTED else text[:_PRINTED] + "\n…" for rank, text in texts.items()}
+    return table(fold(short)) if short else ""
+
+
+def _with_oracle(task: Task, trials: list[Trial]) -> tuple[Trial, ...]:
+    """The trials with what is right, computed by one process in which no answer has run."""
+    if not trials or type(task).oracle is Task.oracle:
+        return tuple(trials)
+    questions = json.dumps([[trial.world_size, trial.case] for trial in trials])
+    gang = Gang(1, backend="gloo", init=False)
+    try:
+        outcome = gang.call(cloudpickle.dumps((harness.run_oracle, (task.name, questions), [])), timeout=60.0)
+    finally:
+        gang.stop()
+        gang.reap()
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.kind is not Kind.OK:
+        raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
+    answers = json.loads(_text(outcome.raw_values[0]))
+    return tuple(
+        Trial(trial.world_size, trial.case, oracle, trial.seen)
+        for trial, oracle in zip(trials, answers, strict=True)
+    )

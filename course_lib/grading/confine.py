@@ -1,0 +1,68 @@
+"""Limits that a rank puts on itself before an answer runs in it: a guard against accidents.
+
+A limit that the system enforces for each process (address space, file size, no core dumps), and a budget of forks that
+a rank shares with all its children. What is not caught here is caught from outside (`watch`). Called in the rank only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import resource
+import tempfile
+from collections.abc import Callable
+
+MEMORY_BYTES = 1 << 30
+FILE_BYTES = 64 << 20
+FORKS = 64
+
+
+def confine(folder: str) -> None:
+    """Move to the working folder and take on the limits; they hold for the rest of the process' life."""
+    os.chdir(folder)
+    tempfile.tempdir = folder
+    os.environ["TMPDIR"] = folder
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+    used = _address_space()
+    if used is not None:
+        _limit(resource.RLIMIT_AS, used + MEMORY_BYTES)
+    _count_forks()
+
+
+def _limit(which: int, most: int) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(which, (most, most))
+
+
+def _address_space() -> int | None:
+    """What the process has mapped already (a CUDA build of torch maps tens of gigabytes); None where unknown."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * mmap.PAGESIZE
+    except (OSError, ValueError):
+        return None
+
+
+def _count_forks() -> None:
+    """Let this rank and all its descendants fork `FORKS` times together.
+
+    RLIMIT_NPROC does not bind root, and elsewhere counts what else the user runs.
+    """
+    budget = mmap.mmap(-1, mmap.PAGESIZE)  # shared with children
+
+    def counted(fork: Callable[[], object]) -> Callable[[], object]:
+        def guarded() -> object:
+            used = int.from_bytes(budget[:4], "little") + 1
+            if used > FORKS:
+                raise BlockingIOError(errno.EAGAIN, f"an answer may start at most {FORKS} processes a rank")
+            budget[:4] = used.to_bytes(4, "little")
+            return fork()
+
+        return guarded
+
+    for name in ("fork", "forkpty"):
+        if hasattr(os, name):
+            setattr(os, name, counted(getattr(os, name)))

@@ -1,0 +1,53 @@
+"""Grade one answer: the same in a notebook, on the command line and in CI."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tempfile
+import time
+
+from course_lib.grading.attempt import attempt
+from course_lib.grading.judge import judge, judge_source
+from course_lib.grading.verdict import Verdict
+from course_lib.grading.watch import NothingLeft
+from course_lib.tasks import Task, find_task
+
+
+def grade(task: Task | str, source: str, *, first_line: int = 1, seed: int | None = None) -> Verdict:
+    """Run an answer in fresh ranks and judge what it did there.
+
+    Args:
+        task: a task or its name. source: the answer, as written in its cell (without the magic line).
+        first_line: the number of its first line where the learner sees it (2 in a cell that begins with a magic).
+        seed: what the cases are drawn from. By default it comes from the source: the same answer is always tried on
+            the same cases, every other answer on other ones.
+
+    Returns:
+        The verdict. Whatever the answer does, this returns within the task's time limit and a few seconds; nothing
+        the answer started is left behind.
+
+    Raises:
+        UnknownTaskError: no such task. GangError, LaunchError: this machine cannot start the ranks.
+        KeyboardInterrupt: the stop button was pressed; the ranks are gone.
+    """
+    if isinstance(task, str):
+        task = find_task(task)
+    if seed is None:
+        seed = seed_of(task.name, source)
+    verdict = judge_source(task, source, first_line, seed)
+    if verdict is not None:
+        return verdict
+    started = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="ddp-course-answer-", ignore_cleanup_errors=True) as folder,
+        NothingLeft(),
+    ):
+        verdict = judge(task, attempt(task, source, first_line, seed, folder), seed)
+    return dataclasses.replace(verdict, seconds=time.monotonic() - started)
+
+
+def seed_of(name: str, source: str) -> int:
+    """A seed that belongs to this answer."""
+    lines = "\n".join(line.rstrip() for line in source.strip().splitlines())
+    return int.from_bytes(hashlib.sha256(f"{name}\n{lines}".encode(errors="replace")).digest()[:3], "big") % 1_000_000

@@ -1,0 +1,78 @@
+"""The part of the grader that runs inside a rank, around the answer.
+
+Loads the answer once, calls it once a trial, and hands the observation back as JSON text: the grader never unpickles
+what an answer's process sent. It decides nothing; forging an observation takes knowing the right one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.grading.confine import confine
+from course_lib.ranks.cell import CELL_PREFIX, compile_cell
+from course_lib.tasks.catalogue import find_task
+
+#: How the answer's lines are called in tracebacks and verdicts.
+LABEL = "your answer"
+
+# Held here, so that an answer that replaces json.dumps does not replace ours.
+_dumps = json.dumps
+
+
+class _NotAttempted(BaseException):
+    """The answer is still a stub."""
+
+
+def load(source: str, first_line: int, folder: str) -> str:
+    """Run the answer's source as the `__main__` of this rank."""
+    confine(folder)
+    compiled = compile_cell(source, LABEL, first_line)
+    space = sys.modules["__main__"].__dict__
+    exec(compiled.statements, space)
+    if compiled.value is not None:
+        eval(compiled.value, space)
+    return _dumps({"loaded": True})
+
+
+def run_trial(task_name: str, case: str) -> str:
+    """Call the answer once; returns `{"seen": observation}`, `{"stub": true}` or `{"missing": true}` as JSON."""
+    task = find_task(task_name)
+    function = sys.modules["__main__"].__dict__.get(task.function)
+    if not callable(function):
+        return _dumps({"missing": True, "stub": function is ...})
+    try:
+        return _dumps({"seen": task.trial(_noticing_stubs(function), json.loads(case))})
+    except _NotAttempted:
+        return _dumps({"stub": True})
+
+
+def _noticing_stubs(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        try:
+            result = function(*arguments)
+        except NotImplementedError as error:
+            if _raised_by_answer(error):
+                raise _NotAttempted from None
+            raise
+        if result is ...:
+            raise _NotAttempted
+        return result
+
+    return call
+
+
+def _raised_by_answer(error: BaseException) -> bool:
+    """True when the learner's own line raised it; torch has NotImplementedErrors of its own."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb is not None and tb.tb_frame.f_code.co_filename.startswith(CELL_PREFIX)
+
+
+def run_oracle(task_name: str, cases: str) -> str:
+    """The oracle's answer to each `[world_size, case]`, in order, as JSON. Runs where no answer has been."""
+    task = find_task(task_name)
+    return _dumps([task.oracle(case, world_size) for world_size, case in json.loads(cases)])

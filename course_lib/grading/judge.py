@@ -1,0 +1,188 @@
+"""From what was observed to a verdict. Pure: only data comes in, and nothing of the answer runs here."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Sequence
+
+from course_lib.grading import confine
+from course_lib.grading.attempt import Attempt, End
+from course_lib.grading.harness import LABEL
+from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
+from course_lib.ranks.cell import compile_cell
+from course_lib.ranks.drive import exit_text
+from course_lib.ranks.fold import fold, rank_list, table
+from course_lib.ranks.outcome import Ending, Kind, Outcome
+from course_lib.ranks.report import steady_message_in
+from course_lib.tasks.task import Miss, Misconception, Task
+
+_TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
+
+
+def judge_source(task: Task, source: str, first_line: int, seed: int) -> Verdict | None:
+    """The verdict on source that need not be run: empty, or not Python. None for all other."""
+    code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not code:
+        return _open(task, VerdictKind.NOT_ATTEMPTED, _TODO, seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile_cell(source, LABEL, first_line)
+    except SyntaxError as error:
+        lines = "".join(traceback.format_exception_only(error)).rstrip("\n").splitlines()
+        lines = [line for line in lines if not line.lstrip().startswith("File ")]
+        place = f"{LABEL}, line {error.lineno}" if error.lineno else LABEL
+        return _open(task, VerdictKind.ERROR, f"This is not Python yet ({place}).", seed, tuple(lines))
+    except (ValueError, RecursionError, MemoryError) as error:
+        return _open(task, VerdictKind.ERROR, f"Python cannot read this cell: {error}.", seed)
+    return None
+
+
+def judge(task: Task, attempt: Attempt, seed: int) -> Verdict:
+    """The verdict on an answer that was run."""
+    match attempt.end:
+        case End.STUB:
+            return _open(task, VerdictKind.NOT_ATTEMPTED, _TODO, seed)
+        case End.MISSING:
+            headline = f"The cell defines no function called {task.function}."
+            return _open(task, VerdictKind.ERROR, headline, seed, (f"It should begin with  def {task.signature}:",))
+        case End.BROKE if attempt.outcome is not None:
+            return _broke(task, attempt, attempt.outcome, seed)
+        case End.OVER_LIMIT:
+            return _stopped(task, attempt, f"Stopped{_where(task, attempt)}: {attempt.reason}.", seed)
+        case End.UNREADABLE:
+            headline = f"What the ranks sent back{_where(task, attempt)} cannot be read ({attempt.reason})."
+            return _stopped(task, attempt, headline, seed)
+        case End.UNFINISHED:
+            headline = f"Not finished: rank {attempt.reason} came to NotImplementedError or ...{_where(task, attempt)}."
+            return _stopped(task, attempt, headline, seed)
+    return _complete(task, attempt, seed)
+
+
+def _complete(task: Task, attempt: Attempt, seed: int) -> Verdict:
+    results, decisive = _checked(task, attempt, finished=True)
+    failed = [result for result in results if result.state is CheckState.FAILED]
+    ran_on = tuple(dict.fromkeys(trial.world_size for trial in attempt.trials))
+    if not failed:
+        return Verdict(task.name, VerdictKind.PASS, "All checks hold.", results, ran_on=ran_on, seed=seed)
+    named = _named(results)
+    if not named and (id_ := _safely_recognised(task, attempt)):
+        named = (task.misconception(id_),)
+    count = f"{len(failed)} of {len(results)} checks do not hold"
+    return Verdict(
+        task.name,
+        VerdictKind.WRONG,
+        f"{count}." if len(failed) > 1 else f"{count}.".replace("checks do", "checks does"),
+        results,
+        misconceptions=named,
+        printed=attempt.printed[decisive] if decisive is not None else "",
+        ran_on=ran_on,
+        seed=seed,
+    )
+
+
+def _checked(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[CheckResult, ...], int | None]:
+    """Every check on every trial; and the number of the trial in which the first miss was seen."""
+    results: list[CheckResult] = []
+    decisive: int | None = None
+    gate_closed = False
+    for check in task.checks:
+        if gate_closed:
+            results.append(CheckResult(check.sentence, CheckState.OPEN))
+            continue
+        for number, trial in enumerate(attempt.trials):
+            try:
+                miss = check.judge(task, trial)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                # Checks trust the form that `trial` gives its observations: this is not one of them.
+                miss = Miss(f"on {trial.world_size} ranks, what came back is no observation of this task")
+            if miss is not None:
+                named = task.misconception(miss.misconception) if miss.misconception else None
+                results.append(CheckResult(check.sentence, CheckState.FAILED, miss.observed, named))
+                decisive = number if decisive is None else decisive
+                gate_closed = check.gate
+                break
+        else:
+            results.append(CheckResult(check.sentence, CheckState.PASSED if finished else CheckState.OPEN))
+    return tuple(results), decisive
+
+
+def _named(results: Sequence[CheckResult]) -> tuple[Misconception, ...]:
+    return tuple(dict.fromkeys(result.misconception for result in results if result.misconception))
+
+
+def _safely_recognised(task: Task, attempt: Attempt) -> str | None:
+    try:
+        if attempt.end is End.BROKE and attempt.outcome is not None:
+            return task.recognise_ending(attempt.outcome, attempt.trials)
+        return task.recognise(attempt.trials)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict:
+    blocked = [waiting for waiting in outcome.waiting.values() if waiting.state == "blocked"]
+    raised = {rank: error for rank, error in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
+    where = _where(task, attempt)
+    evidence = outcome.diagnosis.evidence if outcome.diagnosis else ()
+    if outcome.kind is Kind.HANG and blocked and len(blocked) == len(outcome.waiting):
+        summary = outcome.diagnosis.summary if outcome.diagnosis else "The ranks wait for each other."
+        return _stopped(task, attempt, summary, seed, (*evidence, _ran(where)), VerdictKind.DEADLOCK)
+    if outcome.kind is Kind.HANG:
+        late = rank_list(outcome.waiting)
+        endless = ", and printed without end" if any(len(text) > 50_000 for text in outcome.stdout.values()) else ""
+        headline = f"Stopped: {late} did not finish within {task.seconds:g} s{endless}."
+        return _stopped(task, attempt, headline, seed, (*evidence, _ran(where)))
+    if outcome.kind is Kind.DIED:
+        ways = {exit_text(code) for code in outcome.exits.values()}
+        headline = f"{rank_list(outcome.exits).capitalize()} ended without finishing ({', '.join(sorted(ways))})."
+        why = "An answer returns or raises; os._exit, a crash or a kill ends the rank with nothing to show."
+        return _stopped(task, attempt, headline, seed, (*evidence, _ran(where), why))
+    tracebacks = table(fold({rank: steady_message_in(error.traceback) for rank, error in raised.items()}))
+    headline = _raise_headline(outcome)
+    waits = [line for line in evidence if "waiting in" in line]
+    return _stopped(task, attempt, headline, seed, (*tracebacks.splitlines(), *waits, _ran(where)))
+
+
+def _raise_headline(outcome: Outcome) -> str:
+    raised = {rank: error for rank, error in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
+    who = rank_list(raised).capitalize()
+    names = sorted({error.type for error in raised.values()})
+    if names == ["SystemExit"]:
+        return f"{who} called sys.exit(): an answer returns its result."
+    if any(name == "MemoryError" or "allocate memory" in e.message for name in names for e in raised.values()):
+        return f"{who} ran out of memory: an answer may use {confine.MEMORY_BYTES >> 30} GB a rank."
+    return f"{who} raised {' / '.join(names)}."
+
+
+def _where(task: Task, attempt: Attempt) -> str:
+    ranks = f"{attempt.world_size} rank{'s' if attempt.world_size != 1 else ''}"
+    if attempt.case is None:
+        return f" on {ranks}, while the cell itself ran"
+    described = task.describe(attempt.case)
+    return f" on {ranks}, with {described}" if described else f" on {ranks}"
+
+
+def _ran(where: str) -> str:
+    return f"This was{where}."
+
+
+def _stopped(
+    task: Task,
+    attempt: Attempt,
+    headline: str,
+    seed: int,
+    details: tuple[str, ...] = (),
+    kind: VerdictKind = VerdictKind.ERROR,
+) -> Verdict:
+    """An answer that came to no end: what it showed until then still counts as observed."""
+    results, _ = _checked(task, attempt, finished=False)
+    id_ = _safely_recognised(task, attempt)
+    named = (task.misconception(id_),) if id_ else _named(results)
+    return Verdict(task.name, kind, headline, results, details, named, attempt.last_words, seed=seed)
+
+
+def _open(task: Task, kind: VerdictKind, headline: str, seed: int, details: tuple[str, ...] = ()) -> Verdict:
+    checks = tuple(CheckResult(check.sentence, CheckState.OPEN) for check in task.checks)
+    return Verdict(task.name, kind, headline, checks, details, seed=seed)

@@ -1,0 +1,123 @@
+"""Watch the processes of a gang that runs an answer, from outside: how many, how large, and that none is left.
+
+A rank's own limits (`confine`) can be got round by starting other programs; this cannot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import psutil
+
+from course_lib.ranks.launcher import warm_up
+
+if TYPE_CHECKING:
+    from course_lib.ranks.gang import Gang
+
+MAX_PROCESSES = 100
+MAX_MEMORY = 2 << 30
+MAX_FILES_BYTES = 256 << 20
+MAX_PRINTED = 1 << 30
+
+
+class OverLimitError(Exception):
+    """The answer uses more than it may; the message is one clear line."""
+
+
+class Watch:
+    """The limits of one gang; `look` is called some ten times a second while the answer runs."""
+
+    def __init__(self, gang: Gang, folder: str) -> None:
+        self.gang = gang
+        self.folder = folder
+        self._memory_at_start: int | None = None
+
+    def look(self) -> None:
+        """Raise OverLimitError when the gang has grown too large."""
+        ranks = [link.pid for link in self.gang.links if link.pid is not None and link.alive]
+        memory = sum(_resident(pid) for pid in ranks)
+        if self._memory_at_start is None:
+            self._memory_at_start = memory
+        if memory - self._memory_at_start > MAX_MEMORY:
+            raise OverLimitError(f"the ranks use more than {_size(MAX_MEMORY)} of memory")
+        if sum(1 for _ in _descendants(set(ranks))) > MAX_PROCESSES:
+            raise OverLimitError(f"more than {MAX_PROCESSES} processes were started")
+        if sum(link.stdout.size + link.stderr.size for link in self.gang.links) > MAX_PRINTED:
+            raise OverLimitError(f"more than {_size(MAX_PRINTED)} were printed")
+        if _size_of(self.folder) > MAX_FILES_BYTES:
+            raise OverLimitError(f"more than {_size(MAX_FILES_BYTES)} were written to files")
+
+
+def _size(number: int) -> str:
+    return f"{number >> 30} GB" if number >= 1 << 30 else f"{number >> 20} MB"
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _descendants(pids: set[int]) -> Iterator[psutil.Process]:
+    """Every process below these, found in one pass over the launcher's children."""
+    with contextlib.suppress(psutil.Error):
+        # children() lists parents before their children.
+        for process in psutil.Process(warm_up().process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.ppid() in pids:
+                    pids.add(process.pid)
+                    yield process
+
+
+def _size_of(folder: str) -> int:
+    total = 0
+    for count, (path, _, names) in enumerate(os.walk(folder)):
+        if count > 1000:
+            break
+        for name in names[:1000]:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
+
+
+class NothingLeft:
+    """A context that ends what an answer started and left behind (`setsid`, daemons), wherever it hid.
+
+    The launcher adopts every orphan of its ranks. What it has adopted since the context began, and what is no
+    rank, is such a leftover.
+    """
+
+    def __enter__(self) -> NothingLeft:
+        self._before = {process.pid for process in _adopted()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            left = [process for process in _adopted() if process.pid not in self._before]
+            if not left:
+                return
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    for child in process.children(recursive=True):
+                        child.kill()
+                    process.kill()
+            psutil.wait_procs(left, timeout=0.1)
+
+
+def _adopted() -> list[psutil.Process]:
+    launcher = warm_up()
+    launcher.pump()
+    ours = set(launcher.pids.values())
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(launcher.process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                if process.pid not in ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+    return found

@@ -1,0 +1,26 @@
+# %% [markdown]
+# # DDP by experiment
+#
+# A course on PyTorch `DistributedDataParallel`. You run every claim yourself, on real processes, and break most of them on
+# purpose. Start at the top; a lesson takes 10 to 20 minutes.
+#
+# | | lesson | question | tasks |
+# | --- | --- | --- | --- |
+# | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what when one does not? | |
+# | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | [exercises](../exercises/03_samplers.ipynb) |
+#
+# Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). The lessons between and after these are being
+# written.
+#
+# **How it works.** Open a lesson and run its cells one after the other (`Shift`+`Enter`). A cell that starts with `%%ranks 4`
+# runs on four real ranks. Where a question with radio buttons comes, choose *before* you run the next cell: the run decides
+# who was right. When something hangs, the cell says why within about a second; the stop button always gives you the kernel
+# back.
+#
+# Where you stand:
+
+# %%
+# %load_ext course_lib
+
+# %% tags=["nbval-ignore-output"]
+# %progress
