@@ -1,12 +1,27 @@
 """JUDGE: run an answer in fresh, confined ranks, say what was observed, and keep the results.
 
 `grade(task, source)` is the only way in, for notebooks, the command line and CI alike. An answer goes through the
-files in this order: `grade` -> `attempt` (gangs, trials; `harness` and `confine` are its part inside the ranks, `watch`
-its guard outside) -> `judge` (data to verdict) -> `report` (verdict to text). `progress` remembers. The verdict is made
-from data in the grader's own process, where the answer never runs. May import `tasks` and below, never the notebook.
+files in this order: `grader` -> `attempt` (gangs, trials; `harness` and `confine` are its part inside the ranks,
+`watch` its guard outside) -> `judge` (data to verdict) -> `report` (verdict to text). `progress` remembers. The verdict
+is made from data in the grader's own process, where the answer never runs. May import `tasks` and below, never the
+notebook.
 """
 
-from course_lib.grading.grade import grade
-from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from course_lib.grading.grader import grade
+    from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 
 __all__ = ["CheckResult", "CheckState", "Verdict", "VerdictKind", "grade"]
+
+
+def __getattr__(name: str) -> Any:
+    # Ranks import this package for `harness` alone: everything else would cost each of them a tenth of a second.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from course_lib.grading import grader, verdict
+
+    return getattr(grader, name) if name == "grade" else getattr(verdict, name)

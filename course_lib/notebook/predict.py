@@ -6,13 +6,14 @@
         "the others wait for ever": "hang",
     })
 
-The answers are expectations (see `ranks.expect`); no answer key is stored anywhere.
+Each answer goes with what makes it right: an expectation (see `ranks.expect`), or a function that is given the
+`Outcome` and says yes or no. No answer key is stored anywhere.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
@@ -22,11 +23,18 @@ from course_lib.notebook.show import in_notebook, show_html
 from course_lib.ranks.expect import Expectation, ExpectationError, in_words
 from course_lib.ranks.outcome import Outcome
 
+#: What makes an answer right.
+Decider = Expectation | Callable[[Outcome], bool]
+
+
+def _is_right(decider: Decider, outcome: Outcome) -> bool:
+    return decider.met_by(outcome) if isinstance(decider, Expectation) else bool(decider(outcome))
+
 
 class Prediction:
     """An open question. `choose(...)` commits from the keyboard; the next outcome of a run reveals who was right."""
 
-    def __init__(self, question: str, answers: Mapping[str, Expectation]) -> None:
+    def __init__(self, question: str, answers: Mapping[str, Decider]) -> None:
         self.question = question
         self.answers = dict(answers)
         self.choice: str | None = None
@@ -66,7 +74,7 @@ class Prediction:
     def reveal(self, outcome: Outcome) -> None:
         """Show what the run decided."""
         self.outcome = outcome
-        right = [text for text, expectation in self.answers.items() if expectation.met_by(outcome)]
+        right = [text for text, decider in self.answers.items() if _is_right(decider, outcome)]
         happened = in_words(outcome)
         truth = f"“{right[0]}”" if right else f"none of the answers: {happened}"
         if self.choice is None:
@@ -121,12 +129,15 @@ class Prediction:
         return {key: view[key]}
 
 
-def predict(question: str, answers: Mapping[str, str], choice: str | int | None = None) -> Prediction:
+def predict(
+    question: str, answers: Mapping[str, str | Callable[[Outcome], bool]], choice: str | int | None = None
+) -> Prediction:
     """Ask for a prediction that the next run on ranks decides.
 
     Args:
         question: what is going to happen?
-        answers: text of each answer -> the expectation that makes it right: `ok`, `raises:0`, `died:2`, `hang`, ...
+        answers: text of each answer -> what makes it right: an expectation (`ok`, `raises:0`, `died:2`, `hang`, ...) or
+            a function of the `Outcome`, such as `lambda out: out.values[0] == 8`.
         choice: commit right away, by text or number; otherwise click, or call `.choose(...)`.
 
     Raises:
@@ -135,7 +146,10 @@ def predict(question: str, answers: Mapping[str, str], choice: str | int | None 
     if len(answers) < 2:
         raise Refused("A prediction needs at least two answers to choose from.")
     try:
-        parsed = {text: Expectation.parse(expectation) for text, expectation in answers.items()}
+        parsed: dict[str, Decider] = {
+            text: Expectation.parse(answer) if isinstance(answer, str) else answer
+            for text, answer in answers.items()
+        }
     except ExpectationError as error:
         raise Refused(str(error)) from None
     prediction = Prediction(question, parsed)

@@ -23,6 +23,7 @@ CELL_PREFIX = "<rank cell "
 _STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
 _COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _SHOWN_REPR = 20_000
+_SHOWN_MESSAGE = 10_000
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
     if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(source):
         last = tree.body.pop()
         assert isinstance(last, ast.Expr)
-        value = compile(ast.Expression(last.value), filename, "eval")
-    return CompiledCell(compile(tree, filename, "exec"), value)
+        value = compile(ast.Expression(last.value), filename, "eval", dont_inherit=True)
+    # This module's own __future__ imports are no business of the learner's cell.
+    return CompiledCell(compile(tree, filename, "exec", dont_inherit=True), value)
 
 
 def _ends_with_semicolon(source: str) -> bool:
@@ -152,7 +154,7 @@ def report_exception(error: BaseException) -> ErrorReport:
     frames = [entry for entry in _walk(error.__traceback__) if not entry.file.startswith(_COURSE)]
     learners = [frame for frame in frames if is_learners(frame.file)]
     last = learners[-1] if learners else None
-    message = _safely(str, error)
+    message = _shortened(_safely(str, error))
     name = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
         full = "".join(traceback.format_exception_only(type(error), error))
@@ -164,8 +166,8 @@ def report_exception(error: BaseException) -> ErrorReport:
         type=name,
         bases=[base.__name__ for base in type(error).__mro__],
         message=message,
-        traceback=short.rstrip("\n"),
-        full_traceback=full.rstrip("\n"),
+        traceback=_shortened(short.rstrip("\n"), 3 * _SHOWN_MESSAGE),
+        full_traceback=_shortened(full.rstrip("\n"), 20 * _SHOWN_MESSAGE),
         where=last.where() if last else "",
         line=last.line if last else None,
     )
@@ -176,6 +178,13 @@ def _safely(describe: Any, error: BaseException) -> str:
         return str(describe(error))
     except BaseException as broken:
         return f"<its text cannot be shown: {type(broken).__name__}>"
+
+
+def _shortened(text: str, limit: int = _SHOWN_MESSAGE) -> str:
+    """Head and tail of a text that is too long to be read (an error message can quote a whole tensor)."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]} … ({len(text):,} characters) … {text[-limit // 2 :]}"
 
 
 def _walk(tb: TracebackType | None) -> list[Frame]:
@@ -224,6 +233,9 @@ def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and cause is not error:
         lines.append(f"  (while handling {type(cause).__name__}: {steady_message(_safely(str, cause))})")
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            headline += f"\n  - {type(part).__name__}: {_shortened(_safely(str, part), 500)}"
     for note in getattr(error, "__notes__", ()):
         headline += f"\n{note}"
     return "\n".join([*lines, headline])

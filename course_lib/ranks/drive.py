@@ -34,6 +34,8 @@ _PEER_LOST = (
     "connectfullmesh",
     "socket closed",
 )
+#: After one of these a gloo group refuses everything that follows.
+_GROUP_BROKEN = (*_PEER_LOST, "timed out waiting", "application timeout caused", "pair closure")
 
 
 def exit_text(code: int) -> str:
@@ -97,6 +99,7 @@ class _Run:
     timed_out: bool = False
     interrupted: bool = False
     died_first: dict[int, int] = field(default_factory=dict)
+    wire_closed: dict[int, float] = field(default_factory=dict)
 
     def running(self) -> list[RankLink]:
         return [link for link in self.links if link.rank not in self.done and link.alive]
@@ -129,6 +132,7 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
             wait = min(wait, _SHOW_EVERY)
         gang.pump(wait, stop)
         _collect(this)
+        _give_up_on_broken_wires(this)
         if stop.count > presses:
             this.interrupted = True
             _see_where(gang, this)
@@ -148,7 +152,13 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
             break
         if job.on_progress is not None and this.seconds() - shown_at >= _SHOW_EVERY and this.running():
             shown_at = this.seconds()
-            job.on_progress(_progress(this))
+            try:
+                job.on_progress(_progress(this))
+            except BaseException:
+                # Whoever watches has failed: the ranks must not be left in the middle of a job nobody waits for.
+                _end(gang, this, "stopped")
+                _put_right(gang, this)
+                raise
     _collect(this)
     return _outcome(gang, this)
 
@@ -181,6 +191,15 @@ def _collect(this: _Run) -> None:
                 link.stdout.drain()
                 link.stderr.drain()
                 this.died_first[link.rank] = link.exit_code or 0
+
+
+def _give_up_on_broken_wires(this: _Run) -> None:
+    """A rank that lives but whose wire is closed (its code closed or wrote to every descriptor) can never answer."""
+    for link in this.running():
+        if link.channel.closed:
+            since = this.wire_closed.setdefault(link.rank, this.seconds())
+            if this.seconds() - since > _GRACE:
+                link.signal(signal.SIGKILL)
 
 
 class _Watch:

@@ -31,7 +31,9 @@ from course_lib.ranks.values import unpack
 
 START_SECONDS = 60.0
 REBUILD_SECONDS = 10.0
+FETCH_SECONDS = 60.0
 MAX_RANKS = 256
+_LONGEST_WAIT = 1.0
 
 
 class GangError(RuntimeError):
@@ -54,14 +56,20 @@ def check_size(world_size: int) -> None:
     Raises:
         GangError: with the number of ranks that would fit.
     """
+    if isinstance(world_size, bool) or not isinstance(world_size, int):
+        raise GangError(f"The number of ranks is a whole number, not {world_size!r}.")
     if world_size < 1:
         raise GangError(f"A gang needs at least 1 rank, not {world_size}.")
     available = psutil.virtual_memory().available
     fits = max(1, int(available / (MB_PER_RANK * 1e6)))
-    if world_size > min(fits, MAX_RANKS):
+    if world_size > fits:
         raise GangError(
             f"{world_size} ranks need about {world_size * MB_PER_RANK / 1000:.1f} GB of memory; "
             f"this machine has {available / 1e9:.1f} GB free, enough for {min(fits, MAX_RANKS)} ranks."
+        )
+    if world_size > MAX_RANKS:
+        raise GangError(
+            f"{world_size} ranks are more than the course starts on one machine: {MAX_RANKS} at most."
         )
 
 
@@ -118,7 +126,14 @@ class Gang:
         self._watched: set[int] = set()
         self.links: list[RankLink] = []
         try:
-            self._launch()
+            with deferred() as stop:
+                presses = stop.count
+                self._launch()
+                if stop.count > presses:
+                    raise KeyboardInterrupt
+        except OSError as error:
+            self.stop()
+            raise GangError(f"{world_size} ranks cannot be started: {error.strerror or error}.") from error
         except BaseException:
             self.stop()
             raise
@@ -259,7 +274,9 @@ class Gang:
         if stop is not None:
             self._selector.register(stop.fileno(), selectors.EVENT_READ, stop.take)
         try:
-            for key, events in self._selector.select(timeout if timeout is None else max(0.0, timeout)):
+            # Never for long: with several gangs, another thread may have taken in what the launcher said.
+            longest = _LONGEST_WAIT if timeout is None else min(max(0.0, timeout), _LONGEST_WAIT)
+            for key, events in self._selector.select(longest):
                 if events & selectors.EVENT_WRITE:
                     for link in self.links:
                         if not link.channel.closed and link.channel.fileno() == key.fd:
@@ -280,9 +297,18 @@ class Gang:
             (self._writing.add if channel.wants_write else self._writing.discard)(fd)
 
     def ask(
-        self, kind: str, reply: str, data: dict[str, Any], timeout: float, ranks: Sequence[int] | None = None
+        self,
+        kind: str,
+        reply: str,
+        data: dict[str, Any],
+        timeout: float,
+        ranks: Sequence[int] | None = None,
+        stop: StopRequests | None = None,
     ) -> dict[int, Message]:
-        """Send a message to ranks and collect their replies; ranks that do not answer in time are left out."""
+        """Send a message to ranks and collect their replies; ranks that do not answer in time are left out.
+
+        A press of the stop button ends the waiting too (given `stop`).
+        """
         self.job += 1
         job = self.job
         links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
@@ -290,6 +316,7 @@ class Gang:
             link.channel.send(Message(kind, {"id": job, **data}))
         replies: dict[int, Message] = {}
         deadline = time.monotonic() + timeout
+        presses = stop.count if stop is not None else 0
         while True:
             for link in links:
                 if link.rank not in replies:
@@ -297,9 +324,11 @@ class Gang:
                     if message is not None:
                         replies[link.rank] = message
             left = deadline - time.monotonic()
-            if left <= 0 or all(link.rank in replies or not link.alive for link in links):
+            if left <= 0 or all(link.rank in replies or not link.answers for link in links):
                 return replies
-            self.pump(left)
+            if stop is not None and stop.count > presses:
+                return replies
+            self.pump(left, stop)
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -356,12 +385,17 @@ class Gang:
         Raises:
             RankVariableError: no rank has it, or the gang is gone.
         """
-        with self._lock, deferred():
+        with self._lock, deferred() as stop:
             if self.state is not State.IDLE:
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
                 )
-            replies = self.ask("fetch", "fetched", {"name": name}, 60.0)
+            presses = stop.count
+            replies = self.ask("fetch", "fetched", {"name": name}, FETCH_SECONDS, stop=stop)
+            if stop.count > presses:
+                raise KeyboardInterrupt
+        if not replies:
+            raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: no rank answers.")
         found = {rank: message for rank, message in sorted(replies.items()) if message.data["found"]}
         if not found:
             raise RankVariableError(f"No rank has a variable named {name!r}.")

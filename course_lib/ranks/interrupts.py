@@ -44,7 +44,13 @@ class StopRequests:
         os.close(self._write)
 
 
-_current: StopRequests | None = None
+class _Current(threading.local):
+    """The counter in use, thread by thread: two threads may each run ranks of their own."""
+
+    requests: StopRequests | None = None
+
+
+_current = _Current()
 
 
 @contextlib.contextmanager
@@ -53,20 +59,19 @@ def deferred() -> Iterator[StopRequests]:
 
     What a press means is decided by whoever holds the counter.
     """
-    global _current
-    if _current is not None:
-        yield _current
+    if _current.requests is not None:
+        yield _current.requests
         return
     requests = StopRequests()
     in_main_thread = threading.current_thread() is threading.main_thread()
     previous: object = None
     try:
-        _current = requests
+        _current.requests = requests
         if in_main_thread:
             previous = signal.signal(signal.SIGINT, requests.press)
         yield requests
     finally:
-        _current = None
+        _current.requests = None
         if in_main_thread:
             signal.signal(signal.SIGINT, previous)  # type: ignore[arg-type]
         requests.close()

@@ -129,20 +129,20 @@ class Launcher:
     def start(self, role: str, config: dict[str, Any], environment: dict[str, str], fds: list[int]) -> int:
         """Ask for a process; returns a token under which `pids` or `failures` will have the answer."""
         self.wait_ready()
-        self._token += 1
-        spec = {
-            "token": self._token,
+        spec: dict[str, Any] = {
             "role": role,
             "config": config,
             "env": environment,
             "cwd": os.getcwd(),
-            "path": [_COURSE_PARENT, *(p for p in sys.path if p != _COURSE_PARENT)],
+            "path": [_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)],
             "fds": len(fds),
         }
-        data = Message("start", spec).encode()
         with self._lock:
-            self.sock.setblocking(True)
+            self._token += 1
+            spec["token"] = token = self._token
+            data = Message("start", spec).encode()
             try:
+                self.sock.setblocking(True)
                 sent = socket.send_fds(self.sock, [data], fds)
                 if sent < len(data):
                     self.sock.sendall(data[sent:])
@@ -152,14 +152,16 @@ class Launcher:
             finally:
                 with contextlib.suppress(OSError):
                     self.sock.setblocking(False)
-        return self._token
+        return token
 
     def kill(self, pid: int) -> None:
         """Kill a rank and what it started."""
         with contextlib.suppress(OSError), self._lock:
-            self.sock.setblocking(True)
-            self.sock.sendall(Message("kill", {"pid": pid}).encode())
-            self.sock.setblocking(False)
+            try:
+                self.sock.setblocking(True)
+                self.sock.sendall(Message("kill", {"pid": pid}).encode())
+            finally:
+                self.sock.setblocking(False)
 
     def pump(self) -> None:
         """Take in what the server has said; never blocks."""
@@ -179,6 +181,7 @@ class Launcher:
                         self.ready = message
                     elif message.kind == "started":
                         self.pids[message.data["token"]] = message.data["pid"]
+                        self.exits.pop(message.data["pid"], None)  # the system uses numbers again
                     elif message.kind == "failed":
                         self.failures[message.data["token"]] = message.data["reason"]
                     elif message.kind == "exited":
@@ -198,20 +201,22 @@ class Launcher:
 
 
 _launchers: dict[str, Launcher] = {}
+_launchers_lock = threading.Lock()
 
 
 def warm_up(method: str | None = None) -> Launcher:
     """The kernel's launcher, started if there is none (or the old one died); returns without waiting for torch."""
     method = method or default_method()
-    launcher = _launchers.get(method)
-    if launcher is not None:
-        launcher.pump()
-        if launcher.gone or launcher.process.poll() is not None:
-            launcher.close()
-            launcher = None
-    if launcher is None:
-        launcher = _launchers[method] = Launcher(method)
-    return launcher
+    with _launchers_lock:
+        launcher = _launchers.get(method)
+        if launcher is not None:
+            launcher.pump()
+            if launcher.gone or launcher.process.poll() is not None:
+                launcher.close()
+                launcher = None
+        if launcher is None:
+            launcher = _launchers[method] = Launcher(method)
+        return launcher
 
 
 def close_all() -> None:

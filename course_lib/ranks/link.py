@@ -56,6 +56,11 @@ class RankLink:
         """True while the process lives."""
         return self.exit_code is None
 
+    @property
+    def answers(self) -> bool:
+        """True while a reply can still come: the process lives and its wire is open."""
+        return self.alive and not self.channel.closed
+
     def read(self) -> None:
         """Take in messages and output that have arrived."""
         for message in self.channel.receive():

@@ -8,6 +8,9 @@ import re
 HEAD_BYTES = 96 * 1024
 TAIL_BYTES = 32 * 1024
 _READ_SIZE = 1 << 20
+_MOST_READS = 16
+#: No pipe holds more, so what follows was written later.
+_PIPE_BYTES = 1 << 20
 
 #: torch's C++ log lines carry date, time and thread: `[W1121 08:47:00.123456789 socket.cpp:12] text`.
 _TORCH_LOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]+?)(?::\d+)?\] ")
@@ -15,6 +18,10 @@ _TORCH_LOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]
 _BAR_TIMES = re.compile(r" \[\d+:\d+(?::\d+)?<[^\]]*\]")
 #: The profiler announces itself on stderr with times and process ids.
 _PROFILER_LOG = re.compile(r"^USDT:.*\n?", re.MULTILINE)
+#: A terminal's colours and cursor movements.
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: `<function <lambda> at 0x7f2e7b851da0>`: another number on every run.
+_MEMORY = re.compile(r" at 0x[0-9a-f]{6,}")
 _ADDRESS = re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+")
 
 
@@ -33,8 +40,8 @@ class OutputBuffer:
         return self.fd
 
     def read(self) -> bool:
-        """Take what is there; False at the end of the stream."""
-        while True:
+        """Take what is there (not for ever, if the rank never stops writing); False at the end of the stream."""
+        for _ in range(_MOST_READS):
             try:
                 chunk = os.read(self.fd, _READ_SIZE)
             except (BlockingIOError, InterruptedError):
@@ -46,13 +53,13 @@ class OutputBuffer:
             self._keep(chunk)
             if len(chunk) < 4096:
                 return True
+        return True
 
     def drain(self) -> None:
         """Read until the pipe is empty: what was written before the rank said `done` is in it."""
-        while True:
+        start = before = self.size
+        while self.read() and before < self.size < start + _PIPE_BYTES:
             before = self.size
-            if not self.read() or self.size == before:
-                return
 
     def _keep(self, chunk: bytes) -> None:
         room = HEAD_BYTES - len(self._head)
@@ -100,10 +107,12 @@ def _last_state(line: str) -> str:
 
 
 def steady(text: str) -> str:
-    """The text without what differs from run to run: times of log lines and progress bars, port numbers."""
+    """The text without what differs from run to run: times of log lines and progress bars, ports, memory addresses."""
+    text = _ESCAPES.sub("", text)
     text = _PROFILER_LOG.sub("", text)
     text = _TORCH_LOG.sub(r"[\1 \2] ", text)
     text = _BAR_TIMES.sub("", text)
+    text = _MEMORY.sub(" at 0x…", text)
     return _ADDRESS.sub(r"\1", text)
 
 

@@ -32,10 +32,8 @@ class Section:
 
 def sections(outcome: Outcome) -> list[Section]:
     """The parts of the report, in the order in which they are read."""
-    parts = []
-    output = fold(_output(outcome))
-    if output:
-        parts.append(Section("output", rows=tuple(output)))
+    parts: list[Section] = []
+    parts += [Section("output", rows=tuple(rows)) for rows in _output(outcome) if rows]
     own_errors = {
         rank: steady_message_in(error.traceback)
         for rank, error in outcome.errors.items()
@@ -61,17 +59,17 @@ def steady_message_in(traceback: str) -> str:
     return head + newline + steady_message(message) if "\n" not in message else steady(traceback)
 
 
-def _output(outcome: Outcome) -> dict[int, str]:
-    texts = {}
+def _output(outcome: Outcome) -> list[list[Folded]]:
+    """What was printed and the value below it, rank by rank; apart, where the values fold better than the prints."""
+    printed = {rank: steady(outcome.stdout.get(rank, "")) for rank in outcome.ranks}
+    values = {rank: outcome.shown.get(rank, "") for rank in outcome.ranks}
+    if len(fold(values)) < len(fold(printed)):
+        return [fold(printed), fold(values)]
+    together = {}
     for rank in outcome.ranks:
-        printed = steady(outcome.stdout.get(rank, ""))
-        value = outcome.shown.get(rank)
-        if value is not None:
-            if printed and not printed.endswith("\n"):
-                printed += "\n"
-            printed += value
-        texts[rank] = printed
-    return texts
+        break_needed = printed[rank] and values[rank] and not printed[rank].endswith("\n")
+        together[rank] = printed[rank] + ("\n" if break_needed else "") + values[rank]
+    return [fold(together)]
 
 
 def _verdict(outcome: Outcome) -> Section | None:

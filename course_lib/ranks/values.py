@@ -47,15 +47,32 @@ def pack(value: Any, limit: int | None = EAGER_BYTES) -> tuple[bytes, dict[str, 
     import cloudpickle
 
     buffer = _LimitedBuffer(limit)
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, part: Any) -> Any:
+            # Asked before torch copies a big tensor into bytes, only to learn that they are too many.
+            if limit is not None and type(part).__module__.startswith("torch") and _bytes_of(part) > limit:
+                raise _TooLarge
+            return super().reducer_override(part)
+
     try:
-        cloudpickle.Pickler(buffer).dump(value)
+        Pickler(buffer).dump(value)
     except _TooLarge:
-        return b"", {"text": _short(value), "reason": "large"}
+        reason = "large" if limit == EAGER_BYTES else "too large to send"
+        return b"", {"text": _short(value), "reason": reason}
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         return b"", {"text": _short(value), "reason": f"{type(error).__name__}: {str(error)[:200]}"}
     return buffer.getvalue(), None
+
+
+def _bytes_of(part: Any) -> int:
+    try:
+        size = part.nbytes
+        return int(size() if callable(size) else size)
+    except Exception:
+        return 0
 
 
 def unpack(blob: bytes, not_sent: dict[str, str] | None) -> Any:

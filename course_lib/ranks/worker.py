@@ -21,7 +21,7 @@ from typing import Any
 
 from course_lib.ranks import answering, values
 from course_lib.ranks.cell import compile_cell, report_exception, shown
-from course_lib.ranks.protocol import BlockingChannel, Message
+from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
 
 
 class Rank:
@@ -32,6 +32,7 @@ class Rank:
         self.config = config
         self.rank: int = config["rank"]
         self.pid = os.getpid()
+        self.main_thread = threading.get_ident()
         self.in_learners_code = False
         self.main = types.ModuleType("__main__")
         self.kept_value: Any = None
@@ -104,7 +105,9 @@ class Rank:
         from course_lib.ranks.forkserver import die_with_parent
 
         self.channel.sock.close()
-        die_with_parent()
+        # The system counts the forking *thread* as the parent: a child of a helper thread would die with that.
+        if threading.get_ident() == self.main_thread:
+            die_with_parent()
 
     def open_streams(self) -> None:
         """Standard output and error as fresh text files over descriptors 1 and 2, in whatever state they were left."""
@@ -164,10 +167,10 @@ class Rank:
         self.channel.send(Message("picture", {"rank": self.rank}, png))
 
     def _cell(self, job: Message) -> Message:
-        compiled = compile_cell(job.data["source"], job.data["label"], job.data["first_line"])
         space = self.main.__dict__
 
         def body() -> Any:
+            compiled = compile_cell(job.data["source"], job.data["label"], job.data["first_line"])
             exec(compiled.statements, space)
             if compiled.value is not None:
                 return eval(compiled.value, space)
@@ -178,9 +181,8 @@ class Rank:
     def _call(self, job: Message) -> Message:
         import cloudpickle
 
-        function, arguments, faults = cloudpickle.loads(job.blob)
-
         def body() -> Any:
+            function, arguments, faults = cloudpickle.loads(job.blob)
             with contextlib.ExitStack() as stack:
                 for fault in faults:
                     stack.enter_context(fault.armed(self.rank))
@@ -256,7 +258,7 @@ class Rank:
         else:
             found = job.data["name"] in self.main.__dict__
             value = self.main.__dict__.get(job.data["name"])
-        blob, not_sent = values.pack(value, limit=None) if found else (b"", None)
+        blob, not_sent = values.pack(value, limit=MAX_BLOB_BYTES) if found else (b"", None)
         return Message("fetched", {"id": job.data["id"], "found": found, "not_sent": not_sent}, blob)
 
     def _rebuild(self, job: Message) -> Message:

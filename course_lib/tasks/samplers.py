@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from course_lib.ranks.fold import rank_list
-from course_lib.ranks.outcome import Outcome
+from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.sampler_models import accuracies, shards
 from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
@@ -511,18 +511,19 @@ class Evaluate(Task):
             if name.partition("/")[0] == item.id
         ]
         found = recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close)
-        if found is None and any(t.world_size > 1 for t in seen):
-            only_0 = all(_close(t.seen[0], t.oracle["right"][0]) for t in seen)
-            return "only_rank_0_knows" if only_0 else None
+        if found is None and all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
+            others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
+            return None if others_know else "only_rank_0_knows"
         return found
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
         """A wait that only comes with unequal shards is a collective in the loop."""
-        waits = [waiting for waiting in outcome.waiting.values() if waiting.state == "blocked"]
-        if waits and not outcome.errors and outcome.world_size > 1 and trials:
-            equal_before = any(t.world_size == outcome.world_size for t in trials)
-            return "collective_per_batch" if equal_before else None
-        return self.recognise(trials) if any(t.world_size > 1 for t in trials) else None
+        if outcome.kind is Kind.HANG:
+            waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+            # The first case of every world size has equal shards.
+            equal_went_well = any(t.world_size == outcome.world_size for t in trials)
+            return "collective_per_batch" if waits and equal_went_well else None
+        return self.recognise(trials)
 
 
 def _close(a: Any, b: Any) -> bool:

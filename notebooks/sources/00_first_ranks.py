@@ -326,8 +326,8 @@ all(torch.equal(weights, other) for other in everyones)
 p = predict(
     "One process trains on whole batches. Are its weights those of the four ranks?",
     {
-        "yes, up to rounding": "ok",
-        "no, four ranks learn something else": "raises:AssertionError",
+        "yes, up to rounding": lambda out: out["difference"][0] < 1e-4 * out["moved"][0],
+        "no, four ranks learn something else": lambda out: out["difference"][0] >= 1e-4 * out["moved"][0],
     },
 )
 
@@ -338,17 +338,16 @@ train(alone, part=slice(None), quiet=True)
 alone_weights = torch.nn.utils.parameters_to_vector(alone.parameters()).detach()
 difference = (alone_weights - weights).abs().max().item()
 moved = (alone_weights - torch.nn.utils.parameters_to_vector(make_model().parameters())).abs().max().item()
-assert difference < 1e-4 * moved
-"the largest difference is under 0.01 % of the largest change of a weight:", difference < 1e-4 * moved
+print("the largest difference is below 0.01 % of what the weights have moved:", difference < 1e-4 * moved)
 
 # %% [markdown]
 # Not bit-equal: a sum of four partial sums is rounded differently from one long sum. But the same model. That is the
 # promise of data parallelism, and every later lesson is about how it is kept, or silently broken.
 #
-# Why it works: DDP divides the summed gradients by the world size, so every rank gets their *mean*
-# (`torch/csrc/distributed/c10d/reducer.cpp` hands each bucket to an all-reduce and divides by the number of ranks). A mean
-# of four means is the mean of the whole batch when the four parts have equal sizes. When they have not, it is not:
-# lesson 05.
+# Why it works: each rank divides its gradients by the number of ranks while it copies them into DDP's buckets, and the
+# all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in `torch/csrc/distributed/c10d/reducer.cpp`). So every
+# rank ends with the *mean*. A mean of four means is the mean of the whole batch when the four parts have equal sizes.
+# When they have not, it is not: lesson 05.
 #
 # ## What goes wrong in real life
 #

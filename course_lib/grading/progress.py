@@ -1,0 +1,196 @@
+"""What the learner has done so far: one SQLite file in the user's data folder.
+
+A log of events, nothing is ever changed in it: several notebooks can write at once, and two logs are merged by putting
+their events together. Whatever is wrong with the file or the disk, learning goes on: a file that cannot be used is put
+aside, and where nothing can be written the events live as long as the kernel. `notices` says what happened, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import platformdirs
+
+VERSION = 1
+FILE_NAME = "progress.sqlite"
+_BUSY_SECONDS = 10.0
+_TABLE = """
+CREATE TABLE IF NOT EXISTS events (
+    id TEXT PRIMARY KEY,            -- unique everywhere, so that logs can be merged
+    at TEXT NOT NULL,               -- UTC, ISO 8601
+    task TEXT NOT NULL,
+    kind TEXT NOT NULL,             -- attempt | hint | gave_up
+    verdict TEXT NOT NULL,          -- of an attempt
+    misconceptions TEXT NOT NULL,   -- of an attempt: ids, separated by blanks
+    seconds REAL NOT NULL           -- of an attempt: how long grading took
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True)
+class TaskProgress:
+    """What the learner has done with one task.
+
+    Attributes:
+        attempts: answers that were judged (a stub is none). hints: hints shown. passed_at: UTC, ISO 8601, or None.
+    """
+
+    attempts: int = 0
+    hints: int = 0
+    passed_at: str | None = None
+    gave_up: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """True once an answer has passed."""
+        return self.passed_at is not None
+
+
+def data_folder() -> Path:
+    """Where progress is kept: DDP_COURSE_HOME if that is set, else the user's data folder."""
+    chosen = os.environ.get("DDP_COURSE_HOME") or os.environ.get("DDP_COURSE_DATA")
+    return Path(chosen) if chosen else Path(platformdirs.user_data_dir("ddp-course", appauthor=False))
+
+
+class Progress:
+    """The learner's log. Never raises for anything that is wrong with file or disk."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.path = (folder or data_folder()) / FILE_NAME
+        self.notices: list[str] = []
+        self._memory: sqlite3.Connection | None = None
+
+    def attempt(self, task: str, verdict: str, misconceptions: tuple[str, ...] = (), seconds: float = 0.0) -> None:
+        """Record a judged answer."""
+        self._record(task, "attempt", verdict, " ".join(misconceptions), seconds)
+
+    def hint(self, task: str) -> None:
+        """Record that a hint was shown."""
+        self._record(task, "hint")
+
+    def give_up(self, task: str) -> None:
+        """Record that the learner wants to see the solution."""
+        self._record(task, "gave_up")
+
+    def of(self, task: str) -> TaskProgress:
+        """The learner's progress with one task."""
+        return self.all().get(task, TaskProgress())
+
+    def all(self) -> dict[str, TaskProgress]:
+        """Progress by task name; tasks without any are left out."""
+        query = """
+            SELECT task, SUM(kind = 'attempt'), SUM(kind = 'hint'), MAX(kind = 'gave_up'),
+                   MIN(CASE WHEN kind = 'attempt' AND verdict = 'pass' THEN at END)
+            FROM events GROUP BY task
+        """
+        rows: list[tuple[str, int, int, int, str | None]] = []
+        with self._log() as log:
+            rows = log.execute(query).fetchall()
+        return {
+            task: TaskProgress(attempts, hints, passed_at, bool(gave_up))
+            for task, attempts, hints, gave_up, passed_at in rows
+        }
+
+    def _record(self, task: str, kind: str, verdict: str = "", misconceptions: str = "", seconds: float = 0.0) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        row = (uuid.uuid4().hex, now, task, kind, verdict, misconceptions, seconds)
+        for _ in range(2):
+            try:
+                with self._log() as log, log:
+                    log.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                return
+            except sqlite3.Error as error:  # the disk filled up between opening and writing
+                self._stay_in_memory(error)
+
+    @contextlib.contextmanager
+    def _log(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one moment: nothing is held open, so nothing of one kernel stands in another's way."""
+        if self._memory is not None:
+            yield self._memory
+            return
+        log = self._opened()
+        try:
+            yield log
+        finally:
+            if log is not self._memory:
+                log.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        for _ in range(2):
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                return self._connect()
+            except _TooNewError as error:
+                self._put_aside("newer", str(error))
+            except (sqlite3.OperationalError, OSError) as error:
+                return self._stay_in_memory(error)
+            except sqlite3.DatabaseError as error:
+                self._put_aside("damaged", f"The file with your progress is damaged ({error}).")
+            if self._memory is not None:
+                return self._memory
+        return self._stay_in_memory("it keeps being damaged")
+
+    def _connect(self) -> sqlite3.Connection:
+        log = sqlite3.connect(self.path, timeout=_BUSY_SECONDS)
+        try:
+            version = log.execute("PRAGMA user_version").fetchone()[0]
+            if version > VERSION:
+                raise _TooNewError("The file with your progress was written by a newer version of the course.")
+            # Readers and a writer at once; a file system that cannot do it keeps the mode it has.
+            log.execute("PRAGMA journal_mode = WAL")
+            if version < VERSION:
+                with log:
+                    log.execute(_TABLE)
+                    log.execute(f"PRAGMA user_version = {VERSION}")
+            log.execute("SELECT id, at, task, kind, verdict, misconceptions, seconds FROM events LIMIT 1")
+        except sqlite3.OperationalError as error:
+            log.close()
+            if "no such" in str(error):  # a table of another program, or half of ours
+                raise sqlite3.DatabaseError(str(error)) from None
+            raise
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def _put_aside(self, why: str, reason: str) -> None:
+        number = 1
+        while (aside := self.path.with_name(f"progress.{why}-{number}.sqlite")).exists():
+            number += 1
+        try:
+            os.replace(self.path, aside)
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(OSError):
+                    os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")
+        except FileNotFoundError:
+            return  # another notebook was quicker
+        except OSError as error:
+            self._stay_in_memory(error)
+            return
+        self.notices.append(f"{reason} It is kept as {aside.name}, and a new one begins.")
+
+    def _stay_in_memory(self, reason: object) -> sqlite3.Connection:
+        if self._memory is None:
+            self.notices.append(
+                f"Your progress cannot be saved ({reason}): it is remembered until this kernel ends. "
+                "Tasks are checked as always."
+            )
+            self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+            self._memory.execute(_TABLE)
+        return self._memory
+
+    def take_notices(self) -> list[str]:
+        """What the learner should know about the file, each thing once."""
+        taken, self.notices = self.notices, []
+        return taken
+
+
+class _TooNewError(Exception):
+    pass

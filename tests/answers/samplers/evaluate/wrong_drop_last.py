@@ -1,0 +1,14 @@
+# misconception: samples_dropped
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+@torch.no_grad()
+def evaluate(model, dataset):
+    sampler = DistributedSampler(dataset, shuffle=False, drop_last=True)
+    counts = torch.zeros(2)
+    for features, labels in DataLoader(dataset, batch_size=8, sampler=sampler):
+        counts += torch.tensor([(model(features).argmax(1) == labels).sum(), len(labels)])
+    dist.all_reduce(counts)
+    return (counts[0] / counts[1]).item()

@@ -1,0 +1,13 @@
+# misconception: mean_of_means
+# With fewer samples than ranks somebody divides by zero: the idea is wrong before that.
+import torch
+import torch.distributed as dist
+
+
+@torch.no_grad()
+def evaluate(model, dataset):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mine = [dataset[i] for i in range(rank, len(dataset), world)]
+    accuracy = torch.tensor(sum(float(model(x).argmax() == y) for x, y in mine) / len(mine))
+    dist.all_reduce(accuracy, op=dist.ReduceOp.AVG)
+    return accuracy.item()

@@ -1,0 +1,10 @@
+# misconception: not_reduced
+import torch
+import torch.distributed as dist
+
+
+@torch.no_grad()
+def evaluate(model, dataset):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mine = [dataset[i] for i in range(rank, len(dataset), world)]
+    return sum(int(model(x).argmax() == y) for x, y in mine) / max(1, len(mine))

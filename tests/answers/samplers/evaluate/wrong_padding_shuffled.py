@@ -1,0 +1,14 @@
+# misconception: padding_counted
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+@torch.no_grad()
+def evaluate(model, dataset):
+    counts = torch.zeros(2)
+    for features, labels in DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset)):
+        counts[0] += (model(features).argmax(1) == labels).sum()
+        counts[1] += len(labels)
+    dist.all_reduce(counts)
+    return float(counts[0] / counts[1])

@@ -1,0 +1,13 @@
+# misconception: only_rank_0_knows
+import torch
+import torch.distributed as dist
+
+
+@torch.no_grad()
+def evaluate(model, dataset):
+    hits = torch.zeros(1)
+    for index in range(dist.get_rank(), len(dataset), dist.get_world_size()):
+        features, label = dataset[index]
+        hits += model(features).argmax() == label
+    dist.reduce(hits, dst=0)
+    return hits.item() / len(dataset)

@@ -1,0 +1,8 @@
+# misconception: no_sampler
+import torch
+from torch.utils.data import DataLoader
+
+
+def make_loader(dataset, batch_size, epoch, seed):
+    torch.manual_seed(seed + epoch)
+    return DataLoader(dataset, batch_size=batch_size, shuffle=True)

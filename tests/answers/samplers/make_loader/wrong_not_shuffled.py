@@ -1,0 +1,8 @@
+# misconception: not_shuffled
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def make_loader(dataset, batch_size, epoch, seed):
+    sampler = DistributedSampler(dataset, shuffle=False, seed=seed)
+    sampler.set_epoch(epoch)
+    return DataLoader(dataset, batch_size=batch_size, sampler=sampler)

@@ -1,0 +1,9 @@
+# misconception: rank_in_seed
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def make_loader(dataset, batch_size, epoch, seed):
+    sampler = DistributedSampler(dataset, seed=seed + dist.get_rank())
+    sampler.set_epoch(epoch)
+    return DataLoader(dataset, batch_size=batch_size, sampler=sampler)

@@ -1,0 +1,9 @@
+# misconception: same_shard
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def make_loader(dataset, batch_size, epoch, seed):
+    sampler = DistributedSampler(dataset, num_replicas=dist.get_world_size(), rank=0, seed=seed)
+    sampler.set_epoch(epoch)
+    return DataLoader(dataset, batch_size=batch_size, sampler=sampler)

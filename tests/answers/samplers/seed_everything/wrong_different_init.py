@@ -1,0 +1,14 @@
+# misconception: different_init
+import random
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def seed_everything(build_model, seed):
+    mine = seed + dist.get_rank()
+    torch.manual_seed(mine)
+    np.random.seed(mine)
+    random.seed(mine)
+    return build_model()

@@ -1,0 +1,15 @@
+# misconception: same_noise_everywhere
+import random
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def seed_everything(build_model, seed):
+    torch.manual_seed(seed)
+    model = build_model()
+    torch.manual_seed(seed + dist.get_rank())
+    np.random.seed(seed)
+    random.seed(seed + dist.get_rank())
+    return model

@@ -1,0 +1,10 @@
+# misconception: generator_forgotten
+import torch
+import torch.distributed as dist
+
+
+def seed_everything(build_model, seed):
+    torch.manual_seed(seed)
+    model = build_model()
+    torch.manual_seed(seed + dist.get_rank())
+    return model

@@ -1,0 +1,12 @@
+# misconception: same_noise_everywhere
+import random
+
+import numpy as np
+import torch
+
+
+def seed_everything(build_model, seed):
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    return build_model()

@@ -1,0 +1,4 @@
+# misconception: not_shuffled
+def shard_indices(n, rank, world_size, epoch, seed, drop_last):
+    per_rank = n // world_size if drop_last else -(-n // world_size)
+    return [(rank + step * world_size) % n for step in range(per_rank)]

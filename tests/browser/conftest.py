@@ -1,0 +1,83 @@
+"""One server, one browser, a new window for every test; screenshots go to DDP_COURSE_SCREENSHOTS."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.notebook_page import Notebook
+from tests.browser.servers import Course, Server, course_lab
+
+CHROMIUM_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WINDOW = {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory) -> Path:
+    """Where screenshots are written."""
+    folder = os.environ.get("DDP_COURSE_SCREENSHOTS")
+    path = Path(folder) if folder else tmp_path_factory.mktemp("screenshots")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory) -> Course:
+    return Course(tmp_path_factory.mktemp("course"))
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="session")
+def lab_server(chromium_path, course, home) -> Iterator[Server]:
+    with course_lab(course, home) as server:
+        yield server
+
+
+@pytest.fixture
+def lab(lab_server) -> Iterator[Server]:
+    """JupyterLab, light, with no kernel left over from another test."""
+    yield lab_server
+    lab_server.end_kernels()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_path) -> Iterator[Browser]:
+    """Chromium with a profile of its own, which Playwright makes and removes."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_OPTIONS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser) -> Iterator[Page]:
+    context = browser.new_context(viewport=WINDOW)
+    page = context.new_page()
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def open_notebook(lab, course, page, shots) -> Callable[..., Notebook]:
+    """Open a notebook in JupyterLab, as it is in the checkout or with the given cells."""
+
+    def open_it(path: str, *sources: str, counts: bool = False) -> Notebook:
+        content = course.write(path, *sources) if sources else course.fresh(path, counts=counts)
+        page.goto(lab.url(f"lab/tree/{path}?reset"))
+        return Notebook(page, shots).ready(len(content.cells))
+
+    return open_it
