@@ -52,14 +52,9 @@ class MachineReport:
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows())
 
     def _repr_html_(self) -> str:
-        from course_lib.notebook.panel import panel
+        from course_lib.notebook.panel import panel, table
 
-        cells = "".join(
-            f'<div class="ddp-row"><span class="ddp-who" style="min-width: 11em">{escape(name)}</span>'
-            f"<span>{escape(text)}</span></div>"
-            for name, text in self.rows()
-        )
-        return panel(cells)
+        return panel(table((name, escape(text)) for name, text in self.rows()))
 
 
 def machine() -> MachineReport:

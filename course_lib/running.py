@@ -106,11 +106,17 @@ def run(
         UnexpectedOutcome: it ended otherwise than expected. Refused: it cannot be run at all.
     """
     from course_lib.notebook.judge import judged, refusing
+    from course_lib.notebook.session import Refused
     from course_lib.notebook.show import View
 
     with refusing():
         expectation = Expectation.parse(expect)
         view = View()
+        absent = [fault.rank for fault in faults if fault.rank >= ranks]
+        if absent:
+            raise Refused(
+                f"A fault is meant for rank {absent[0]}, but there are only ranks 0 to {ranks - 1}."
+            )
         outcome = run_quietly(
             fn,
             *args,
@@ -122,4 +128,4 @@ def run(
             init=init,
             on_progress=view.progress,
         )
-    return judged(outcome, expectation, view)
+        return judged(outcome, expectation, view)

@@ -126,7 +126,9 @@ def _interrupted(outcome: Outcome) -> Diagnosis | None:
         end = f"{rank_list(killed)} could not be freed and was ended: the next %%ranks starts a new gang"
     return Diagnosis(
         "interrupted",
-        f"You pressed stop; {rank_list(stopped or outcome.ranks)} left the cell, {end}.",
+        f"You pressed stop; {rank_list(stopped)} left the cell, {end}."
+        if stopped
+        else "You pressed stop when every rank had just finished the cell.",
         evidence=_positions(outcome),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import pickletools
 import random
 import time
@@ -72,7 +73,7 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     Raises:
         GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
     """
-    deadline = time.monotonic() + task.seconds
+    clock = _Clock(task.seconds)
     trials: list[Trial] = []
     printed: list[str] = []
     case: dict[str, Any] | None = None
@@ -80,11 +81,14 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     try:
         for world_size in task.world_sizes:
             case = None
-            gang = Gang(world_size, backend=task.backend, environment={"DDP_COURSE_HOME": folder, "HOME": folder})
+            place = os.path.join(folder, f"{world_size}")
+            os.makedirs(place)
+            # Nothing is protected by this; it keeps accidents away from the learner's own files.
+            gang = Gang(world_size, backend=task.backend, environment={"DDP_COURSE_HOME": place, "HOME": place})
             try:
                 gang.wait_ready()
-                ranks = _Ranks(gang, Watch(gang, folder), deadline)
-                ranks.ask(harness.load, source, first_line, folder)
+                ranks = _Ranks(gang, Watch(gang, folder), clock)
+                ranks.ask(harness.load, source, first_line, place)
                 for case in task.cases(world_size, random.Random(f"{seed}/{world_size}")):
                     replies, text = ranks.ask(harness.run_trial, task.name, json.dumps(case))
                     trials.append(Trial(world_size, case, None, _observations(replies, first=not trials)))
@@ -100,22 +104,34 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     return Attempt(_with_oracle(task, trials), tuple(printed), End.COMPLETE)
 
 
+@dataclass
+class _Clock:
+    """The answer's time: only what it uses itself counts, not the starting of ranks."""
+
+    seconds: float
+    used: float = 0.0
+
+    def left(self) -> float:
+        return max(0.2, self.seconds - self.used)
+
+
 class _Ranks:
     """The gang of one world size, and the questions it is asked."""
 
-    def __init__(self, gang: Gang, watch: Watch, deadline: float) -> None:
+    def __init__(self, gang: Gang, watch: Watch, clock: _Clock) -> None:
         self.gang = gang
         self.watch = watch
-        self.deadline = deadline
+        self.clock = clock
         watch.look()
 
     def ask(self, function: Callable[..., str], *arguments: Any) -> tuple[dict[int, Any], str]:
         """Run a function of the harness on all ranks: their replies, and what was printed meanwhile."""
         payload = cloudpickle.dumps((function, arguments, []))
+        started = time.monotonic()
         try:
             outcome = self.gang.call(
                 payload,
-                timeout=max(0.2, self.deadline - time.monotonic()),
+                timeout=self.clock.left(),
                 repair=False,
                 on_progress=lambda _: self.watch.look(),
             )
@@ -124,6 +140,8 @@ class _Ranks:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # The wire is JSON, but what stands in it comes from the answer's process.
             raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+        finally:
+            self.clock.used += time.monotonic() - started
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.kind is not Kind.OK:

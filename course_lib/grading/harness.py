@@ -18,8 +18,8 @@ from course_lib.tasks.catalogue import find_task
 #: How the answer's lines are called in tracebacks and verdicts.
 LABEL = "your answer"
 
-# Held here, so that an answer that replaces json.dumps does not replace ours.
-_dumps = json.dumps
+# Held here, so that an answer that replaces them does not replace ours.
+_dumps, _loads = json.dumps, json.loads
 
 
 class _NotAttempted(BaseException):
@@ -44,7 +44,7 @@ def run_trial(task_name: str, case: str) -> str:
     if not callable(function):
         return _dumps({"missing": True, "stub": function is ...})
     try:
-        return _dumps({"seen": task.trial(_noticing_stubs(function), json.loads(case))})
+        return _dumps({"seen": task.trial(_noticing_stubs(function), _loads(case))})
     except _NotAttempted:
         return _dumps({"stub": True})
 
@@ -75,4 +75,4 @@ def _raised_by_answer(error: BaseException) -> bool:
 def run_oracle(task_name: str, cases: str) -> str:
     """The oracle's answer to each `[world_size, case]`, in order, as JSON. Runs where no answer has been."""
     task = find_task(task_name)
-    return _dumps([task.oracle(case, world_size) for world_size, case in json.loads(cases)])
+    return _dumps([task.oracle(case, world_size) for world_size, case in _loads(cases)])

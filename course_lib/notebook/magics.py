@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -54,7 +55,8 @@ class RankMagics(Magics):
         if cell is None:
             _command(options)
         else:
-            self._run(options, cell)
+            with refusing():
+                self._run(options, cell)
 
     def _run(self, options: argparse.Namespace, cell: str) -> None:
         shell = self.shell
@@ -62,31 +64,32 @@ class RankMagics(Magics):
         label = f"In [{len(shell.user_ns['In']) - 1}]"  # execution_count may already be the next cell's
         _check_source(cell, label)
         view = View()
-        with refusing():
-            expectation = Expectation.parse(options.expect)
-            timeout = _seconds(options.timeout, DEFAULT_TIMEOUT, "--timeout")
-            stop_after = _seconds(options.stop_after, 0.0, "--stop-after")
-            only = _rank_numbers(options.only)
-            gang, note = SESSION.gang_for(
-                _size(options.size),
-                backend=options.backend,
-                init=False if options.no_init else None,
-                fresh=options.fresh,
+        expectation = Expectation.parse(options.expect)
+        timeout = _seconds(options.timeout, DEFAULT_TIMEOUT, "--timeout")
+        stop_after = _seconds(options.stop_after, 0.0, "--stop-after")
+        only = _rank_numbers(options.only)
+        if options.name is not None and not options.name.isidentifier():
+            raise Refused(f"--as {options.name}: that is no name for a variable, as in --as out.")
+        gang, note = SESSION.gang_for(
+            _size(options.size),
+            backend=options.backend,
+            init=False if options.no_init else None,
+            fresh=options.fresh,
+        )
+        timer = press_after(stop_after) if stop_after else None
+        try:
+            outcome = gang.run_cell(
+                cell,
+                label=label,
+                first_line=2,  # line 1 is the %%ranks line
+                only=only,
+                timeout=timeout,
+                trace=options.trace,
+                on_progress=view.progress,
             )
-            timer = press_after(stop_after) if stop_after else None
-            try:
-                outcome = gang.run_cell(
-                    cell,
-                    label=label,
-                    first_line=2,  # line 1 is the %%ranks line
-                    only=only,
-                    timeout=timeout,
-                    trace=options.trace,
-                    on_progress=view.progress,
-                )
-            finally:
-                if timer is not None:
-                    timer.cancel()
+        finally:
+            if timer is not None:
+                timer.cancel()
         outcome = explained(outcome)
         if note is not None:
             import dataclasses
@@ -102,29 +105,31 @@ class RankMagics(Magics):
 
 def _check_source(cell: str, label: str) -> None:
     """Show a syntax error once, from the kernel, instead of once a rank."""
-    for number, text in enumerate(cell.splitlines(), 2):
-        if text.startswith(("!", "%")):
-            raise Refused(
-                f"line {number}: {text.split()[0]} is a command of the notebook; ranks run plain Python. "
-                "Put it in a cell without %%ranks."
-            )
     try:
-        compile_cell(cell, label, 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the ranks show them
+            compile_cell(cell, label, 2)
     except SyntaxError as error:
+        if error.text and error.text.lstrip().startswith(("!", "%")):
+            raise Refused(
+                f"line {error.lineno}: {error.text.split()[0]} is a command of the notebook; ranks run plain Python. "
+                "Put it in a cell without %%ranks."
+            ) from None
         place = f"{label}, line {error.lineno}"
         source = (error.text or "").rstrip("\n")
         pointer = " " * max(0, (error.offset or 1) - 1) + "^"
         raise Refused(f"{place}\n    {source}\n    {pointer}\n{type(error).__name__}: {error.msg}") from None
-    except ValueError as error:  # null bytes
-        raise Refused(f"{label}: {error}") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; brackets nested too deep
+        raise Refused(f"{label}: {str(error) or type(error).__name__}") from None
 
 
 def _size(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.lstrip("-").isdigit():
-        raise Refused(f"%%ranks {text}: the number of ranks is a whole number, as in %%ranks 4.")
-    return int(text)
+    try:
+        return int(text)
+    except ValueError:
+        raise Refused(f"%%ranks {text}: the number of ranks is a whole number, as in %%ranks 4.") from None
 
 
 def _seconds(text: str | None, default: float, option: str) -> float:
@@ -143,7 +148,7 @@ def _rank_numbers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() for part in parts):
+    if not parts or not all(part.isdecimal() for part in parts):
         raise Refused(f"--only {text}: ranks are numbers separated by commas, as in --only 0,2.")
     return tuple(sorted({int(part) for part in parts}))
 

@@ -1,11 +1,15 @@
-"""How outcomes look in a notebook: HTML drawn from the same sections as the text, in the colours of the theme.
+"""How outcomes look in a notebook: HTML drawn from the same sections as the text, at home in light and dark themes.
 
-Colours come from JupyterLab's CSS variables, so light and dark themes both work; where there are none (a plain browser
-page), the fallbacks do. Nothing is said by colour alone: every mark has a word or a sign beside it.
+All styles stand in `style` attributes, and none uses a variable of JupyterLab's: a notebook that was just cloned is not
+trusted, and what Jupyter then leaves of its saved outputs is exactly this - no style sheets, no `var()`. Text keeps the
+theme's colour, backgrounds let the theme shine through, and what is left without any styles (GitHub) still reads as
+tables and lists. Nothing is said by colour alone: every mark has a word or a sign beside it.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from html import escape
 
 from course_lib.ranks.drive import Progress
@@ -16,68 +20,93 @@ from course_lib.ranks.report import Section, sections
 
 # Okabe and Ito's colours, told apart by people with any colour vision.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
+_EDGES = {"calm": BLUE, "good": GREEN, "bad": VERMILION, "ask": ORANGE}
 
-STYLE = f"""<style>
-.ddp-panel {{font-size: var(--jp-code-font-size, 13px); line-height: 1.4; max-width: 100%;
-  color: var(--jp-content-font-color1, inherit);}}
-.ddp-panel .ddp-row {{display: flex; gap: 0.8em; align-items: baseline;}}
-.ddp-panel .ddp-who {{flex: 0 0 auto; min-width: 5.5em; text-align: right; font-size: 0.85em;
-  color: var(--jp-content-font-color2, #616161); border-right: 2px solid var(--jp-border-color1, #bdbdbd);
-  padding-right: 0.6em;}}
-.ddp-panel pre {{margin: 0; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere; background: none;
-  color: inherit; font-family: var(--jp-code-font-family, monospace); font-size: inherit; line-height: inherit;}}
-.ddp-panel .ddp-stderr {{opacity: 0.8; margin-top: 0.4em;}}
-.ddp-panel .ddp-label {{font-size: 0.8em; color: var(--jp-content-font-color2, #616161);}}
-.ddp-panel .ddp-verdict {{border-left: 4px solid; padding: 0.3em 0.8em; margin: 0.5em 0 0.2em;
-  font-family: var(--jp-content-font-family, sans-serif); background: var(--jp-layout-color2, rgba(128,128,128,0.1));}}
-.ddp-panel .ddp-headline {{font-weight: 600;}}
-.ddp-panel .ddp-note {{font-family: var(--jp-content-font-family, sans-serif); font-size: 0.9em; margin-top: 0.3em;
-  color: var(--jp-content-font-color2, #616161);}}
-.ddp-panel .ddp-calm {{border-color: {BLUE};}} .ddp-panel .ddp-bad {{border-color: {VERMILION};}}
-.ddp-panel .ddp-good {{border-color: {GREEN};}} .ddp-panel .ddp-ask {{border-color: {ORANGE};}}
-</style>"""
+_MUTED = "opacity: 0.75"
+_PRE = (
+    "margin: 0; padding: 0; border: none; background: transparent; "
+    "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.4"
+)
+_TABLE = "margin: 0; border: none; border-collapse: collapse; table-layout: auto; font-size: inherit"
+_NAME = (
+    "min-width: 5.2em; padding: 0 0.7em 0 0; text-align: right; vertical-align: top; white-space: nowrap; "
+    "font-weight: normal; font-size: 0.9em; line-height: 1.55; border: none; "
+    f"border-right: 2px solid rgba(128, 128, 128, 0.4); {_MUTED}"
+)
+_CELL = (
+    "padding: 0 0 0 0.7em; text-align: left; vertical-align: top; white-space: normal; border: none; line-height: 1.4"
+)
+
+#: A line of evidence says who, then what: `ranks 0,1  waiting in barrier()`.
+_WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*)")
 
 
 def panel(*parts: str) -> str:
-    """A panel with the course's style around the given HTML."""
-    return f'{STYLE}<div class="ddp-panel">{"".join(parts)}</div>'
+    """A panel around the given HTML."""
+    return f'<div class="ddp-panel" style="line-height: 1.45; max-width: 100%">{"".join(parts)}</div>'
 
 
 def box(mood: str, headline: str, body: str = "") -> str:
     """A box with a coloured edge; `mood` is `calm`, `good`, `bad` or `ask`. `body` is HTML."""
     return (
-        f'<div class="ddp-verdict ddp-{mood}"><div class="ddp-headline">{escape(headline)}</div>{body}</div>'
+        f'<div class="ddp-box ddp-{mood}" style="border-left: 4px solid {_EDGES[mood]}; padding: 6px 12px; '
+        f'margin: 8px 0 4px 0; background-color: rgba(128, 128, 128, 0.1)">'
+        f"<div><strong>{escape(headline)}</strong></div>{body}</div>"
     )
 
 
-def rows(folded: tuple[Folded, ...] | list[Folded]) -> str:
+def pre(text: str) -> str:
+    """Text as it is, wrapped where it is too long."""
+    return f'<pre style="{_PRE}">{escape(text)}</pre>'
+
+
+def note(text: str) -> str:
+    """A remark: smaller and paler than what it stands below."""
+    return f'<div style="font-size: 0.9em; margin: 4px 0 0 0; {_MUTED}">{escape(text)}</div>'
+
+
+def table(entries: Iterable[tuple[str, str]]) -> str:
+    """Names on the left, HTML beside each."""
+    lines = "".join(
+        f'<tr style="background: transparent"><th scope="row" style="{_NAME}">{escape(name)}</th>'
+        f'<td style="{_CELL}">{content}</td></tr>'
+        for name, content in entries
+    )
+    return f'<table style="{_TABLE}"><tbody>{lines}</tbody></table>' if lines else ""
+
+
+def rows(folded: Iterable[Folded]) -> str:
     """Text by ranks, the ranks' names on the left."""
-    return "".join(
-        f'<div class="ddp-row"><span class="ddp-who">{escape(rank_label(row.ranks))}</span>'
-        f"<pre>{escape(row.text)}</pre></div>"
-        for row in folded
-    )
+    return table((rank_label(row.ranks), pre(row.text)) for row in folded)
 
 
 def html_report(outcome: Outcome) -> str:
     """The whole report; says exactly what the text report says."""
     parts = [_section(section, outcome) for section in sections(outcome)]
-    return panel(*parts) if parts else panel('<span class="ddp-label">(no output)</span>')
+    return panel(*parts) if parts else panel(note("(no output)"))
 
 
 def _section(section: Section, outcome: Outcome) -> str:
     if section.role == "verdict":
         mood = "bad" if outcome.expected is False else "calm"
-        return box(
-            mood,
-            section.headline,
-            f"<pre>{escape(chr(10).join(section.lines))}</pre>" if section.lines else "",
-        )
+        return box(mood, section.headline, _evidence(section.lines))
     if section.role == "note":
-        return "".join(f'<div class="ddp-note">{escape(line)}</div>' for line in section.lines)
+        return "".join(note(line) for line in section.lines)
     if section.role == "stderr":
-        return f'<div class="ddp-stderr"><span class="ddp-label">stderr</span>{rows(section.rows)}</div>'
+        return note("stderr") + rows(section.rows)
     return rows(section.rows)
+
+
+def _evidence(lines: Iterable[str]) -> str:
+    """What each rank was doing as a table, what to do about it as sentences."""
+    ranks: list[tuple[str, str]] = []
+    sentences: list[str] = []
+    for line in lines:
+        if found := _WHO_WHAT.fullmatch(line):
+            ranks.append((found[1], pre(found[2])))
+        else:
+            sentences.append(f'<div style="margin: 4px 0 0 0; overflow-wrap: anywhere">{escape(line)}</div>')
+    return f'<div style="margin: 4px 0">{table(ranks)}</div>' + "".join(sentences)
 
 
 def live_html(progress: Progress) -> str:
@@ -88,7 +117,7 @@ def live_html(progress: Progress) -> str:
     return panel(
         rows(fold({rank: _last_lines(text) for rank, text in progress.stdout.items()})),
         rows(fold({rank: _last_lines(text, 3) for rank, text in progress.stderr.items()})),
-        f'<div class="ddp-label">{head} ({progress.seconds:.0f} s)</div>',
+        note(f"{head} ({progress.seconds:.0f} s)"),
     )
 
 

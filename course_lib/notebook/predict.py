@@ -102,7 +102,7 @@ class Prediction:
         bundle = {"text/plain": repr(self), "text/html": self._html()}
         with contextlib.suppress(ImportError):
             bundle.update(self._widget_view())
-        display(bundle, raw=True)  # type: ignore[no-untyped-call]
+        display(bundle, raw=True)
 
     def _html(self) -> str:
         items = "".join(f"<li>{escape(text)}</li>" for text in self.answers)

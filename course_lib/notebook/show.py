@@ -62,7 +62,7 @@ class View:
         from IPython.display import display
 
         if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = display(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
 
@@ -72,7 +72,7 @@ class View:
             from IPython.display import display
 
             bundle = {"text/plain": f"<figure of {owner}>", "image/png": base64.b64encode(png).decode()}
-            display(bundle, raw=True)  # type: ignore[no-untyped-call]
+            display(bundle, raw=True)
 
 
 def show_html(text: str, html: str) -> None:
@@ -80,6 +80,6 @@ def show_html(text: str, html: str) -> None:
     if in_notebook():
         from IPython.display import display
 
-        display({"text/plain": text, "text/html": html}, raw=True)  # type: ignore[no-untyped-call]
+        display({"text/plain": text, "text/html": html}, raw=True)
     else:
         print(text, flush=True)

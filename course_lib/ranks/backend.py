@@ -28,6 +28,11 @@ class BackendChoice:
     device: str
     reason: str
 
+    @property
+    def init_argument(self) -> str:
+        """What `init_process_group` is given. Next to NCCL, gloo serves CPU tensors: lessons run unchanged on both."""
+        return "cpu:gloo,cuda:nccl" if self.name == "nccl" else self.name
+
 
 def choose_backend(world_size: int, wished: str, gpus: int, nccl: bool) -> BackendChoice:
     """Decide for a gang of `world_size` ranks on a machine with `gpus` GPUs.

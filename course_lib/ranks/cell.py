@@ -235,7 +235,7 @@ def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -
         lines.append(f"  (while handling {type(cause).__name__}: {steady_message(_safely(str, cause))})")
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
-            headline += f"\n  - {type(part).__name__}: {_shortened(_safely(str, part), 500)}"
+            headline += f"\n- {type(part).__name__}: {_shortened(_safely(str, part), 500)}"
     for note in getattr(error, "__notes__", ()):
         headline += f"\n{note}"
     return "\n".join([*lines, headline])

@@ -1,10 +1,11 @@
 """Prove a deadlock from what was seen, without waiting for any timeout.
 
 The argument: when every rank that is still running has been blocked in a communication call for two looks in a row,
-without using its core and without issuing anything, then only another rank could set it free; all others have left the
-code or are gone; so nothing will ever happen. Two looks are needed because a collective may be just about to end; a
-collective that all its members have joined, with equal operation and sizes, is under way and proves nothing.
-Silence alone (a straggler, a slow loader) proves nothing either.
+asleep, without using its core and without issuing anything, then only another rank could set it free; all others have
+left the code or are gone; so nothing will ever happen. Two looks are needed because a collective may be just about to
+end; a collective that all its members have joined, with equal operation and sizes, is under way and proves nothing, and
+a wait with a short timeout of its own ends in torch's own error. Silence alone (a straggler, a slow loader) proves
+nothing either.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 from course_lib.ranks.cell import Frame, is_learners
 from course_lib.ranks.outcome import Collective, Waiting
 
-#: A blocked thread wakes now and then; more than this between two looks means that it computes.
-_CPU_SECONDS = 0.02
+#: A blocked rank uses next to nothing; more than this between two looks means that it computes or moves data.
+_CPU_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Look:
     sequence: Mapping[str, int]
     members: Mapping[str, tuple[int, ...]]
     records: tuple[Collective, ...]
+    asleep: bool = True
+    ends_by_itself: bool = False
 
     @classmethod
     def from_message(cls, rank: int, data: Mapping[str, Any]) -> Look:
@@ -45,6 +48,8 @@ class Look:
             sequence=data["sequence"],
             members={name: tuple(ranks) for name, ranks in data["members"].items()},
             records=tuple(Collective.from_record(record) for record in data["records"]),
+            asleep=data["asleep"],
+            ends_by_itself=data["ends_by_itself"],
         )
 
     def issued(self, group: str) -> int:
@@ -61,7 +66,9 @@ class Look:
     def same_place(self, other: Look) -> bool:
         """True when nothing moved between the two looks."""
         return (
-            self.stack == other.stack
+            self.asleep
+            and other.asleep
+            and self.stack == other.stack
             and self.records == other.records
             and self.sequence == other.sequence
             and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
@@ -131,6 +138,8 @@ def judge(
         if rank not in before or rank not in now:
             return None
         if now[rank].waiting_in is None or not now[rank].same_place(before[rank]):
+            return None
+        if now[rank].ends_by_itself:
             return None
     if any(look.other_threads for look in now.values()):
         return None

@@ -122,7 +122,6 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
     message = Message(job.kind, {**job.data, "id": this.number, "trace": job.trace}, job.blob)
     for link in links:
         link.channel.send(message)
-    presses = stop.count
     watch = _Watch(gang, this)
     shown_at = 0.0
     while this.running():
@@ -133,7 +132,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
         gang.pump(wait, stop)
         _collect(this)
         _give_up_on_broken_wires(this)
-        if stop.count > presses:
+        if stop.pressed:
+            stop.heed()
             this.interrupted = True
             _see_where(gang, this)
             _collect(this)
@@ -156,8 +156,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
                 job.on_progress(_progress(this))
             except BaseException:
                 # Whoever watches has failed: the ranks must not be left in the middle of a job nobody waits for.
-                _end(gang, this, "stopped")
-                _put_right(gang, this)
+                for link in this.running():
+                    link.kill()
                 raise
     _collect(this)
     return _outcome(gang, this)
@@ -440,8 +440,9 @@ def _put_right(gang: Gang, this: _Run) -> list[str]:
     unequal = any(
         len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
     )
-    failed = any(m.data["error"] is not None for m in this.done.values())
-    if not this.job.repair or (not this.freed and not (failed and unequal)):
+    messages = [m.data["error"]["message"].lower() for m in this.done.values() if m.data["error"] is not None]
+    broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
+    if not this.job.repair or not (this.freed or broken or (messages and unequal)):
         return []
     if not gang.init:
         return ["The ranks are free again; their process groups are yours to rebuild."]

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib.ranks import preload
+from course_lib.ranks.orphans import orphans_of_the_dead
 from course_lib.ranks.protocol import Decoder, Message
 
 _PR_SET_PDEATHSIG = 1
@@ -46,7 +47,7 @@ class Forkserver:
     def __init__(self, sock: socket.socket, method: str) -> None:
         self.sock = sock
         self.method = method
-        self.living: set[int] = set()
+        self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
         self._decoder = Decoder()
         self._fds: list[int] = []
         self._wake_read, self._wake_write = os.pipe()
@@ -111,7 +112,11 @@ class Forkserver:
             except OSError as error:
                 self._send("failed", token=message.data["token"], reason=str(error))
             else:
-                self.living.add(pid)
+                environment = message.data["env"]
+                self.living[pid] = (
+                    os.fsencode(environment.get("MASTER_PORT", "")),
+                    os.fsencode(environment.get("RANK", "")),
+                )
                 self._send("started", token=message.data["token"], pid=pid)
             finally:
                 for fd in fds:
@@ -180,19 +185,26 @@ class Forkserver:
         return process.pid
 
     def _reap(self) -> None:
+        ended = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if not pid:
-                return
+                break
+            ended = True
             if pid in self.living:
-                self.living.discard(pid)
+                del self.living[pid]
                 # What the rank started (data loader workers, forks) ends with it.
                 self._kill_group(pid)
                 code = os.waitstatus_to_exitcode(status)
                 self._send("exited", pid=pid, code=code)
+        # So does what left its process group; killing that may bring up more, of which SIGCHLD tells.
+        if ended:
+            for orphan in orphans_of_the_dead(self.living.keys(), set(self.living.values())):
+                with contextlib.suppress(OSError):
+                    os.kill(orphan, signal.SIGKILL)
 
     def _kill_group(self, pid: int) -> None:
         with contextlib.suppress(OSError):

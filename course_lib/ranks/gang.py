@@ -7,6 +7,7 @@ drives a gang at a time; nothing here polls: every wait is for a file descriptor
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import os
 import selectors
@@ -29,8 +30,9 @@ from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.store import listen_on_loopback
 from course_lib.ranks.values import unpack
 
-START_SECONDS = 60.0
-REBUILD_SECONDS = 10.0
+#: Connecting every rank with every other takes time that grows with their number.
+START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
+REBUILD_SECONDS, REBUILD_SECONDS_PER_RANK = 10.0, 0.5
 FETCH_SECONDS = 60.0
 MAX_RANKS = 256
 _LONGEST_WAIT = 1.0
@@ -127,9 +129,9 @@ class Gang:
         self.links: list[RankLink] = []
         try:
             with deferred() as stop:
-                presses = stop.count
                 self._launch()
-                if stop.count > presses:
+                if stop.pressed:
+                    stop.heed()
                     raise KeyboardInterrupt
         except OSError as error:
             self.stop()
@@ -156,7 +158,7 @@ class Gang:
             config = {
                 "rank": rank,
                 "init": self.init,
-                "backend": self.backend.name,
+                "backend": self.backend.init_argument,
                 "store_port": port,
                 "epoch": self.epoch,
                 "limits": self.limits,
@@ -195,8 +197,8 @@ class Gang:
         """
         with contextlib.ExitStack() as stack:
             stop = stop or stack.enter_context(deferred())
-            presses = stop.count
-            deadline = time.monotonic() + START_SECONDS
+            patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
+            deadline = time.monotonic() + patience
             while any(link.ready is None for link in self.links):
                 lost = [link for link in self.links if not link.alive]
                 if lost or time.monotonic() > deadline:
@@ -204,7 +206,8 @@ class Gang:
                     self.stop()
                     raise GangError(reason)
                 self.pump(deadline - time.monotonic(), stop)
-                if stop.count > presses:
+                if stop.pressed:
+                    stop.heed()
                     self.stop()
                     raise KeyboardInterrupt
         problems = {
@@ -224,7 +227,7 @@ class Gang:
     def _start_problem(self, lost: Sequence[RankLink]) -> str:
         if not lost:
             late = [link.rank for link in self.links if link.ready is None]
-            return f"Rank(s) {late} did not start within {START_SECONDS:.0f} s."
+            return f"Rank(s) {late} did not start in time."
         link = lost[0]
         link.stderr.drain()
         why = self.launcher.failures.get(link.token) or link.stderr.text().strip()[-500:] or "no message"
@@ -234,14 +237,15 @@ class Gang:
         """End all ranks. Returns at once: they leave by themselves, or the launcher kills them a moment later."""
         if self.state is State.STOPPED:
             return
-        self.state = State.STOPPED
-        for link in self.links:
-            if link.alive:
-                link.kill()
-            link.close()
-        with contextlib.suppress(OSError, AttributeError):
-            self._store_wire.close()
-        self._selector.close()
+        with deferred():
+            self.state = State.STOPPED
+            for link in self.links:
+                if link.alive:
+                    link.kill()
+                link.close()
+            with contextlib.suppress(OSError, AttributeError):
+                self._store_wire.close()
+            self._selector.close()
 
     def reap(self, timeout: float = 5.0) -> None:
         """Wait until every process of a stopped gang is gone."""
@@ -316,7 +320,6 @@ class Gang:
             link.channel.send(Message(kind, {"id": job, **data}))
         replies: dict[int, Message] = {}
         deadline = time.monotonic() + timeout
-        presses = stop.count if stop is not None else 0
         while True:
             for link in links:
                 if link.rank not in replies:
@@ -326,7 +329,7 @@ class Gang:
             left = deadline - time.monotonic()
             if left <= 0 or all(link.rank in replies or not link.answers for link in links):
                 return replies
-            if stop is not None and stop.count > presses:
+            if stop is not None and stop.pressed:
                 return replies
             self.pump(left, stop)
 
@@ -353,7 +356,11 @@ class Gang:
             self.wait_ready(stop)
             self.state = State.BUSY
             try:
-                return drive.run(self, job, stop)
+                outcome = drive.run(self, job, stop)
+                if stop.pressed:
+                    stop.heed()
+                    outcome = dataclasses.replace(outcome, interrupted=True)
+                return outcome
             finally:
                 if self.state is State.BUSY:
                     self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
@@ -390,9 +397,9 @@ class Gang:
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
                 )
-            presses = stop.count
             replies = self.ask("fetch", "fetched", {"name": name}, FETCH_SECONDS, stop=stop)
-            if stop.count > presses:
+            if stop.pressed:
+                stop.heed()
                 raise KeyboardInterrupt
         if not replies:
             raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: no rank answers.")
@@ -422,7 +429,8 @@ class Gang:
         if not self.init:
             return 0
         self.epoch += 1
-        replies = self.ask("rebuild", "rebuilt", {"epoch": self.epoch}, REBUILD_SECONDS)
+        patience = REBUILD_SECONDS + REBUILD_SECONDS_PER_RANK * self.world_size
+        replies = self.ask("rebuild", "rebuilt", {"epoch": self.epoch}, patience)
         if len(replies) < self.world_size or any(message.data["problem"] for message in replies.values()):
             for link in self.links:
                 link.kill()

@@ -64,7 +64,7 @@ RENDEZVOUS = Rendezvous()
 
 def start_group(backend: str, rank: int) -> None:
     """`init_process_group` as a learner would write it; on NCCL also choose this rank's GPU."""
-    if backend == "nccl":
+    if "nccl" in backend:
         import torch
 
         torch.cuda.set_device(rank % torch.cuda.device_count())
@@ -90,7 +90,7 @@ def rebuild_group(backend: str, rank: int, epoch: int) -> int:
 
 
 def _wrappers_of_default_group() -> list[Any]:
-    """The DDP wrappers alive on this rank, in an order that is the same on every rank (that of their creation)."""
+    """The DDP wrappers alive on this rank, of subclasses too."""
     import sys
 
     module = sys.modules.get("torch.nn.parallel.distributed")
@@ -100,8 +100,8 @@ def _wrappers_of_default_group() -> list[Any]:
     return [
         candidate
         for candidate in gc.get_objects()
-        if type(candidate).__name__ == "DistributedDataParallel"
-        and isinstance(candidate, module.DistributedDataParallel)
+        # Asked of the type: an object may answer isinstance() with code of its own.
+        if issubclass(type(candidate), module.DistributedDataParallel)
         and getattr(candidate, "process_group", None) is world
     ]
 
@@ -114,6 +114,11 @@ def sequence_numbers() -> dict[str, int]:
         with contextlib.suppress(Exception):
             numbers[str(name)] = int(group._get_sequence_number_for_group())
     return numbers
+
+
+def groups_named(names: set[str]) -> list[Any]:
+    """The process groups of this rank with these names."""
+    return [group for group, name in list(distributed_c10d._world.pg_names.items()) if str(name) in names]
 
 
 def group_members() -> dict[str, list[int]]:
@@ -173,11 +178,10 @@ def free_blocked(store_port: int) -> int:
 
     The blocked call raises RuntimeError at once, on this rank and on its peers. Safe to call from another thread.
     """
-    if dist.is_initialized() and dist.get_backend() == "nccl":
+    if dist.is_initialized() and "nccl" in str(dist.get_backend_config()):
         with contextlib.suppress(Exception):
             for group in list(distributed_c10d._world.pg_map):
                 group.abort()
-        return 1
     learners = {sock.fileno() for sock in gc.get_objects() if isinstance(sock, socket.socket)}
     shut = 0
     for entry in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
@@ -195,7 +199,11 @@ def _is_socket(fd: int) -> bool:
 
 
 def _shut_down_connection(fd: int, store_port: int) -> int:
-    with socket.socket(fileno=os.dup(fd)) as sock:
+    try:
+        copy = os.dup(fd)
+    except OSError:
+        return 0  # its owner has closed it meanwhile
+    with socket.socket(fileno=copy) as sock:
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
             return 0
         try:

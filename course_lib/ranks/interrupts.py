@@ -18,6 +18,7 @@ class StopRequests:
 
     def __init__(self) -> None:
         self.count = 0
+        self._heeded = 0
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
@@ -31,6 +32,15 @@ class StopRequests:
         self.count += 1
         with contextlib.suppress(OSError):
             os.write(self._write, b"!")
+
+    @property
+    def pressed(self) -> bool:
+        """True when there was a press that nobody has heeded."""
+        return self.count > self._heeded
+
+    def heed(self) -> None:
+        """Whoever calls this sees to it that things stop; more presses until now mean the same."""
+        self._heeded = self.count
 
     def take(self) -> int:
         """Presses so far; the descriptor is quiet again until the next."""
@@ -57,7 +67,7 @@ _current = _Current()
 def deferred() -> Iterator[StopRequests]:
     """Within this block SIGINT is counted instead of raised; nested blocks share one counter.
 
-    What a press means is decided by whoever holds the counter.
+    What a press means is decided by whoever holds the counter; one that nobody heeded is raised at the end.
     """
     if _current.requests is not None:
         yield _current.requests
@@ -73,8 +83,10 @@ def deferred() -> Iterator[StopRequests]:
     finally:
         _current.requests = None
         if in_main_thread:
-            signal.signal(signal.SIGINT, previous)  # type: ignore[arg-type]
+            signal.signal(signal.SIGINT, previous or signal.default_int_handler)  # type: ignore[arg-type]
         requests.close()
+    if requests.pressed:
+        raise KeyboardInterrupt
 
 
 def press_after(seconds: float) -> threading.Timer:

@@ -62,7 +62,7 @@ def steady_message_in(traceback: str) -> str:
 def _output(outcome: Outcome) -> list[list[Folded]]:
     """What was printed and the value below it, rank by rank; apart, where the values fold better than the prints."""
     printed = {rank: steady(outcome.stdout.get(rank, "")) for rank in outcome.ranks}
-    values = {rank: outcome.shown.get(rank, "") for rank in outcome.ranks}
+    values = {rank: steady(outcome.shown.get(rank, "")) for rank in outcome.ranks}
     if len(fold(values)) < len(fold(printed)):
         return [fold(printed), fold(values)]
     together = {}

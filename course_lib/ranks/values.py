@@ -51,7 +51,7 @@ def pack(value: Any, limit: int | None = EAGER_BYTES) -> tuple[bytes, dict[str, 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, part: Any) -> Any:
             # Asked before torch copies a big tensor into bytes, only to learn that they are too many.
-            if limit is not None and type(part).__module__.startswith("torch") and _bytes_of(part) > limit:
+            if limit is not None and hasattr(type(part), "untyped_storage") and _bytes_of(part) > limit:
                 raise _TooLarge
             return super().reducer_override(part)
 
@@ -69,8 +69,8 @@ def pack(value: Any, limit: int | None = EAGER_BYTES) -> tuple[bytes, dict[str, 
 
 def _bytes_of(part: Any) -> int:
     try:
-        size = part.nbytes
-        return int(size() if callable(size) else size)
+        # A small view of a large tensor travels with all of it.
+        return int(part.untyped_storage().nbytes())
     except Exception:
         return 0
 

@@ -15,11 +15,12 @@ from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 LESSON = "03_samplers"
-_SHARDS = "lesson 03, Who gets which sample?"
-_EPOCHS = "lesson 03, A new order in every epoch"
-_PADDING = "lesson 03, Padding: the samples that count twice"
-_SEEDS = "lesson 03, Seeds: equal where it must be, different where it may be"
-_EVALUATE = "lesson 03, Evaluation that counts nobody twice"
+_SHARDS = "lesson 03, Ten samples, four ranks"
+_DROPPED = "lesson 03, drop_last: lose instead of repeat"
+_EPOCHS = "lesson 03, Shuffling, and the call everybody forgets"
+_LOADER = "lesson 03, Two samplers do not fit into one loader"
+_SEEDS = "lesson 03, A seed of one's own"
+_EVALUATE = "lesson 03, An accuracy that counts nobody twice"
 
 
 def _shared_shards(trial: Trial) -> dict[int, list[int]]:
@@ -74,16 +75,16 @@ class ShardIndices(Task):
             "no_padding",
             "The ranks get unequally many samples. In training, the ranks with fewer would finish early and the "
             "others wait for them in backward().",
-            _PADDING,
+            _SHARDS,
         ),
         Misconception(
             "padding_too_short",
             "The beginning is put behind the list only once. With fewer samples than ranks that is not enough: some "
             "ranks still get nothing.",
-            _PADDING,
+            _SHARDS,
         ),
         Misconception(
-            "drop_last_ignored", "drop_last=True must cut the end off instead of padding.", _PADDING
+            "drop_last_ignored", "drop_last=True must cut the end off instead of padding.", _DROPPED
         ),
     )
 
@@ -192,7 +193,7 @@ class MakeLoader(Task):
             "no_sampler",
             "Every rank goes through the whole data set. DataLoader alone knows nothing of ranks: without a "
             "DistributedSampler all of them do all the work.",
-            _SHARDS,
+            _LOADER,
         ),
         Misconception(
             "same_shard",
@@ -208,23 +209,23 @@ class MakeLoader(Task):
         Misconception(
             "samples_dropped",
             "drop_last leaves the last samples out; here every sample is to be seen in every epoch.",
-            _PADDING,
+            _DROPPED,
         ),
         Misconception(
             "uneven_shards",
             "The ranks have unequally many batches. In training, the ranks with fewer would finish early and the "
             "others wait for them in backward().",
-            _PADDING,
+            _SHARDS,
         ),
         Misconception(
             "seed_ignored",
             "The seed changes nothing: it must reach the sampler (DistributedSampler(..., seed=seed)).",
-            _SEEDS,
+            _EPOCHS,
         ),
         Misconception(
             "shuffle_and_sampler",
             "DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
-            _EPOCHS,
+            _LOADER,
         ),
     )
 
@@ -287,7 +288,7 @@ class MakeLoader(Task):
         missing = sorted(set(range(n)) - set(together))
         extra = len(together) - len(set(together))
         padding = math.ceil(n / ranks) * ranks - n
-        where = f"with n={n} on {ranks} ranks"
+        where = f"with n={n} on {_on(ranks)}"
         if ranks > 1 and n > 1 and all(sorted(set(shard)) == list(range(n)) for shard in mine.values()):
             return Miss(f"{where}, every rank went through all {n} samples", "no_sampler")
         if missing:
@@ -376,7 +377,7 @@ class Evaluate(Task):
         Misconception(
             "padding_counted",
             "The samples that DistributedSampler repeats to make the shards equal are counted twice.",
-            _PADDING,
+            _EVALUATE,
         ),
         Misconception(
             "mean_of_means",
@@ -399,11 +400,11 @@ class Evaluate(Task):
             "Only rank 0 has the result. reduce(dst=0) leaves the others with leftovers: all_reduce gives it to all.",
             _EVALUATE,
         ),
-        Misconception("samples_dropped", "drop_last leaves samples out of the score.", _PADDING),
+        Misconception("samples_dropped", "drop_last leaves samples out of the score.", _DROPPED),
         Misconception(
             "everyone_does_everything",
             "The number is right, but every rank evaluates the whole data set: four ranks do the work of one.",
-            _SHARDS,
+            _LOADER,
         ),
         Misconception(
             "rank_0_alone",
@@ -463,7 +464,7 @@ class Evaluate(Task):
         rank = min(odd)
         alone = trial.seen[0]["samples"] > 0 and all(trial.seen[other]["samples"] == 0 for other in odd)
         known = None if 0 in odd else ("rank_0_alone" if alone else "only_rank_0_knows")
-        return Miss(f"on {trial.world_size} ranks, {rank_list(odd)} returned {odd[rank]['odd']}", known)
+        return Miss(f"on {_on(trial.world_size)}, {rank_list(odd)} returned {odd[rank]['odd']}", known)
 
     @check("Every rank returns the accuracy over the whole data set, each sample counted once.")
     def exact(self, trial: Trial) -> Miss | None:
@@ -476,7 +477,7 @@ class Evaluate(Task):
             return None
         rank = min(wrong)
         observed = (
-            f"with n={len(trial.case['labels'])} on {trial.world_size} ranks, {rank_list(wrong)} returned "
+            f"with n={len(trial.case['labels'])} on {_on(trial.world_size)}, {rank_list(wrong)} returned "
             f"{wrong[rank]:.4f}; one process alone finds {right:.4f}"
         )
         return Miss(observed)
@@ -524,6 +525,10 @@ class Evaluate(Task):
             equal_went_well = any(t.world_size == outcome.world_size for t in trials)
             return "collective_per_batch" if waits and equal_went_well else None
         return self.recognise(trials)
+
+
+def _on(ranks: int) -> str:
+    return "1 rank" if ranks == 1 else f"{ranks} ranks"
 
 
 def _close(a: Any, b: Any) -> bool:

@@ -111,7 +111,8 @@ class Task:
     @property
     def checks(self) -> tuple[Check, ...]:
         """The checks, in the order in which they are written."""
-        found = (getattr(member, "__check__", None) for member in vars(type(self)).values())
+        members = {name: member for kind in reversed(type(self).__mro__) for name, member in vars(kind).items()}
+        found = (getattr(member, "__check__", None) for member in members.values())
         return tuple(item for item in found if item is not None)
 
     def misconception(self, id_: str) -> Misconception:

@@ -186,6 +186,7 @@ print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
 
 # %%
 # %%ranks
+import os
 import time
 
 import torch
@@ -233,9 +234,13 @@ x.item(), numbers
 # %%ranks
 from course_lib.data import load_digits
 
+device = torch.device("cpu")
+if torch.cuda.is_available():  # one GPU a rank; shared, if there are fewer
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+
 images, labels = load_digits()
-pixels = torch.from_numpy(images).float().flatten(1) / 16
-targets = torch.from_numpy(labels).long()
+pixels = (torch.from_numpy(images).float().flatten(1) / 16).to(device)
+targets = torch.from_numpy(labels).long().to(device)
 train_pixels, train_targets = pixels[:1408], targets[:1408]
 test_pixels, test_targets = pixels[1408:], targets[1408:]
 len(train_pixels), len(test_pixels)
@@ -252,7 +257,7 @@ from tqdm import tqdm
 
 def make_model():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).to(device)
 
 
 def train(model, part, epochs=20, batch=128, quiet=False):
@@ -299,11 +304,9 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 for r, style in enumerate(("-", "--", "-.", ":")):
     left.plot(all_losses[r], style, label=f"rank {r}")
     right.plot(all_accuracies[r], style, label=f"rank {r}")
-left.set(
-    title="Each rank sees its own loss ...", xlabel="epoch", ylabel="loss of the last batch", yscale="log"
-)
+left.set(title="Each rank sees its own loss ...", xlabel="epoch", ylabel="loss of the last batch")
 right.set(title="... but all hold the same model", xlabel="epoch", ylabel="accuracy on test digits")
-right.legend(title="four lines, one above the other")
+right.legend(title="four lines, all in one place")
 plt.show()
 
 # %% [markdown]

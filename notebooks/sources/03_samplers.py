@@ -59,7 +59,7 @@ import matplotlib.pyplot as plt
 
 
 def draw_deal(per_rank, samples, title):
-    """One row a rank, one column a sample; the number says how often the rank gets the sample."""
+    """One row a rank, one column a sample; a number says how often the sample is dealt out over all ranks."""
     counts = [[per_rank[r].count(s) for s in range(samples)] for r in sorted(per_rank)]
     _, axes = plt.subplots(figsize=(7, 2.3), layout="constrained")
     axes.imshow(counts, cmap="Blues", vmin=0, vmax=2, aspect="auto")
@@ -67,7 +67,7 @@ def draw_deal(per_rank, samples, title):
     for r, row in enumerate(counts):
         for s, count in enumerate(row):
             if count:
-                axes.text(s, r, "twice" if total[s] > 1 else "x", ha="center", va="center")
+                axes.text(s, r, "x" if total[s] == 1 else f"{total[s]} times", ha="center", va="center")
     axes.set_yticks(range(len(counts)), [f"rank {r}" for r in sorted(per_rank)])
     axes.set_xticks(range(samples))
     axes.set(title=title, xlabel="index of the sample")

@@ -15,6 +15,11 @@ SECONDS = 1000.0
 CELL_TIMEOUT = 60 * SECONDS
 
 
+def reads(output: Locator, pattern: str) -> None:
+    """Wait until the text, as it is seen, contains this; `.` means new lines, too."""
+    expect(output).to_have_text(re.compile(pattern, re.DOTALL), use_inner_text=True)
+
+
 class Notebook:
     """The notebook in front of the learner."""
 
@@ -106,6 +111,8 @@ class Notebook:
         """A screenshot of the window, with the cell `at` in view."""
         if at is not None:
             self.cell(at).scroll_into_view_if_needed()
+        # Cells out of sight are drawn when they come into it: two frames later they have been.
+        self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         path = self._shots / f"{name}.png"
         self.page.screenshot(path=path, animations="disabled")
         return path

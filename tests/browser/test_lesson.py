@@ -1,24 +1,120 @@
-"""A learner's way through the index and lesson 00."""
-
-import re
+"""A learner's way from the index through lesson 00."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.notebook_page import Notebook
+from tests.browser.notebook_page import Notebook, reads
 
 pytestmark = pytest.mark.browser
+
+INDEX = "notebooks/index.ipynb"
 LESSON = "notebooks/00_first_ranks.ipynb"
+
+
+def index_of(cells, text: str) -> int:
+    """The first code cell that contains this."""
+    return next(i for i, cell in enumerate(cells) if cell.cell_type == "code" and text in cell.source)
+
+
+def test_make_lab_opens_the_index_and_its_link_opens_lesson_00(lab, course, page, shots):
+    index = course.fresh(INDEX)
+    page.goto(f"{lab.opens}?token={lab.token}")  # the address that `make lab` prints and opens
+    notebook = Notebook(page, shots).ready(len(index.cells))
+    expect(notebook.panel.get_by_role("heading", name="DDP by experiment")).to_be_visible()
+    notebook.shoot("index")
+    notebook.panel.get_by_role("link", name="Your first ranks").click()
+    lesson = course.fresh(LESSON)
+    notebook.ready(len(lesson.cells))
+    expect(notebook.panel.get_by_role("heading", name="00 · Your first ranks")).to_be_visible()
+    assert page.url.endswith(LESSON)
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_a_lesson_just_cloned_shows_its_saved_outputs(theme, open_notebook, lab, course):
+    """Nothing was run yet, and Jupyter does not trust the notebook: no scripts, no style sheets, no widgets."""
+    lab.set_theme(f"JupyterLab {theme}")
+    notebook = open_notebook(LESSON, counts=True)
+    cells = course.fresh(LESSON).cells
+    for index, cell in enumerate(cells):
+        if cell.cell_type == "code":
+            notebook.cell(index).scroll_into_view_if_needed()
+            expect(notebook.output(index).locator(".jp-OutputArea-output")).to_have_count(len(cell.outputs))
+            expect(notebook.errors(index)).to_have_count(0)
+    expect(notebook.panel.get_by_text("Error displaying widget")).to_have_count(0)
+    assert notebook.too_wide() == []
+    notebook.shoot(f"saved_top_{theme}", at=1)
+    hang = index_of(cells, "--expect hang")
+    verdict = notebook.output(hang).locator(".ddp-box").first
+    expect(verdict).to_have_css("border-left-width", "4px")
+    expect(verdict).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")
+    notebook.shoot(f"saved_hang_{theme}", at=hang + 1)
+    notebook.shoot(f"saved_died_{theme}", at=index_of(cells, "--expect died") + 1)
 
 
 def test_lesson_00_runs_to_its_end_by_keyboard(open_notebook, course):
     notebook = open_notebook(LESSON)
     cells = course.fresh(LESSON, counts=False).cells
+    hang = index_of(cells, "--expect hang")
+    died = index_of(cells, "--expect died")
+    plot = index_of(cells, "plt.show()")
+    shown = {
+        index_of(cells, "dist.all_reduce(x)"): r"ranks 0-3\s+6\.0",
+        index_of(cells, "I am rank"): r"rank 0\s+I am rank 0 of 4.*rank 3\s+I am rank 3 of 4",
+        hang: r"As expected: Ranks 0, 1 and 3 wait in all_reduce\(\) .* for rank 2",
+        index_of(cells, "1 / 0"): r"ZeroDivisionError: division by zero.*As expected: Rank 1 raised",
+        died: r"As expected: Rank 3 died",
+        index_of(cells, "--stop-after"): r"You pressed stop; ranks 0-3 left the cell",
+        index_of(cells, "everyones"): r"ranks 0-3\s+True",
+    }
     notebook.select(0)
     for index, cell in enumerate(cells):
-        if cell.cell_type == "code":
-            notebook.run_next(index)
-            expect(notebook.errors(index)).to_have_count(0)
-            notebook.shoot(f"x{index:02}", at=index)
-        else:
+        if cell.cell_type != "code":
             notebook.page.keyboard.press("Shift+Enter")
+            continue
+        output = notebook.run_next(index)
+        expect(notebook.errors(index)).to_have_count(0)
+        if pattern := shown.get(index):
+            reads(output, pattern)
+    image = notebook.output(plot).locator("img")
+    expect(image).to_be_visible()
+    assert image.evaluate("image => image.naturalWidth") > 400
+    assert notebook.too_wide() == []
+    notebook.shoot("run_top", at=1)
+    for name, index in {"machine": 3, "hang": hang, "raised": hang + 7, "died": died, "plot": plot}.items():
+        notebook.shoot(f"run_{name}", at=index + 1)
+
+
+def test_a_prediction_is_clicked_or_chosen_by_keyboard_and_the_run_decides(open_notebook, course, lab):
+    lab.set_theme("JupyterLab Light")
+    notebook = open_notebook(LESSON)
+    cells = course.fresh(LESSON, counts=False).cells
+    keyboard = notebook.page.keyboard
+    for index in (index_of(cells, "%load_ext"), index_of(cells, "%%ranks 4")):
+        notebook.run(index)
+
+    # By mouse, and right. Then Shift+Enter without looking where the focus is: a click in an output makes that
+    # cell the active one, so the question is asked again, and must not forget.
+    ask = index_of(cells, "Rank 2 skips")
+    question = notebook.run(ask)
+    question.get_by_role("radio", name="the other three wait for ever").click()
+    expect(question).to_contain_text("Your prediction: the other three wait for ever")
+    notebook.shoot("prediction_chosen", at=ask + 1)
+    notebook.run_next(ask)
+    expect(question.get_by_role("radio", name="the other three wait for ever")).to_be_checked()
+    reveal = notebook.run_next(ask + 1)
+    expect(reveal).to_contain_text("✓ You predicted “the other three wait for ever”")
+    expect(question.get_by_role("radio").first).to_be_disabled()
+    notebook.shoot("prediction_right", at=ask + 1)
+
+    # By keyboard, and wrong.
+    ask = index_of(cells, "Rank 1 divides by zero")
+    question = notebook.run(ask)
+    question.get_by_role("radio").first.focus()
+    keyboard.press("Space")
+    expect(question).to_contain_text("Your prediction: ZeroDivisionError on all four ranks")
+    keyboard.press("ArrowDown")
+    keyboard.press("ArrowDown")
+    expect(question).to_contain_text("Your prediction: all ranks are stuck")
+    reveal = notebook.run(ask + 1)
+    expect(reveal).to_contain_text("✗ You predicted “all ranks are stuck, no error anywhere”. The run says")
+    notebook.shoot("prediction_wrong", at=ask + 1)

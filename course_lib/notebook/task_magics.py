@@ -1,0 +1,179 @@
+"""`%%task`, `%hint`, `%solution` and `%progress`: running a task's cell is checking it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from course_lib.grading.progress import Progress
+from course_lib.grading.verdict import Verdict, VerdictKind
+from course_lib.notebook.judge import refusing
+from course_lib.notebook.session import Refused
+from course_lib.notebook.show import show_html
+from course_lib.tasks import Task, UnknownTaskError, find_task
+
+STRICT = "DDP_COURSE_STRICT"
+
+
+class TaskNotPassed(Exception):
+    """An answer did not pass where it has to: when the course's own solutions are built."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"TaskNotPassed: {self}"]
+
+
+@magics_class
+class TaskMagics(Magics):
+    """The magics for graded tasks; state is only which task was run last."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)  # type: ignore[no-untyped-call]
+        self.last: Task | None = None
+        self.progress_log = Progress()
+
+    @cell_magic
+    def task(self, line: str, cell: str) -> None:
+        """Check this cell as the answer to a task: `%%task lesson.name`.
+
+        The answer runs in fresh ranks: it sees nothing of the other cells, and they see nothing of it. A wrong answer is
+        no error of the cell, the report says what was seen. `--seed N` draws the cases from N.
+        """
+        name, options = _arguments("%%task", line, {"--seed": True})
+        task = self._find(name, "%%task")
+        from course_lib.grading import grade
+
+        with refusing():
+            verdict = grade(task, cell, first_line=2, seed=_number(options.get("--seed")))
+        self.last = task
+        self._remember(verdict)
+        from course_lib.notebook.task_panel import html_verdict
+
+        show_html(repr(verdict), html_verdict(verdict))
+        self._tell_notices()
+        if os.environ.get(STRICT) == "1" and verdict.kind not in (VerdictKind.PASS, VerdictKind.NOT_ATTEMPTED):
+            raise TaskNotPassed(f"{task.name}: {verdict.kind} ({STRICT}=1)")
+
+    @line_magic
+    def hint(self, line: str) -> None:
+        """The next hint for a task: `%hint lesson.name` (without a name: the task that was checked last)."""
+        name, _ = _arguments("%hint", line, {})
+        task = self._find(name, "%hint")
+        known = self.progress_log.of(task.name).hints
+        total = len(task.hints)
+        if known < total:
+            self.progress_log.hint(task.name)
+            title, hints = f"Hint {known + 1} of {total} for {task.name}", [task.hints[known]]
+            left = total - known - 1
+            rest = f"{left} more: run this again when you need it." if left else "That was the last one."
+        else:
+            title, hints = f"All {total} hints for {task.name}", list(task.hints)
+            rest = f"There are no more. To see a solution: %solution {task.name}"
+        from course_lib.notebook.task_panel import html_hint
+
+        show_html("\n".join([title, *(f"  {hint}" for hint in hints), f"  {rest}"]), html_hint(title, hints, rest))
+        self._tell_notices()
+
+    @line_magic
+    def solution(self, line: str) -> None:
+        """A solution, once you have passed (`%solution lesson.name`) or want to give up (`--give-up`)."""
+        name, options = _arguments("%solution", line, {"--give-up": False})
+        task = self._find(name, "%solution")
+        progress = self.progress_log.of(task.name)
+        if not (progress.passed or progress.gave_up or "--give-up" in options):
+            raise Refused(
+                f"The solution of {task.name} opens once your answer has passed. "
+                f"To see it before: %solution {task.name} --give-up"
+            )
+        if not progress.passed and not progress.gave_up:
+            self.progress_log.give_up(task.name)
+        from course_lib.notebook.task_panel import html_solution
+        from course_lib.notebook.task_sources import task_cell
+
+        source = task_cell(task, solved=True)
+        if source is None:
+            raise Refused(f"The solution is not here: the course's folder has no solutions/sources/{task.lesson}.py.")
+        note = "One of several good ways: answers are judged by what they do."
+        show_html(f"A solution of {task.name}\n\n{source}\n\n{note}", html_solution(task, source, note))
+        self._tell_notices()
+
+    @line_magic
+    def progress(self, line: str) -> None:
+        """The course map, how far you are and what is next: `%progress`, or `%progress 03` for one lesson."""
+        from course_lib.notebook.course_map import lessons, text_map
+        from course_lib.notebook.task_panel import html_map
+
+        wanted = line.strip()
+        shown = tuple(lesson for lesson in lessons() if lesson.stem.startswith(wanted))
+        if not shown:
+            raise Refused(f"There is no lesson {wanted!r}; %progress shows all of them.")
+        progress = self.progress_log.all()
+        show_html(text_map(shown, progress), html_map(shown, progress))
+        self._tell_notices()
+
+    def _find(self, name: str, magic: str) -> Task:
+        if not name:
+            if self.last is not None and magic != "%%task":
+                return self.last
+            raise Refused(f"{magic} needs the name of a task, as in {magic} samplers.shard_indices")
+        try:
+            return find_task(name)
+        except UnknownTaskError as error:
+            raise Refused(str(error)) from None
+
+    def _remember(self, verdict: Verdict) -> None:
+        if verdict.kind is not VerdictKind.NOT_ATTEMPTED:
+            ids = tuple(item.id for item in verdict.misconceptions)
+            self.progress_log.attempt(verdict.task, str(verdict.kind), ids, verdict.seconds)
+
+    def _tell_notices(self) -> None:
+        for notice in self.progress_log.take_notices():
+            print(notice)
+
+
+def _arguments(magic: str, line: str, known: dict[str, bool]) -> tuple[str, dict[str, str]]:
+    """The one name and the options of a magic line; `known` says which options take a value.
+
+    Raises:
+        Refused: for anything else, in one line.
+    """
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise Refused(f"{magic} {line}: {error}.") from None
+    names: list[str] = []
+    options: dict[str, str] = {}
+    while words:
+        word = words.pop(0)
+        option, equals, value = word.partition("=")
+        if not word.startswith("-"):
+            names.append(word)
+        elif option not in known or (equals and not known[option]):
+            choices = f"; it has {', '.join(known)}" if known else ""
+            raise Refused(f"{magic} has no option {word}{choices}.")
+        elif known[option]:
+            if not equals and not words:
+                raise Refused(f"{magic} {option} needs a value.")
+            options[option] = value if equals else words.pop(0)
+        else:
+            options[option] = ""
+    if len(names) > 1:
+        raise Refused(f"{magic} takes one task, not {len(names)}: {' '.join(names)}")
+    return (names[0] if names else ""), options
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise Refused(f"%%task --seed takes a whole number, not {text!r}.") from None
+
+
+def register(shell: Any) -> None:
+    """Give an IPython shell the magics of this module."""
+    shell.register_magics(TaskMagics(shell))

@@ -1,0 +1,101 @@
+"""While a cell runs: what is seen, how it is stopped, and what a reload does."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.notebook_page import reads
+
+pytestmark = pytest.mark.browser
+
+SCRATCH = "notebooks/scratch.ipynb"
+START = """%load_ext course_lib"""
+SETUP = """%%ranks 4
+import time, torch
+import torch.distributed as dist
+kept = [dist.get_rank()]"""
+AFTER = """%%ranks
+x = torch.ones(1)
+dist.all_reduce(x)
+x.item(), len(kept)"""
+INTERRUPTED = "KeyboardInterrupt: the cell was stopped."
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "doing"),
+    [
+        ("asleep", "time.sleep(3600)", r"ranks 0-3\s+computing at In \[3\], line 2: time.sleep\(3600\)"),
+        (
+            "blocked",
+            "if dist.get_rank() == 0:\n    time.sleep(3600)\ndist.barrier()",
+            r"rank 0\s+computing at .* time.sleep\(3600\)\s*ranks 1-3\s+waiting in barrier\(\)",
+        ),
+    ],
+)
+def test_the_stop_button_gives_the_kernel_back(name, code, doing, open_notebook):
+    notebook = open_notebook(SCRATCH, START, SETUP, f"%%ranks\n{code}", AFTER)
+    notebook.run(0)
+    notebook.run(1)
+    notebook.start(2)
+    expect(notebook.output(2)).to_contain_text("0 of 4 ranks have finished")
+    notebook.press_stop()
+    output = notebook.ended(2)
+    expect(output).to_contain_text("You pressed stop; ranks 0-3 left the cell, they keep their variables.")
+    reads(output, doing)
+    expect(notebook.errors(2)).to_have_text(re.compile(re.escape(INTERRUPTED)))
+    notebook.shoot(f"stopped_{name}", at=2)
+    reads(notebook.run(3), r"^\s*ranks 0-3\s*\(4\.0, 1\)\s*$")
+
+
+def test_what_ranks_print_is_seen_while_the_cell_runs(open_notebook, course):
+    gate = course.root / "gate"
+    gate.unlink(missing_ok=True)
+    wait = f"""%%ranks
+import os, sys
+from tqdm import tqdm
+rank = dist.get_rank()
+print("first line of", rank)
+for step in tqdm(range(4), desc="epochs", ncols=60, disable=rank != 0):
+    if rank != 0 or step < 2:
+        continue
+    while not os.path.exists({str(gate)!r}):
+        time.sleep(0.02)
+print("last line of", rank)"""
+    notebook = open_notebook(SCRATCH, START, SETUP, wait)
+    notebook.run(0)
+    notebook.run(1)
+    notebook.start(2)
+    output = notebook.output(2)
+    reads(output, r"rank 0\s+first line of 0.*rank 3\s+first line of 3\s+last line of 3.*50%.*3 of 4 ranks have finished")
+    notebook.shoot("while_running", at=2)
+    gate.touch()
+    notebook.ended(2)
+    reads(output, r"last line of 0.*last line of 3.*100%")
+    expect(output).not_to_contain_text("ranks have finished")
+
+
+def test_a_reload_while_a_cell_runs_keeps_kernel_and_ranks(open_notebook, course, lab):
+    gate = course.root / "reloaded"
+    gate.unlink(missing_ok=True)
+    wait = f"""%%ranks
+import os
+while not os.path.exists({str(gate)!r}):
+    time.sleep(0.02)
+kept.append("after")"""
+    notebook = open_notebook(SCRATCH, START, SETUP, wait, AFTER)
+    notebook.run(0)
+    notebook.run(1)
+    kernel = lab.kernel_process().pid
+    notebook.start(2)
+    expect(notebook.output(2)).to_contain_text("ranks have finished")
+    notebook.page.on("dialog", lambda dialog: dialog.accept())
+    notebook.page.reload()
+    expect(notebook.cells).to_have_count(4)
+    gate.touch()
+    notebook.ready(4)
+    assert lab.kernel_process().pid == kernel
+    # What ran behind the reload has run, and the ranks answer.
+    reads(notebook.run(3), r"^\s*ranks 0-3\s*\(4\.0, 2\)\s*$")
+    expect(notebook.run(2)).not_to_contain_text("Error")
+    reads(notebook.run(3), r"^\s*ranks 0-3\s*\(4\.0, 3\)\s*$")

@@ -1,0 +1,265 @@
+"""Whatever an answer does: a verdict within its time, nothing left behind, and the next answer graded as always."""
+
+import os
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from course_lib.grading import VerdictKind, grade
+from course_lib.grading.watch import _adopted
+from course_lib.ranks.launcher import warm_up
+from course_lib.tasks.samplers import Evaluate, ShardIndices
+
+RIGHT = """
+import torch
+
+def shard_indices(n, rank, world_size, epoch, seed, drop_last):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
+    size = n // world_size if drop_last else -(-n // world_size)
+    order = (order * (size * world_size + 1))[: size * world_size]
+    return order[rank::world_size]
+"""
+SLEEPER = "98765.4"  # how long the programs sleep that answers here leave behind: found again by it
+
+
+class Quick(ShardIndices):
+    """The same task with little patience, so that endless answers do not take long to test."""
+
+    seconds = 2.0
+
+
+def answer(body):
+    """An answer that does something first, and is right otherwise."""
+    return RIGHT.replace(
+        "    order =", textwrap.indent(textwrap.dedent(body).strip(), "    ") + "\n    order =", 1
+    )
+
+
+def left_behind():
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        if SLEEPER in (process.info["cmdline"] or ()) and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found + _adopted()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():
+    yield
+    assert left_behind() == []
+
+
+NASTY = {
+    "a loop without end": ("while True: pass", "did not finish within 2 s"),
+    "a loop in C that never lets go": ("sum(iter(int, 1))", "did not finish within 2 s"),
+    "a loop that swallows everything": (
+        """
+        import time
+        while True:
+            try: time.sleep(0.1)
+            except BaseException: pass
+        """,
+        "did not finish within 2 s",
+    ),
+    "signals ignored": (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+        "did not finish within 2 s",
+    ),
+    "os._exit": ("import os; os._exit(0)", "ended without finishing (exit code 0)"),
+    "sys.exit": ("import sys; sys.exit(0)", "called sys.exit()"),
+    "a BaseException": ("raise type('Odd', (BaseException,), {})('x')", "raised Odd"),
+    "a KeyboardInterrupt of its own": ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+    "an exception without text": (
+        "raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})()",
+        "raised Mute",
+    ),
+    "a fork storm": ("import os\nwhile True: os.fork()", "start at most 64 processes"),
+    "a storm of programs": (
+        f"import subprocess\nwhile True: subprocess.Popen(['sleep', '{SLEEPER}'], start_new_session=True)",
+        "more than 100 processes were started",
+    ),
+    "output without end": ("while True: print('x' * 100_000)", "Stopped"),
+    "input": ("input('your name? ')", "input() has nobody to ask"),
+    "deep recursion": ("def f(): return f()\nf()", "raised RecursionError"),
+    "recursion without a limit": (
+        "import sys; sys.setrecursionlimit(10**9)\ndef f(n): return [f(n + 1)]\nf(0)",
+        "",
+    ),
+    "a large tensor": ("torch.ones(10**10)", "ran out of memory"),
+    "a growing list": ("grow = []\nwhile True: grow.append(bytearray(10**7))", "ran out of memory"),
+    "a large file": (
+        "with open('big', 'wb') as f:\n    for _ in range(1000): f.write(b'0' * 10**7)",
+        "File too large",
+    ),
+    "many files": (
+        "for i in range(10**6):\n    with open(f'{i}', 'wb') as f: f.write(b'0' * 10**7)",
+        "were written to files",
+    ),
+    "killed by itself": ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+    "stopped by itself": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", ""),
+    "a crash in C": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
+    "every descriptor closed": ("import os; os.closerange(0, 4000)", ""),
+    "nonsense on the course's wire": (
+        "from course_lib.ranks import worker; worker.CURRENT.channel.sock.sendall(b'\\0' * 8 + b'{}' * 999)",
+        "",
+    ),
+    "replies forged badly": (
+        """
+        from course_lib.ranks import worker
+        from course_lib.ranks.protocol import Message
+        for i in range(100): worker.CURRENT.channel.send(Message("done", {"id": i, "error": [1]}))
+        """,
+        "cannot be read",
+    ),
+    "a pickle that would run code": (
+        """
+        import os
+        from course_lib.ranks import values
+        class Evil:
+            def __reduce__(self): return (os.mkdir, ("/tmp/ddp-course-was-here",))
+        import pickle
+        values.pack = lambda value, limit=None: (pickle.dumps(Evil()), None)
+        """,
+        "cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NASTY)
+def test_a_nasty_answer_gets_a_verdict_and_nothing_is_left(what):
+    body, expected = NASTY[what]
+    before = time.monotonic()
+    verdict = grade(Quick(), answer(body))
+    assert time.monotonic() - before < 12
+    assert verdict.kind is VerdictKind.ERROR, repr(verdict)
+    assert expected in repr(verdict)
+    assert not os.path.exists("/tmp/ddp-course-was-here")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True: pass",
+        "import os; os._exit(3)",
+        "import os\nwhile True: os.fork()",
+        "import sys; sys.exit()",
+    ],
+)
+def test_trouble_while_the_cell_itself_runs_is_told_as_that(body):
+    verdict = grade(Quick(), body + RIGHT)
+    assert verdict.kind is VerdictKind.ERROR
+    assert "while the cell itself ran" in repr(verdict)
+
+
+HARMLESS = {
+    "noise on stderr": "import sys; sys.stderr.write('noise ' * 100_000)",
+    "a lot of output": "print('x' * 1_000_000)",
+    "stdout closed": "import os, sys; sys.stdout.close(); os.close(1); os.close(2)",
+    "a thread left behind": "import threading; threading.Thread(target=threading.Event().wait).start()",
+    "a program left behind": f"import subprocess; subprocess.Popen(['sleep', '{SLEEPER}'], start_new_session=True)",
+    "a daemon left behind": (
+        "import os\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        f"    if os.fork() == 0: os.execvp('sleep', ['sleep', '{SLEEPER}'])\n"
+        "    os._exit(0)"
+    ),
+    "another working folder": "import os; os.chdir('/')",
+    "its working folder removed": "import os, shutil; shutil.rmtree(os.environ['TMPDIR'], ignore_errors=True)",
+    "json replaced": "import json; json.dumps = json.loads = lambda *a, **k: 'forged'",
+    "a forgotten async collective": (
+        "import torch.distributed as dist; dist.all_reduce(torch.ones(1), async_op=True)"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_what_does_no_harm_costs_nothing(what):
+    verdict = grade("samplers.shard_indices", answer(HARMLESS[what]))
+    assert verdict.passed, repr(verdict)
+
+
+def test_the_next_answer_is_graded_as_if_nothing_had_happened():
+    for body in ("import os; os.kill(os.getppid(), 9)", "import os; os.fork(); os._exit(1)"):
+        assert grade(Quick(), answer(body)).kind is VerdictKind.ERROR
+        assert grade("samplers.shard_indices", RIGHT).passed
+
+
+def test_the_oracle_is_out_of_reach():
+    verdict = grade(
+        "samplers.shard_indices", "import torch\ntorch.randperm = lambda n, **k: torch.arange(n)\n" + RIGHT
+    )
+    assert verdict.kind is VerdictKind.WRONG
+    assert [item.id for item in verdict.misconceptions] == ["not_shuffled"]
+    patched = "from torch.utils.data import DistributedSampler as D\nD.__iter__ = lambda self: iter([])\n"
+    assert grade("samplers.shard_indices", patched + RIGHT).passed
+
+
+def test_a_replaced_collective_is_judged_by_what_it_does():
+    source = """
+import torch, torch.distributed as dist
+dist.all_reduce = dist.barrier = lambda *a, **k: None
+
+def evaluate(model, dataset):
+    counts = torch.zeros(2)
+    for i in range(dist.get_rank(), len(dataset), dist.get_world_size()):
+        x, y = dataset[i]
+        counts += torch.tensor([float(model(x).argmax() == y), 1.0])
+    dist.all_reduce(counts)
+    return float(counts[0]) / max(1.0, float(counts[1]))
+"""
+    verdict = grade("samplers.evaluate", source)
+    assert [item.id for item in verdict.misconceptions] == ["not_reduced"]
+
+
+def test_a_deadlock_names_rank_collective_and_line():
+    source = """
+import torch, torch.distributed as dist
+
+def evaluate(model, dataset):
+    right = torch.zeros(1)
+    for i in range(dist.get_rank(), len(dataset), dist.get_world_size()):
+        x, y = dataset[i]
+        right += float(model(x).argmax() == y)
+    if dist.get_rank() != 1:
+        dist.all_reduce(right)
+    return right / len(dataset)
+"""
+    before = time.monotonic()
+    verdict = grade("samplers.evaluate", source)
+    assert time.monotonic() - before < Evaluate.seconds / 2, "it was proved, not waited for"
+    assert verdict.kind is VerdictKind.DEADLOCK
+    assert "Rank 0 waits in all_reduce() at your answer, line 10 for rank 1" in verdict.headline
+    assert any("rank 1" in line and "finished" in line for line in verdict.details)
+
+
+def test_different_collectives_are_a_deadlock_too():
+    source = """
+import torch, torch.distributed as dist
+
+def evaluate(model, dataset):
+    if dist.get_rank():
+        dist.all_gather([torch.zeros(1) for _ in range(dist.get_world_size())], torch.zeros(1))
+    else:
+        dist.barrier()
+    return 0.5
+"""
+    verdict = grade("samplers.evaluate", source)
+    assert verdict.kind in (VerdictKind.DEADLOCK, VerdictKind.ERROR)
+    assert "all_gather" in repr(verdict) or "barrier" in repr(verdict)
+
+
+def test_an_answer_sees_a_folder_of_its_own_that_is_removed():
+    source = "import os\nprint(os.getcwd())\nopen('mine.txt', 'w').write('x')\n1 / 0\n"
+    verdict = grade("samplers.shard_indices", source)
+    folder = verdict.printed.partition("|")[2].strip()
+    assert folder != os.getcwd()
+    assert "ddp-course-answer-" in folder
+    assert not os.path.exists(folder)
+
+
+def test_ranks_that_are_gone_leave_the_launcher_alone():
+    grade("samplers.shard_indices", RIGHT)
+    assert psutil.Process(warm_up().process.pid).children() == []

@@ -1,0 +1,108 @@
+"""Tasks as data: found by name, complete, tied to the lesson; and what is said without running anything."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading import VerdictKind, grade
+from course_lib.grading.grader import seed_of
+from course_lib.grading.report import sizes
+from course_lib.tasks import UnknownTaskError, all_tasks, find_task
+from course_lib.tasks.toys import flat_numbers, number, whole_numbers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("samplers.shard_indexes", "samplers.shard_indices"),
+        ("shard_indices", "samplers.shard_indices"),
+        ("sampler.evaluate", "samplers.evaluate"),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_what_was_meant(name, meant):
+    with pytest.raises(UnknownTaskError, match=f"Did you mean {meant}") as caught:
+        find_task(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_like_no_other_lists_all_tasks():
+    with pytest.raises(UnknownTaskError, match=r"Tasks are: samplers\.shard_indices, "):
+        find_task("zzz")
+
+
+@pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
+def test_cases_are_plain_data_and_come_from_the_seed_alone(task):
+    for world_size in task.world_sizes:
+        once, again, other = (list(task.cases(world_size, random.Random(seed))) for seed in (7, 7, 8))
+        assert once == again
+        assert once != other
+        assert json.loads(json.dumps(once)) == once
+        assert all(task.describe(case) for case in once)
+
+
+@pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
+def test_what_a_misconception_points_at_is_in_the_lesson(task):
+    source = (ROOT / "notebooks" / "sources" / f"{task.lesson}.py").read_text()
+    headings = re.findall(r"^# ## (.+)$", source, re.MULTILINE)
+    for item in task.misconceptions:
+        lesson, _, heading = item.taught.partition(", ")
+        assert lesson == f"lesson {task.lesson[:2]}"
+        assert heading in headings, f"{item.id} points at {heading!r}"
+
+
+def test_every_task_has_a_cell_in_its_exercises():
+    for task in all_tasks():
+        assert f"# %%task {task.name}\n" in (ROOT / "solutions" / "sources" / f"{task.lesson}.py").read_text()
+
+
+def test_tasks_and_grading_do_not_bring_torch_into_the_kernel():
+    check = (
+        "import sys, course_lib.tasks, course_lib.grading.grader, course_lib.grading.progress\n"
+        "course_lib.tasks.all_tasks()\nsys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("source", ["", "\n\n", "# YOUR CODE HERE\n", "   # nothing yet"])
+def test_an_empty_cell_is_not_attempted(source):
+    assert grade("samplers.evaluate", source).kind is VerdictKind.NOT_ATTEMPTED
+
+
+@pytest.mark.parametrize("source", ["def f(:", "%matplotlib inline", "x = 'a\0b'", "\tx = 1\n  y = 2", "x = " + "(" * 500])
+def test_what_is_not_python_is_an_error_that_names_the_line(source):
+    verdict = grade("samplers.evaluate", "\n" + source, first_line=2)
+    assert verdict.kind is VerdictKind.ERROR
+    assert "your answer" in repr(verdict) or "cannot read" in repr(verdict)
+    assert "<" not in verdict.headline
+
+
+def test_the_seed_belongs_to_the_answer_but_not_to_its_trailing_blanks():
+    assert seed_of("a.b", "x = 1\n") == seed_of("a.b", "\nx = 1  \n\n")
+    assert seed_of("a.b", "x = 1") != seed_of("a.b", "x = 2")
+    assert seed_of("a.b", "x = 1") != seed_of("a.c", "x = 1")
+
+
+def test_sizes_are_said_in_words():
+    assert sizes((1,)) == "1 rank"
+    assert sizes((1, 2, 4)) == "1, 2 and 4 ranks"
+
+
+def test_numbers_are_read_in_every_usual_form():
+    assert whole_numbers(range(3)) == [0, 1, 2]
+    assert whole_numbers(x for x in (1, 2.0)) == [1, 2]
+    assert whole_numbers([]) == []
+    assert "None" in whole_numbers(None)["odd"]
+    assert "float" in whole_numbers([0.5])["odd"]
+    assert "str" in whole_numbers("123")["odd"]
+    assert "10000" in whole_numbers(iter(int, 1))["odd"]
+    assert flat_numbers([[1, 2], (3,)]) == [1, 2, 3]
+    assert number(True) == 1.0
+    assert "odd" in number("0.5")
+    assert "odd" in number([1, 2])
