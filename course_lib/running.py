@@ -72,9 +72,7 @@ def run_quietly(
     payload = pack_call(function, arguments, faults)
     gang = Gang(ranks, backend=backend, init=init)
     try:
-        outcome = gang.call(payload, timeout=timeout, trace=trace, on_progress=on_progress)
-        # What needs the living gang is read before it ends.
-        _ = outcome.values, outcome.collectives
+        outcome = gang.call(payload, timeout=timeout, trace=trace, on_progress=on_progress).kept()
     finally:
         gang.stop()
     return explained(outcome)

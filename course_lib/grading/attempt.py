@@ -22,11 +22,13 @@ from course_lib.doctor import explained
 from course_lib.grading import harness
 from course_lib.grading.watch import OverLimitError, Watch
 from course_lib.ranks.fold import fold, table
-from course_lib.ranks.gang import Gang
+from course_lib.ranks.gang import Gang, GangError, LaunchError
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks.task import Task, Trial
 
 _PRINTED = 2000
+#: All calls of an answer together may take this many times as long as one.
+CALLS_IN_ALL = 6
 
 
 class End(enum.Enum):
@@ -37,6 +39,7 @@ class End(enum.Enum):
     UNFINISHED = enum.auto()  # a stub on some ranks or for some arguments
     MISSING = enum.auto()  # no function of that name
     BROKE = enum.auto()  # raised, died or hung: see the outcome
+    LOST = enum.auto()  # a rank ended between two calls
     OVER_LIMIT = enum.auto()
     UNREADABLE = enum.auto()  # what the ranks sent is no observation
 
@@ -73,7 +76,7 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     Raises:
         GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
     """
-    clock = _Clock(task.seconds)
+    clock = _Clock(task.seconds, task.seconds * CALLS_IN_ALL)
     trials: list[Trial] = []
     printed: list[str] = []
     case: dict[str, Any] | None = None
@@ -84,9 +87,8 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
             place = os.path.join(folder, f"{world_size}")
             os.makedirs(place)
             # Nothing is protected by this; it keeps accidents away from the learner's own files.
-            gang = Gang(world_size, backend=task.backend, environment={"DDP_COURSE_HOME": place, "HOME": place})
+            gang = _started(world_size, task.backend, environment={"DDP_COURSE_HOME": place, "HOME": place})
             try:
-                gang.wait_ready()
                 ranks = _Ranks(gang, Watch(gang, folder), clock)
                 ranks.ask(harness.load, source, first_line, place)
                 for case in task.cases(world_size, random.Random(f"{seed}/{world_size}")):
@@ -99,20 +101,50 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     except _Ended as ended:
         words = _printed(ended.outcome) if ended.outcome is not None else ""
         return Attempt(
-            _with_oracle(task, trials), tuple(printed), ended.end, ended.outcome, ended.reason, world_size, case, words
+            _with_oracle(task, trials),
+            tuple(printed),
+            ended.end,
+            ended.outcome,
+            ended.reason,
+            world_size,
+            case,
+            words,
         )
     return Attempt(_with_oracle(task, trials), tuple(printed), End.COMPLETE)
+
+
+def _started(world_size: int, backend: str, **options: Any) -> Gang:
+    """A gang that is ready. Tried twice: an answer may have killed the process that starts ranks."""
+    for last in (False, True):
+        gang = None
+        try:
+            gang = Gang(world_size, backend=backend, **options)
+            gang.wait_ready()
+            return gang
+        except (GangError, LaunchError):
+            if last:
+                raise
+        except BaseException:
+            if gang is not None:
+                gang.stop()
+            raise
+    raise AssertionError("unreachable")
 
 
 @dataclass
 class _Clock:
     """The answer's time: only what it uses itself counts, not the starting of ranks."""
 
-    seconds: float
+    a_call: float
+    in_all: float
     used: float = 0.0
 
-    def left(self) -> float:
-        return max(0.2, self.seconds - self.used)
+    def limit(self) -> tuple[float, str]:
+        """Seconds for the next call, and how this limit is called."""
+        left = self.in_all - self.used
+        if left < self.a_call:
+            return max(0.2, left), f"{self.in_all:g} s in all"
+        return self.a_call, f"{self.a_call:g} s"
 
 
 class _Ranks:
@@ -127,14 +159,17 @@ class _Ranks:
     def ask(self, function: Callable[..., str], *arguments: Any) -> tuple[dict[int, Any], str]:
         """Run a function of the harness on all ranks: their replies, and what was printed meanwhile."""
         payload = cloudpickle.dumps((function, arguments, []))
+        limit, called = self.clock.limit()
         started = time.monotonic()
         try:
             outcome = self.gang.call(
                 payload,
-                timeout=self.clock.left(),
+                timeout=limit,
                 repair=False,
                 on_progress=lambda _: self.watch.look(),
             )
+        except GangError:
+            raise _Ended(End.LOST) from None
         except OverLimitError as error:
             raise _Ended(End.OVER_LIMIT, str(error)) from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -145,10 +180,12 @@ class _Ranks:
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.kind is not Kind.OK:
-            raise _Ended(End.BROKE, outcome=explained(outcome))
+            raise _Ended(End.BROKE, called, explained(outcome))
         try:
             raw = outcome.raw_values
-            return {rank: json.loads(_text(raw[rank])) for rank in range(outcome.world_size)}, _printed(outcome)
+            return {rank: json.loads(_text(raw[rank])) for rank in range(outcome.world_size)}, _printed(
+                outcome
+            )
         except (ValueError, KeyError, RecursionError) as error:
             raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
 
@@ -190,7 +227,7 @@ def _with_oracle(task: Task, trials: list[Trial]) -> tuple[Trial, ...]:
     if not trials or type(task).oracle is Task.oracle:
         return tuple(trials)
     questions = json.dumps([[trial.world_size, trial.case] for trial in trials])
-    gang = Gang(1, backend="gloo", init=False)
+    gang = _started(1, "gloo", init=False)
     try:
         outcome = gang.call(cloudpickle.dumps((harness.run_oracle, (task.name, questions), [])), timeout=60.0)
     finally:

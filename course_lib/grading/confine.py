@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 MEMORY_BYTES = 1 << 30
 FILE_BYTES = 64 << 20
-FORKS = 64
+FORKS = 128
+_forks = mmap.mmap(-1, mmap.PAGESIZE)  # a counter that a rank shares with all its children
 
 
 def confine(folder: str) -> None:
@@ -30,6 +31,11 @@ def confine(folder: str) -> None:
     if used is not None:
         _limit(resource.RLIMIT_AS, used + MEMORY_BYTES)
     _count_forks()
+
+
+def forget_forks() -> None:
+    """A new call of the answer begins: workers of a data loader in the last one are no storm."""
+    _forks[:4] = bytes(4)
 
 
 def _limit(which: int, most: int) -> None:
@@ -47,18 +53,17 @@ def _address_space() -> int | None:
 
 
 def _count_forks() -> None:
-    """Let this rank and all its descendants fork `FORKS` times together.
+    """Let this rank and all its descendants fork `FORKS` times together, in each call of the answer.
 
     RLIMIT_NPROC does not bind root, and elsewhere counts what else the user runs.
     """
-    budget = mmap.mmap(-1, mmap.PAGESIZE)  # shared with children
 
     def counted(fork: Callable[[], object]) -> Callable[[], object]:
         def guarded() -> object:
-            used = int.from_bytes(budget[:4], "little") + 1
+            used = int.from_bytes(_forks[:4], "little") + 1
             if used > FORKS:
-                raise BlockingIOError(errno.EAGAIN, f"an answer may start at most {FORKS} processes a rank")
-            budget[:4] = used.to_bytes(4, "little")
+                raise BlockingIOError(errno.EAGAIN, f"an answer may start at most {FORKS} processes a call")
+            _forks[:4] = used.to_bytes(4, "little")
             return fork()
 
         return guarded

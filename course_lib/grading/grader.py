@@ -50,4 +50,7 @@ def grade(task: Task | str, source: str, *, first_line: int = 1, seed: int | Non
 def seed_of(name: str, source: str) -> int:
     """A seed that belongs to this answer."""
     lines = "\n".join(line.rstrip() for line in source.strip().splitlines())
-    return int.from_bytes(hashlib.sha256(f"{name}\n{lines}".encode(errors="replace")).digest()[:3], "big") % 1_000_000
+    return (
+        int.from_bytes(hashlib.sha256(f"{name}\n{lines}".encode(errors="replace")).digest()[:3], "big")
+        % 1_000_000
+    )

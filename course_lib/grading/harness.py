@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.grading.confine import confine
+from course_lib.grading.confine import confine, forget_forks
 from course_lib.ranks.cell import CELL_PREFIX, compile_cell
 from course_lib.tasks.catalogue import find_task
 
@@ -43,6 +43,7 @@ def run_trial(task_name: str, case: str) -> str:
     function = sys.modules["__main__"].__dict__.get(task.function)
     if not callable(function):
         return _dumps({"missing": True, "stub": function is ...})
+    forget_forks()
     try:
         return _dumps({"seen": task.trial(_noticing_stubs(function), _loads(case))})
     except _NotAttempted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from course_lib.ranks.drive import exit_text
 from course_lib.ranks.fold import fold, rank_list, table
 from course_lib.ranks.outcome import Ending, Kind, Outcome
 from course_lib.ranks.report import steady_message_in
-from course_lib.tasks.task import Miss, Misconception, Task
+from course_lib.tasks.task import Misconception, Miss, Task
 
 _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
 
@@ -46,9 +47,14 @@ def judge(task: Task, attempt: Attempt, seed: int) -> Verdict:
             return _open(task, VerdictKind.NOT_ATTEMPTED, _TODO, seed)
         case End.MISSING:
             headline = f"The cell defines no function called {task.function}."
-            return _open(task, VerdictKind.ERROR, headline, seed, (f"It should begin with  def {task.signature}:",))
+            return _open(
+                task, VerdictKind.ERROR, headline, seed, (f"It should begin with  def {task.signature}:",)
+            )
         case End.BROKE if attempt.outcome is not None:
             return _broke(task, attempt, attempt.outcome, seed)
+        case End.LOST:
+            headline = f"A rank ended after your answer had returned{_where(task, attempt)}."
+            return _stopped(task, attempt, headline, seed)
         case End.OVER_LIMIT:
             return _stopped(task, attempt, f"Stopped{_where(task, attempt)}: {attempt.reason}.", seed)
         case End.UNREADABLE:
@@ -76,7 +82,7 @@ def _complete(task: Task, attempt: Attempt, seed: int) -> Verdict:
         f"{count}." if len(failed) > 1 else f"{count}.".replace("checks do", "checks does"),
         results,
         misconceptions=named,
-        printed=attempt.printed[decisive] if decisive is not None else "",
+        printed=_steady(attempt.printed[decisive]) if decisive is not None else "",
         ran_on=ran_on,
         seed=seed,
     )
@@ -131,12 +137,16 @@ def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict
         return _stopped(task, attempt, summary, seed, (*evidence, _ran(where)), VerdictKind.DEADLOCK)
     if outcome.kind is Kind.HANG:
         late = rank_list(outcome.waiting)
-        endless = ", and printed without end" if any(len(text) > 50_000 for text in outcome.stdout.values()) else ""
-        headline = f"Stopped: {late} did not finish within {task.seconds:g} s{endless}."
+        endless = (
+            ", and printed without end" if any(len(text) > 50_000 for text in outcome.stdout.values()) else ""
+        )
+        headline = f"Stopped: {late} did not finish within {attempt.reason}{endless}."
         return _stopped(task, attempt, headline, seed, (*evidence, _ran(where)))
     if outcome.kind is Kind.DIED:
         ways = {exit_text(code) for code in outcome.exits.values()}
-        headline = f"{rank_list(outcome.exits).capitalize()} ended without finishing ({', '.join(sorted(ways))})."
+        headline = (
+            f"{rank_list(outcome.exits).capitalize()} ended without finishing ({', '.join(sorted(ways))})."
+        )
         why = "An answer returns or raises; os._exit, a crash or a kill ends the rank with nothing to show."
         return _stopped(task, attempt, headline, seed, (*evidence, _ran(where), why))
     tracebacks = table(fold({rank: steady_message_in(error.traceback) for rank, error in raised.items()}))
@@ -151,7 +161,9 @@ def _raise_headline(outcome: Outcome) -> str:
     names = sorted({error.type for error in raised.values()})
     if names == ["SystemExit"]:
         return f"{who} called sys.exit(): an answer returns its result."
-    if any(name == "MemoryError" or "allocate memory" in e.message for name in names for e in raised.values()):
+    if any(
+        name == "MemoryError" or "allocate memory" in e.message for name in names for e in raised.values()
+    ):
         return f"{who} ran out of memory: an answer may use {confine.MEMORY_BYTES >> 30} GB a rank."
     return f"{who} raised {' / '.join(names)}."
 
@@ -168,6 +180,15 @@ def _ran(where: str) -> str:
     return f"This was{where}."
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{4,}")
+_FOLDER = re.compile(r"[^\s'\"]*ddp-course-answer-[^\s/'\"]+(/\d+)?")
+
+
+def _steady(text: str) -> str:
+    """The text without what differs from run to run: addresses of objects, the name of the working folder."""
+    return _FOLDER.sub("<working folder>", _ADDRESS.sub("", text))
+
+
 def _stopped(
     task: Task,
     attempt: Attempt,
@@ -180,7 +201,8 @@ def _stopped(
     results, _ = _checked(task, attempt, finished=False)
     id_ = _safely_recognised(task, attempt)
     named = (task.misconception(id_),) if id_ else _named(results)
-    return Verdict(task.name, kind, headline, results, details, named, attempt.last_words, seed=seed)
+    lines = tuple(_steady(line) for line in details)
+    return Verdict(task.name, kind, headline, results, lines, named, _steady(attempt.last_words), seed=seed)
 
 
 def _open(task: Task, kind: VerdictKind, headline: str, seed: int, details: tuple[str, ...] = ()) -> Verdict:

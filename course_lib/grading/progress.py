@@ -67,7 +67,9 @@ class Progress:
         self.notices: list[str] = []
         self._memory: sqlite3.Connection | None = None
 
-    def attempt(self, task: str, verdict: str, misconceptions: tuple[str, ...] = (), seconds: float = 0.0) -> None:
+    def attempt(
+        self, task: str, verdict: str, misconceptions: tuple[str, ...] = (), seconds: float = 0.0
+    ) -> None:
         """Record a judged answer."""
         self._record(task, "attempt", verdict, " ".join(misconceptions), seconds)
 
@@ -98,7 +100,9 @@ class Progress:
             for task, attempts, hints, gave_up, passed_at in rows
         }
 
-    def _record(self, task: str, kind: str, verdict: str = "", misconceptions: str = "", seconds: float = 0.0) -> None:
+    def _record(
+        self, task: str, kind: str, verdict: str = "", misconceptions: str = "", seconds: float = 0.0
+    ) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         row = (uuid.uuid4().hex, now, task, kind, verdict, misconceptions, seconds)
         for _ in range(2):
@@ -142,7 +146,9 @@ class Progress:
         try:
             version = log.execute("PRAGMA user_version").fetchone()[0]
             if version > VERSION:
-                raise _TooNewError("The file with your progress was written by a newer version of the course.")
+                raise _TooNewError(
+                    "The file with your progress was written by a newer version of the course."
+                )
             # Readers and a writer at once; a file system that cannot do it keeps the mode it has.
             log.execute("PRAGMA journal_mode = WAL")
             if version < VERSION:

@@ -21,10 +21,10 @@ def closing_lines(verdict: Verdict) -> list[str]:
     task = find_task(verdict.task)
     if verdict.passed:
         lines = [f"Ran on {sizes(verdict.ran_on)}."]
-        names = [other.name for other in all_tasks()]
-        later = names[names.index(task.name) + 1 :]
-        if later:
-            lines.append(f"Next task: {later[0]}")
+        later = [
+            other.name for other in all_tasks() if other.lesson == task.lesson and other.place > task.place
+        ]
+        lines.append(f"Next task: {later[0]}" if later else "That was the last task of this lesson.")
         return lines
     if verdict.kind is VerdictKind.NOT_ATTEMPTED:
         return [f"A hint, when you want one: %hint {task.name}"]

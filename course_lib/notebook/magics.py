@@ -115,6 +115,8 @@ def _check_source(cell: str, label: str) -> None:
                 f"line {error.lineno}: {error.text.split()[0]} is a command of the notebook; ranks run plain Python. "
                 "Put it in a cell without %%ranks."
             ) from None
+        if error.lineno is None:
+            raise Refused(f"{label}: {type(error).__name__}: {error.msg}") from None
         place = f"{label}, line {error.lineno}"
         source = (error.text or "").rstrip("\n")
         pointer = " " * max(0, (error.offset or 1) - 1) + "^"

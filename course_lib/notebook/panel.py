@@ -25,7 +25,7 @@ _EDGES = {"calm": BLUE, "good": GREEN, "bad": VERMILION, "ask": ORANGE}
 _MUTED = "opacity: 0.75"
 _PRE = (
     "margin: 0; padding: 0; border: none; background: transparent; "
-    "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.4"
+    "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.4; font-size: 13px"
 )
 _TABLE = "margin: 0; border: none; border-collapse: collapse; table-layout: auto; font-size: inherit"
 _NAME = (
@@ -33,9 +33,7 @@ _NAME = (
     "font-weight: normal; font-size: 0.9em; line-height: 1.55; border: none; "
     f"border-right: 2px solid rgba(128, 128, 128, 0.4); {_MUTED}"
 )
-_CELL = (
-    "padding: 0 0 0 0.7em; text-align: left; vertical-align: top; white-space: normal; border: none; line-height: 1.4"
-)
+_CELL = "padding: 0 0 0 0.7em; text-align: left; vertical-align: top; white-space: normal; border: none; line-height: 1.4"
 
 #: A line of evidence says who, then what: `ranks 0,1  waiting in barrier()`.
 _WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*)")
@@ -113,10 +111,11 @@ def live_html(progress: Progress) -> str:
     """What is known while the cell still runs: the last lines of every rank, and who is done."""
     done = len(progress.done)
     total = done + len(progress.running)
+    stderr = rows(fold({rank: _last_lines(text, 3) for rank, text in progress.stderr.items()}))
     head = f"running … {done} of {total} ranks have finished" if total > 1 else "running …"
     return panel(
         rows(fold({rank: _last_lines(text) for rank, text in progress.stdout.items()})),
-        rows(fold({rank: _last_lines(text, 3) for rank, text in progress.stderr.items()})),
+        note("stderr") + stderr if stderr else "",
         note(f"{head} ({progress.seconds:.0f} s)"),
     )
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
-from course_lib.notebook.panel import box, panel
+from course_lib.notebook.panel import ORANGE, box, panel
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import in_notebook, show_html
 from course_lib.ranks.expect import Expectation, ExpectationError, in_words
@@ -79,13 +79,16 @@ class Prediction:
         truth = f"“{right[0]}”" if right else f"none of the answers: {happened}"
         if self.choice is None:
             mood, text = "ask", f"The run says {truth}. (No prediction was made.)"
+            status = "The run has decided: see its output."
         elif self.choice in right:
             mood, text = "good", f"✓ You predicted “{self.choice}”, and so it is."
+            status = "✓ The run agrees."
         else:
             mood, text = "ask", f"✗ You predicted “{self.choice}”. The run says {truth}."
+            status = "✗ The run says otherwise: see its output."
         if self._radio is not None:
             self._radio.disabled = True
-        self._tell(text)
+        self._tell(status)
         show_html(text, panel(box(mood, text)))
 
     def _tell(self, text: str) -> None:
@@ -105,8 +108,8 @@ class Prediction:
         display(bundle, raw=True)
 
     def _html(self) -> str:
-        items = "".join(f"<li>{escape(text)}</li>" for text in self.answers)
-        return panel(box("ask", self.question, f"<ol>{items}</ol>"))
+        items = "".join(f'<li style="margin: 2px 0">{escape(text)}</li>' for text in self.answers)
+        return panel(box("ask", self.question, f'<ol style="margin: 4px 0; padding-left: 2em">{items}</ol>'))
 
     def _widget_view(self) -> dict[str, Any]:
         import ipywidgets as widgets
@@ -122,7 +125,9 @@ class Prediction:
                 self.choose(change["new"])
 
         self._radio.observe(chosen, names="value")
-        whole = widgets.VBox([question, self._radio, self._status])
+        # The edge of the boxes in which runs answer.
+        edge = widgets.Layout(border_left=f"4px solid {ORANGE}", padding="2px 8px", margin="8px 0 4px 0")
+        whole = widgets.VBox([question, self._radio, self._status], layout=edge)
         view = whole._repr_mimebundle_()
         key = "application/vnd.jupyter.widget-view+json"
         self._whole = whole
@@ -153,7 +158,11 @@ def predict(
     except ExpectationError as error:
         raise Refused(str(error)) from None
     prediction = Prediction(question, parsed)
-    # One question is open at a time: asking again (re-running the cell) replaces it.
+    # One question is open at a time: asking again (re-running the cell) replaces it. What was chosen stays chosen: a
+    # click on an answer makes its cell the active one, so the learner's next Shift+Enter asks the same question again.
+    for before in SESSION.predictions:
+        if choice is None and (before.question, list(before.answers)) == (question, list(answers)):
+            choice = before.choice
     SESSION.predictions = [prediction]
     prediction.show()
     if choice is not None:

@@ -31,7 +31,7 @@ class TaskMagics(Magics):
     """The magics for graded tasks; state is only which task was run last."""
 
     def __init__(self, shell: InteractiveShell) -> None:
-        super().__init__(shell)  # type: ignore[no-untyped-call]
+        super().__init__(shell)
         self.last: Task | None = None
         self.progress_log = Progress()
 
@@ -39,8 +39,8 @@ class TaskMagics(Magics):
     def task(self, line: str, cell: str) -> None:
         """Check this cell as the answer to a task: `%%task lesson.name`.
 
-        The answer runs in fresh ranks: it sees nothing of the other cells, and they see nothing of it. A wrong answer is
-        no error of the cell, the report says what was seen. `--seed N` draws the cases from N.
+        The answer runs in fresh ranks: it sees nothing of the other cells, and they see nothing of it. A wrong
+        answer is no error of the cell, the report says what was seen. `--seed N` draws the cases from N.
         """
         name, options = _arguments("%%task", line, {"--seed": True})
         task = self._find(name, "%%task")
@@ -54,7 +54,10 @@ class TaskMagics(Magics):
 
         show_html(repr(verdict), html_verdict(verdict))
         self._tell_notices()
-        if os.environ.get(STRICT) == "1" and verdict.kind not in (VerdictKind.PASS, VerdictKind.NOT_ATTEMPTED):
+        if os.environ.get(STRICT) == "1" and verdict.kind not in (
+            VerdictKind.PASS,
+            VerdictKind.NOT_ATTEMPTED,
+        ):
             raise TaskNotPassed(f"{task.name}: {verdict.kind} ({STRICT}=1)")
 
     @line_magic
@@ -74,7 +77,9 @@ class TaskMagics(Magics):
             rest = f"There are no more. To see a solution: %solution {task.name}"
         from course_lib.notebook.task_panel import html_hint
 
-        show_html("\n".join([title, *(f"  {hint}" for hint in hints), f"  {rest}"]), html_hint(title, hints, rest))
+        show_html(
+            "\n".join([title, *(f"  {hint}" for hint in hints), f"  {rest}"]), html_hint(title, hints, rest)
+        )
         self._tell_notices()
 
     @line_magic
@@ -95,7 +100,9 @@ class TaskMagics(Magics):
 
         source = task_cell(task, solved=True)
         if source is None:
-            raise Refused(f"The solution is not here: the course's folder has no solutions/sources/{task.lesson}.py.")
+            raise Refused(
+                f"The solution is not here: the course's folder has no solutions/sources/{task.lesson}.py."
+            )
         note = "One of several good ways: answers are judged by what they do."
         show_html(f"A solution of {task.name}\n\n{source}\n\n{note}", html_solution(task, source, note))
         self._tell_notices()

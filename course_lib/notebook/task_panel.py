@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from course_lib.grading.progress import TaskProgress
 from course_lib.grading.report import MARKS, checks_title, closing_lines
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.notebook.course_map import Lesson, state, summary
-from course_lib.notebook.panel import GREEN, VERMILION, box, panel
+from course_lib.notebook.panel import GREEN, VERMILION, box, note, panel, pre
 from course_lib.tasks import Task
 
 _MOODS = {
@@ -19,84 +19,83 @@ _MOODS = {
     VerdictKind.ERROR: "bad",
     VerdictKind.DEADLOCK: "bad",
 }
-_STYLE = f"""<style>
-.ddp-task ul {{list-style: none; margin: 0.4em 0; padding: 0;}}
-.ddp-task li {{display: flex; gap: 0.6em; margin: 0.15em 0; align-items: baseline;}}
-.ddp-task .ddp-mark {{flex: 0 0 1.1em; text-align: center; font-weight: 700;}}
-.ddp-task .ddp-ok {{color: {GREEN};}} .ddp-task .ddp-no {{color: {VERMILION};}}
-.ddp-task .ddp-seen {{overflow-wrap: anywhere; color: var(--jp-content-font-color2, #616161);}}
-.ddp-task .ddp-idea {{margin: 0.5em 0;}}
-.ddp-task code {{background: none; color: inherit; font-size: 0.95em; overflow-wrap: anywhere;}}
-.ddp-task table {{border-collapse: collapse; margin: 0.2em 0 0.6em; font-size: inherit;}}
-.ddp-task td {{text-align: left; padding: 0.1em 1em 0.1em 0; border: none; background: none;}}
-</style>"""
-
-
-def _task_panel(*parts: str) -> str:
-    return panel(_STYLE, f'<div class="ddp-task">{"".join(parts)}</div>')
+# Styles stand in attributes, as in `panel`: the saved output of a notebook just cloned keeps nothing else.
+_MARK_COLOURS = {
+    CheckState.PASSED: f"color: {GREEN}",
+    CheckState.FAILED: f"color: {VERMILION}",
+    CheckState.OPEN: "color: inherit",
+}
+_TABLE = (
+    "margin: 4px 0 8px 0; border: none; border-collapse: collapse; table-layout: auto; font-size: inherit"
+)
+_CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align: top; white-space: normal"
+_CODE = "background: transparent; padding: 0; color: inherit; overflow-wrap: anywhere"
 
 
 def html_verdict(verdict: Verdict) -> str:
     """The report of a checked answer."""
     parts = [f"<div>{escape(verdict.headline)}</div>"]
     if verdict.details:
-        parts.append(_pre("\n".join(verdict.details)))
+        parts.append(pre("\n".join(verdict.details)))
     parts += [
-        f'<div class="ddp-idea"><b>What this looks like:</b> {escape(item.sentence)}<br>'
+        f'<div style="margin: 8px 0"><b>What this looks like:</b> {escape(item.sentence)}<br>'
         f"<b>Read again:</b> {escape(item.taught)}</div>"
         for item in verdict.misconceptions
     ]
     if title := checks_title(verdict):
-        parts.append(f'<div class="ddp-note">{escape(title)}</div>')
-    parts.append(f"<ul>{''.join(_check(check) for check in verdict.checks)}</ul>")
+        parts.append(note(title))
+    parts.append(_table(_check(check) for check in verdict.checks))
     if verdict.printed:
-        parts.append(f'<div class="ddp-label">It printed:</div>{_pre(verdict.printed)}')
-    parts += [f'<div class="ddp-note">{_with_code(line)}</div>' for line in closing_lines(verdict)]
-    return _task_panel(box(_MOODS[verdict.kind], f"{verdict.task}: {verdict.kind}", "".join(parts)))
+        parts.append(note("It printed:") + pre(verdict.printed))
+    parts += [f"<div>{_with_code(line)}</div>" for line in closing_lines(verdict)]
+    return panel(box(_MOODS[verdict.kind], f"{verdict.task}: {verdict.kind}", "".join(parts)))
 
 
-def _check(check: CheckResult) -> str:
-    css = {CheckState.PASSED: "ddp-ok", CheckState.FAILED: "ddp-no", CheckState.OPEN: ""}[check.state]
-    seen = f'<div class="ddp-seen">Observed: {escape(check.observed)}.</div>' if check.observed else ""
+def _table(lines: Iterable[str]) -> str:
+    return f'<table style="{_TABLE}"><tbody>{"".join(lines)}</tbody></table>'
+
+
+def _line(*cells: str) -> str:
     return (
-        f'<li><span class="ddp-mark {css}" role="img" aria-label="{check.state}">{MARKS[check.state]}</span>'
-        f"<div>{escape(check.sentence)}{seen}</div></li>"
+        '<tr style="background: transparent">'
+        + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
+        + "</tr>"
     )
 
 
-def _pre(text: str) -> str:
-    return f"<pre>{escape(text)}</pre>"
+def _check(check: CheckResult) -> str:
+    mark = f'<b style="{_MARK_COLOURS[check.state]}" title="{check.state}">{MARKS[check.state]}</b>'
+    seen = note(f"Observed: {check.observed}.") if check.observed else ""
+    return _line(mark, escape(check.sentence) + seen)
 
 
 def _with_code(line: str) -> str:
     """A line whose end is something to type."""
     head, found, command = line.partition(": %")
-    return f"{escape(head)}: <code>%{escape(command)}</code>" if found else escape(line)
+    return f'{escape(head)}: <code style="{_CODE}">%{escape(command)}</code>' if found else escape(line)
 
 
 def html_hint(title: str, hints: list[str], rest: str) -> str:
     """One hint, or all of them again."""
     items = "".join(f"<div>{escape(hint)}</div>" for hint in hints)
-    return _task_panel(box("calm", title, f'{items}<div class="ddp-note">{escape(rest)}</div>'))
+    return panel(box("calm", title, items + note(rest)))
 
 
-def html_solution(task: Task, source: str, note: str) -> str:
+def html_solution(task: Task, source: str, remark: str) -> str:
     """The course's own answer."""
-    below = f'<div class="ddp-note">{escape(note)}</div>'
-    return _task_panel(box("calm", f"A solution of {task.name}", _pre(source) + below))
+    return panel(box("calm", f"A solution of {task.name}", pre(source) + note(remark)))
 
 
 def html_map(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> str:
     """The course map."""
     parts = []
     for lesson in shown:
-        rows = "".join(_row(task, progress.get(task.name, TaskProgress())) for task in lesson.tasks)
-        parts.append(f"<div><b>{escape(lesson.title)}</b></div>" + (f"<table>{rows}</table>" if rows else ""))
-    return _task_panel(*parts, f'<div class="ddp-note">{escape(summary(shown, progress))}</div>')
+        lines = [_row(task, progress.get(task.name, TaskProgress())) for task in lesson.tasks]
+        parts.append(f"<div><b>{escape(lesson.title)}</b></div>" + (_table(lines) if lines else ""))
+    return panel(*parts, f"<div>{escape(summary(shown, progress))}</div>")
 
 
 def _row(task: Task, progress: TaskProgress) -> str:
     mark, word = state(progress)
-    cells = (f"{mark} {word}", task.title)
-    cell = "".join(f"<td>{escape(text)}</td>" for text in cells)
-    return f"<tr><td><code>{escape(task.name)}</code></td>{cell}</tr>"
+    code = f'<code style="{_CODE}">{escape(task.name)}</code>'
+    return _line(code, f'<span style="white-space: nowrap">{mark} {word}</span>', escape(task.title))

@@ -58,7 +58,7 @@ def _answer(question: Message, main_thread: int, store_port: int) -> Message:
         return Message("seen", {"id": question.data["id"], **look(main_thread)})
     from course_lib.ranks import group
 
-    count = group.free_blocked(store_port)
+    count = group.free_blocked(None if question.data.get("store") else store_port)
     return Message("freed", {"id": question.data["id"], "connections": count})
 
 

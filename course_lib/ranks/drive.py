@@ -314,11 +314,12 @@ def _end(gang: Gang, this: _Run, why: str, free_first: bool = False) -> None:
             return
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
     this.freed = True
-    for link in gang.links:
-        if link.alive:
-            link.channel.send(Message("free", {"id": 0}))
-    if _wait(gang, this, _GRACE / 2):
-        return
+    for cut_store in (False, True):
+        for link in gang.links:
+            if link.alive:
+                link.channel.send(Message("free", {"id": 0, "store": cut_store}))
+        if _wait(gang, this, _GRACE / 2):
+            return
     for _ in range(3):
         for link in this.running():
             link.signal(signal.SIGINT)

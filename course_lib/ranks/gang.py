@@ -28,7 +28,7 @@ from course_lib.ranks.link import RankLink
 from course_lib.ranks.outcome import Collective, Outcome, RankVariableError
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.store import listen_on_loopback
-from course_lib.ranks.values import unpack
+from course_lib.ranks.values import Packed
 
 #: Connecting every rank with every other takes time that grows with their number.
 START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
@@ -386,8 +386,8 @@ class Gang:
             replies = self.ask("look", "seen", {}, timeout)
             return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}
 
-    def fetch(self, name: str | None) -> dict[int, Any]:
-        """A variable of the ranks' namespace (or, with None, the last value) by rank.
+    def fetch(self, name: str | None) -> dict[int, Packed]:
+        """A variable of the ranks' namespace (or, with None, the last value) by rank, still packed.
 
         Raises:
             RankVariableError: no rank has it, or the gang is gone.
@@ -406,13 +406,13 @@ class Gang:
         found = {rank: message for rank, message in sorted(replies.items()) if message.data["found"]}
         if not found:
             raise RankVariableError(f"No rank has a variable named {name!r}.")
-        return {rank: unpack(message.blob, message.data["not_sent"]) for rank, message in found.items()}
+        return {rank: (message.blob, message.data["not_sent"]) for rank, message in found.items()}
 
     def collectives_between(self, started_ns: int, ended_ns: int) -> dict[int, tuple[Collective, ...]]:
         """The collectives issued in a span of time, by rank; empty when the gang is gone."""
         if self.state not in (State.IDLE, State.BUSY):
             return {}
-        looks = self.look()
+        looks = self.look(FETCH_SECONDS)
         return {
             rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
             for rank, look in sorted(looks.items())

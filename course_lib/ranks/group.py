@@ -173,10 +173,12 @@ def recorded_collectives() -> list[dict[str, Any]]:
     return records
 
 
-def free_blocked(store_port: int) -> int:
+def free_blocked(store_port: int | None) -> int:
     """Wake every collective this rank is blocked in; returns how many connections were shut down.
 
     The blocked call raises RuntimeError at once, on this rank and on its peers. Safe to call from another thread.
+    The connection to the store at `store_port` is spared; with None it is cut as well, which ends a wait for a key. A
+    new process group makes a new one.
     """
     if dist.is_initialized() and "nccl" in str(dist.get_backend_config()):
         with contextlib.suppress(Exception):
@@ -198,7 +200,7 @@ def _is_socket(fd: int) -> bool:
         return False
 
 
-def _shut_down_connection(fd: int, store_port: int) -> int:
+def _shut_down_connection(fd: int, store_port: int | None) -> int:
     try:
         copy = os.dup(fd)
     except OSError:

@@ -1,7 +1,7 @@
 """What ranks started and left behind: processes that the forkserver, as their subreaper, has inherited.
 
-A process in a session of its own is not reached through the rank's process group; when the rank ends, it becomes a child
-of the forkserver. Used inside the forkserver; imports nothing of the course.
+A process in a session of its own is not reached through the rank's process group; when the rank ends, it becomes a
+child of the forkserver. Used inside the forkserver; imports nothing of the course.
 """
 
 from __future__ import annotations

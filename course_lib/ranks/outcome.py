@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from course_lib.ranks.cell import Frame
-from course_lib.ranks.values import NotSent, unpack
+from course_lib.ranks.values import NotSent, Packed, unpack
 
 
 class Kind(enum.StrEnum):
@@ -173,8 +173,8 @@ class Outcome:
     expected: bool | None = None
     recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
     trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
-    _blobs: Mapping[int, tuple[bytes, Mapping[str, str] | None]] = field(default_factory=dict, repr=False)
-    _fetch: Callable[[str | None], dict[int, Any]] | None = field(default=None, repr=False, compare=False)
+    _blobs: Mapping[int, Packed] = field(default_factory=dict, repr=False)
+    _fetch: Callable[[str | None], dict[int, Packed]] | None = field(default=None, repr=False, compare=False)
     _read_collectives: Callable[[], dict[int, tuple[Collective, ...]]] | None = field(
         default=None, repr=False, compare=False
     )
@@ -185,12 +185,22 @@ class Outcome:
 
         A value that cannot travel is a `NotSent` that says why. Values with tensors import torch here.
         """
-        result: dict[int, Any] = {}
-        for rank, (blob, not_sent) in self._blobs.items():
-            if not_sent is not None and not_sent["reason"] == "large" and self._fetch is not None:
-                return {**result, **self._fetch(None)}
-            result[rank] = unpack(blob, dict(not_sent) if not_sent else None)
-        return result
+        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self._all_blobs().items()}
+
+    def _all_blobs(self) -> dict[int, Packed]:
+        """The packed values, those too large to come with the cell fetched now."""
+        blobs = dict(self._blobs)
+        large = [rank for rank, (_, not_sent) in blobs.items() if not_sent and not_sent["reason"] == "large"]
+        if large and self._fetch is not None:
+            fetched = self._fetch(None)
+            blobs.update({rank: fetched[rank] for rank in large if rank in fetched})
+        return blobs
+
+    def kept(self) -> Outcome:
+        """The same with all that would be asked of the ranks later: they may end now."""
+        return replace(
+            self, recorded=self.collectives, _blobs=self._all_blobs(), _fetch=None, _read_collectives=None
+        )
 
     @property
     def raw_values(self) -> dict[int, bytes]:
@@ -207,7 +217,8 @@ class Outcome:
             raise TypeError(f"Ask an Outcome for a variable by its name, as in out['loss'], not {name!r}.")
         if self._fetch is None:
             raise RankVariableError(f"{name!r} cannot be fetched: this run's ranks have ended.")
-        return {rank: value for rank, value in self._fetch(name).items() if rank in self.ranks}
+        fetched = self._fetch(name)
+        return {rank: unpack(*packed) for rank, packed in fetched.items() if rank in self.ranks}
 
     @cached_property
     def collectives(self) -> Mapping[int, tuple[Collective, ...]]:

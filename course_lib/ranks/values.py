@@ -14,6 +14,10 @@ from typing import Any
 EAGER_BYTES = 4 << 20
 
 
+#: A packed value, or no bytes and what stands for it (`{"text": ..., "reason": ...}`).
+Packed = tuple[bytes, dict[str, str] | None]
+
+
 @dataclass(frozen=True)
 class NotSent:
     """Stands for a value that stayed on its rank: what it looked like there and why it could not travel."""
@@ -40,8 +44,8 @@ class _LimitedBuffer(io.BytesIO):
         return super().write(data)
 
 
-def pack(value: Any, limit: int | None = EAGER_BYTES) -> tuple[bytes, dict[str, str] | None]:
-    """The value as bytes, and None; or no bytes, and why (`{"text": ..., "reason": ...}`)."""
+def pack(value: Any, limit: int | None = EAGER_BYTES) -> Packed:
+    """The value as bytes, and None; or no bytes, and why."""
     if value is None:
         return b"", None
     import cloudpickle

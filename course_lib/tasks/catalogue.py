@@ -1,4 +1,4 @@
-"""Find tasks by name: every `Task` class in a module of this package is one, in the order of the lessons."""
+"""Find tasks by name: every `Task` class in a module below this package is one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class UnknownTaskError(LookupError):
 
 @functools.cache
 def all_tasks() -> tuple[Task, ...]:
-    """One instance of every task, by lesson, in the order in which a lesson's file has them."""
+    """One instance of every task, by lesson and place."""
     package = importlib.import_module("course_lib.tasks")
     found: list[Task] = []
-    for module in pkgutil.iter_modules(package.__path__):
-        content = importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        content = importlib.import_module(module.name)
         classes = (
             item for item in vars(content).values() if isinstance(item, type) and issubclass(item, Task)
         )
         found += [item() for item in classes if item.__module__ == content.__name__ and hasattr(item, "name")]
-    return tuple(sorted(found, key=lambda task: task.lesson))
+    return tuple(sorted(found, key=lambda task: (task.lesson, task.place)))
 
 
 def find_task(name: str) -> Task:

@@ -88,8 +88,8 @@ class Task:
     Attributes:
         name: `lesson.function`; the answer must define a function of that name (after the dot).
         title: a few words. signature: the function's first line without `def`.
-        lesson: number and name of the lesson, such as `03_samplers`.
-        world_sizes: gang sizes the answer runs on. seconds: time limit of the whole answer.
+        lesson: number and name of the lesson, such as `03_samplers`; place: the task's number in it, from 1.
+        world_sizes: gang sizes the answer runs on. seconds: time limit of one call; all together may take more.
         hints: two or more, each a step further than the one before.
     """
 
@@ -97,6 +97,7 @@ class Task:
     title: ClassVar[str]
     signature: ClassVar[str]
     lesson: ClassVar[str]
+    place: ClassVar[int]
     world_sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
     seconds: ClassVar[float] = 10.0
     backend: ClassVar[str] = "gloo"
@@ -111,7 +112,9 @@ class Task:
     @property
     def checks(self) -> tuple[Check, ...]:
         """The checks, in the order in which they are written."""
-        members = {name: member for kind in reversed(type(self).__mro__) for name, member in vars(kind).items()}
+        members = {
+            name: member for kind in reversed(type(self).__mro__) for name, member in vars(kind).items()
+        }
         found = (getattr(member, "__check__", None) for member in members.values())
         return tuple(item for item in found if item is not None)
 
@@ -133,7 +136,9 @@ class Task:
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """A case in a few words, for a sentence such as 'on 4 ranks, with ...'."""
-        return ", ".join(f"{name}={value}" for name, value in case.items() if isinstance(value, int | float | str))
+        return ", ".join(
+            f"{name}={value}" for name, value in case.items() if isinstance(value, int | float | str)
+        )
 
     def recognise(self, trials: Sequence[Trial]) -> str | None:
         """The misconception that explains all trials together; asked when a miss does not name its own."""

@@ -5,6 +5,7 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -71,10 +72,8 @@ def small_network() -> Any:
 
 def odd(value: Any) -> dict[str, str]:
     """What stands for an answer's value that is not of the kind asked for."""
-    import reprlib
-
     try:
-        text = reprlib.repr(value)[:120]
+        text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:120]
     except Exception:
         text = "..."
     if value is None:
@@ -134,3 +133,8 @@ def short(numbers: Sequence[Any], most: int = 8) -> str:
     """`[5, 0, 3, …]`: a list as it fits into a sentence."""
     shown = ", ".join(map(str, numbers[:most]))
     return f"[{shown}, …]" if len(numbers) > most else f"[{shown}]"
+
+
+def ranks_text(count: int) -> str:
+    """`1 rank`, `4 ranks`."""
+    return "1 rank" if count == 1 else f"{count} ranks"

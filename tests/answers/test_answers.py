@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading import VerdictKind, grade
+from course_lib.notebook.task_sources import task_cell
 from course_lib.tasks import all_tasks, find_task
 
 HERE = Path(__file__).parent
@@ -54,6 +55,12 @@ def test_a_stub_is_not_attempted(task):
             # Without a return it gives None: that may be meant, and is told as what it is.
             expected = VerdictKind.WRONG
         assert grade(task, source).kind is expected
+
+
+@pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
+def test_exercise_and_solution_are_what_they_say(task):
+    assert grade(task, task_cell(task, solved=False)).kind is VerdictKind.NOT_ATTEMPTED
+    assert grade(task, task_cell(task, solved=True)).passed
 
 
 @pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)

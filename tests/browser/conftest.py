@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.notebook_page import Notebook
 from tests.browser.servers import Course, Server, course_lab
@@ -52,6 +52,7 @@ def lab(lab_server) -> Iterator[Server]:
     """JupyterLab, light, with no kernel left over from another test."""
     yield lab_server
     lab_server.end_kernels()
+    lab_server.set_theme("JupyterLab Light")
 
 
 @pytest.fixture(scope="session")
@@ -63,12 +64,20 @@ def browser(chromium_path) -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def page(browser) -> Iterator[Page]:
+@pytest.fixture(scope="session")
+def learner(browser) -> Iterator[BrowserContext]:
+    """One learner's browser: what JupyterLab has loaded once is in its cache."""
     context = browser.new_context(viewport=WINDOW)
-    page = context.new_page()
-    yield page
+    yield context
     context.close()
+
+
+@pytest.fixture
+def page(learner) -> Iterator[Page]:
+    """A new tab."""
+    page = learner.new_page()
+    yield page
+    page.close()
 
 
 @pytest.fixture

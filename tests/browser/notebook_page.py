@@ -90,7 +90,9 @@ class Notebook:
     def ended(self, index: int, before: int | None = None) -> Locator:
         """Wait until the cell has a number (another than `before`) and return its output."""
         other = rf"(?!\[{before}\])" if before is not None else ""
-        expect(self._prompt(index)).to_have_text(re.compile(rf"^\s*{other}\[\d+\]:?\s*$"), timeout=CELL_TIMEOUT)
+        expect(self._prompt(index)).to_have_text(
+            re.compile(rf"^\s*{other}\[\d+\]:?\s*$"), timeout=CELL_TIMEOUT
+        )
         return self.output(index)
 
     def type_into(self, index: int, source: str) -> None:

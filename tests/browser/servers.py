@@ -55,7 +55,11 @@ class Course:
     def write(self, path: str, *sources: str) -> nbformat.NotebookNode:
         """A notebook of these code cells."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in sources])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        notebook.metadata["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
         nbformat.write(notebook, self.root / path)
         return notebook
 
@@ -140,7 +144,12 @@ def serving(command: list[str], course: Course, home: Path) -> Iterator[Server]:
     options = ["--no-browser", "--port=0", f"--IdentityProvider.token={token}"]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*command, *options], cwd=course.root, env=variables, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+            [*command, *options],
+            cwd=course.root,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
         )
     try:
         yield Server(process, _address(process, log), token)
@@ -165,7 +174,9 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     while time.monotonic() < until:
         if process.poll() is not None:
             break
-        if found := re.search(r"(http://(?:localhost|127\.0\.0\.1):\d+/\S*)\?token=", log.read_text(errors="replace")):
+        if found := re.search(
+            r"(http://(?:localhost|127\.0\.0\.1):\d+/\S*)\?token=", log.read_text(errors="replace")
+        ):
             return found[1]
         time.sleep(0.05)
     raise RuntimeError(f"The Jupyter server did not start:\n{log.read_text(errors='replace')[-3000:]}")

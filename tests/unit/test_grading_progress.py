@@ -62,7 +62,10 @@ def test_many_kernels_write_at_once(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"this is no database at all, but long enough to look like a file " * 40, b"SQLite format 3\0" + b"\xff" * 5000],
+    [
+        b"this is no database at all, but long enough to look like a file " * 40,
+        b"SQLite format 3\0" + b"\xff" * 5000,
+    ],
     ids=["text", "broken"],
 )
 def test_a_damaged_file_is_put_aside_and_kept(tmp_path, content):
@@ -128,8 +131,11 @@ def test_a_full_disk_is_not_fatal(tmp_path, monkeypatch):
             return super().execute(statement, *parameters)
 
     monkeypatch.setattr(
-        sqlite3, "connect", lambda path, **options: connect(path, factory=Full, **options)
-        if str(path) != ":memory:" else connect(path, **options)
+        sqlite3,
+        "connect",
+        lambda path, **options: (
+            connect(path, factory=Full, **options) if str(path) != ":memory:" else connect(path, **options)
+        ),
     )
     progress.attempt(TASK, "pass")
     assert progress.of(TASK).passed

@@ -75,7 +75,9 @@ def test_an_empty_cell_is_not_attempted(source):
     assert grade("samplers.evaluate", source).kind is VerdictKind.NOT_ATTEMPTED
 
 
-@pytest.mark.parametrize("source", ["def f(:", "%matplotlib inline", "x = 'a\0b'", "\tx = 1\n  y = 2", "x = " + "(" * 500])
+@pytest.mark.parametrize(
+    "source", ["def f(:", "%matplotlib inline", "x = 'a\0b'", "\tx = 1\n  y = 2", "x = " + "(" * 500]
+)
 def test_what_is_not_python_is_an_error_that_names_the_line(source):
     verdict = grade("samplers.evaluate", "\n" + source, first_line=2)
     assert verdict.kind is VerdictKind.ERROR

@@ -1,4 +1,4 @@
-"""What is right, and what known misconceptions give, for the tasks on samplers. Runs in a process without the answer."""
+"""What is right, and what known misconceptions give. Runs in a process in which no answer has been."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def shards(n: int, ranks: int, epoch: int, seed: int, drop_last: bool) -> dict[s
     from torch.utils.data import DistributedSampler
 
     right = []
+    dataset: Any = range(n)
     for rank in range(ranks):
         sampler: Any = DistributedSampler(
-            range(n), num_replicas=ranks, rank=rank, shuffle=True, seed=seed, drop_last=drop_last
+            dataset, num_replicas=ranks, rank=rank, shuffle=True, seed=seed, drop_last=drop_last
         )
         sampler.set_epoch(epoch)
         right.append(list(sampler))

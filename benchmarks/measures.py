@@ -1,0 +1,257 @@
+"""What is measured.
+
+The contenders take turns (A B C A B C ...), so that a machine that slows down slows all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from benchmarks import processes, workloads
+from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, installed, make
+from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
+from benchmarks.results import COURSE, Row, Sample
+
+Say = Callable[[str], None]
+
+ABOUT = {
+    "gang": "new gang, first DDP step, memory",
+    "cell": "cell round trip",
+    "deadlock": "from deadlock to verdict",
+    "first": "first cell in a fresh kernel",
+    "stop": "from stop button to usable gang",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        repeat: repetitions. cells: round trips a repetition. sizes: numbers of ranks for round trips.
+        reading: seconds a learner reads before the first cell. bound: how long to wait for what may never come.
+    """
+
+    repeat: int = 5
+    cells: int = 20
+    sizes: tuple[int, ...] = (2, 4, 8, 16)
+    reading: float = 10.0
+    bound: float = 10.0
+
+
+QUICK = Plan(repeat=1, cells=10, sizes=(2, 4), bound=5.0)
+
+
+class _Book:
+    """Values as they come in, by row and contender."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._remarks: dict[tuple[str, str], str] = {}
+        self._at_least: set[tuple[str, str]] = set()
+
+    def write(self, row: str, who: str, value: float, remark: str = "", at_least: bool = False) -> None:
+        """Note one value."""
+        self._values[row][who].append(value)
+        if remark:
+            self._remarks[row, who] = remark
+        if at_least:
+            self._at_least.add((row, who))
+
+    def failed(self, row: str, who: str, error: Exception) -> None:
+        """Note that a repetition gave no value: said at once, and in the table."""
+        self._remarks[row, who] = "not every repetition worked"
+        self._say(f"{row}, {who}: {error}")
+
+    def row(self, key: str, title: str, unit: str) -> Row:
+        """The row, contenders in their usual order."""
+        samples = {
+            who: Sample(
+                tuple(self._values[key][who]), (key, who) in self._at_least, self._remarks.get((key, who), "")
+            )
+            for who in CONTENDERS
+            if self._values[key][who]
+        }
+        return Row(key, title, unit, samples)
+
+
+def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
+    """Measure what is wanted; rows without any value are left out."""
+    measures = {"gang": _gang, "cell": _cell, "deadlock": _deadlock, "first": _first, "stop": _stop}
+    rows: list[Row] = []
+    for name in ABOUT:
+        if name in wanted:
+            progress(f"{ABOUT[name]} ...")
+            rows += measures[name](plan, _Book(progress))
+    return [row for row in rows if row.samples]
+
+
+def _gang(plan: Plan, book: _Book) -> list[Row]:
+    for _ in range(plan.repeat):
+        for who in installed():
+            ranks = make(who, 4)
+            try:
+                book.write("start", who, ranks.start())
+                before = time.perf_counter()
+                ranks.run(workloads.DDP_STEP)
+                book.write("ddp-step", who, time.perf_counter() - before)
+                if processes.can_measure_memory():
+                    book.write("memory", who, mean(processes.megabytes(pid) for pid in ranks.pids()))
+                    book.write("memory-all", who, sum(processes.megabytes(pid) for pid in ranks.everybody()))
+            except Failed as error:
+                book.failed("start", who, error)
+            finally:
+                ranks.stop()
+    return [
+        book.row("start", "New gang of 4, process group up", "s"),
+        book.row("ddp-step", "First DDP training step in a new gang of 4", "s"),
+        book.row("memory", "Memory a rank after that step (PSS)", "MB"),
+        book.row("memory-all", "Memory of the 4 ranks and all that serves them (PSS)", "MB"),
+    ]
+
+
+def _cell(plan: Plan, book: _Book) -> list[Row]:
+    rows = []
+    for size in plan.sizes:
+        row = f"round-trip-{size}"
+        seated = {who: make(who, size) for who in installed((COURSE, "ipyparallel"))}
+        try:
+            for ranks in seated.values():
+                ranks.start()
+                for _ in range(3):  # the first ones import and allocate
+                    ranks.run(workloads.ROUND_TRIP)
+            for _ in range(plan.repeat):
+                for _ in range(plan.cells):
+                    for who, ranks in seated.items():
+                        book.write(row, who, _one_cell(ranks, size))
+                if size == 4:
+                    _cells_of_scripts(row, book)
+        finally:
+            for ranks in seated.values():
+                ranks.stop()
+        rows.append(book.row(row, f"Cell on {size} ranks: all_reduce and print", "ms"))
+    return rows
+
+
+def _one_cell(ranks: CourseRanks | EngineRanks, size: int) -> float:
+    before = time.perf_counter()
+    ranks.run(workloads.ROUND_TRIP)
+    milliseconds = (time.perf_counter() - before) * 1000
+    printed = ranks.printed()
+    if [text.strip() for text in printed] != [str(float(size))] * size:
+        raise Failed(f"a cell printed {printed}")
+    return milliseconds
+
+
+def _cells_of_scripts(row: str, book: _Book) -> None:
+    """Launchers of scripts keep nothing between runs: to run a cell is to start anew."""
+    for who in installed(("spawn", "notebook_launcher", "torchrun")):
+        ranks = make(who, 4)
+        try:
+            seconds = ranks.start()
+            before = time.perf_counter()
+            ranks.run(workloads.ROUND_TRIP)
+            seconds += time.perf_counter() - before
+            book.write(row, who, seconds * 1000, "starts anew for each cell")
+        except Failed as error:
+            book.failed(row, who, error)
+        finally:
+            ranks.stop()
+
+
+def _deadlock(plan: Plan, book: _Book) -> list[Row]:
+    for repetition in range(plan.repeat):
+        source = workloads.deadlock(0.5 * repetition / plan.repeat)
+        for who in installed((COURSE, "spawn", "notebook_launcher", "torchrun", "ipyparallel")):
+            if who != COURSE and repetition:
+                continue  # one look at somebody who says nothing is enough
+            ranks = make(who, 4)
+            try:
+                ranks.start()
+                if isinstance(ranks, CourseRanks):
+                    ranks.run(source)
+                    ended = time.time()
+                    book.write("deadlock", who, ended - max(ranks.entered()), ranks.verdict())
+                else:
+                    ended_by_itself = ranks.run(source, plan.bound)
+                    if ended_by_itself:
+                        raise Failed("the deadlock ended by itself")
+                    remark = "says nothing; waits for the group's timeout (gloo: 30 min); killed"
+                    book.write("deadlock", who, plan.bound, remark, at_least=True)
+            except Failed as error:
+                book.failed("deadlock", who, error)
+            finally:
+                ranks.stop()
+    return [book.row("deadlock", "From a deadlock (rank 2 skips an all_reduce) to the verdict", "s")]
+
+
+def _first(plan: Plan, book: _Book) -> list[Row]:
+    for reading, row, repeat in (
+        (0.0, "first", plan.repeat),
+        (plan.reading, "first-warm", min(plan.repeat, 3)),
+    ):
+        for _ in range(repeat):
+            for who in installed(IN_NOTEBOOKS):
+                try:
+                    with Kernel() as kernel:
+                        cells = cells_of(who, kernel.folder)
+                        before = time.perf_counter()
+                        kernel.run(cells.imports)
+                        if reading:
+                            time.sleep(reading)
+                            before = time.perf_counter()
+                        kernel.run(cells.first)
+                        book.write(row, who, time.perf_counter() - before)
+                except Failed as error:
+                    book.failed(row, who, error)
+    return [
+        book.row("first", "First cell on 4 ranks in a fresh kernel, at once (imports included)", "s"),
+        book.row("first-warm", f"... after {plan.reading:.0f} s of reading below the imports", "s"),
+    ]
+
+
+def _stop(plan: Plan, book: _Book) -> list[Row]:
+    for repetition in range(plan.repeat):
+        for who in installed(IN_NOTEBOOKS):
+            if who != COURSE and repetition >= 2:
+                continue
+            try:
+                _press_stop(who, plan.bound, book)
+            except Failed as error:
+                book.failed("stop", who, error)
+    return [
+        book.row("stop", "From the stop button (2 ranks in all_reduce, 2 in sleep) to the next answer", "s")
+    ]
+
+
+def _press_stop(who: str, bound: float, book: _Book) -> None:
+    with Kernel() as kernel:
+        cells = cells_of(who, kernel.folder)
+        kernel.run(cells.imports)
+        kernel.run(cells.first)
+        stuck = kernel.send(cells.stuck)
+        deadline = time.monotonic() + 60
+        while not all((Path(kernel.folder) / str(rank)).exists() for rank in range(4)):
+            if time.monotonic() > deadline:
+                raise Failed("the ranks did not get stuck")
+            time.sleep(0.02)
+        time.sleep(0.5)  # from the mark to the wait
+        pressed = time.perf_counter()
+        kernel.press_stop()
+        if kernel.reply(stuck, bound) is None:
+            book.write("stop", who, bound, "the cell does not end; the kernel must be killed", at_least=True)
+            return
+        answer = kernel.reply(kernel.send(cells.afterwards), bound)
+        seconds = time.perf_counter() - pressed
+        if answer is None or not answer.ok:
+            remark = "no usable group; the ranks must be restarted, state lost"
+            book.write("stop", who, bound, remark, at_least=True)
+        else:
+            kept = "4.0 kept" in answer.text
+            book.write("stop", who, seconds, "state kept" if kept else "state lost; starts anew")

@@ -1,0 +1,89 @@
+"""Other processes: how much memory they take, and the promise that none is left over.
+
+What the benchmarks start carries a mark in its environment, and so does all that it starts in turn, whoever it is
+reparented to. What carries a mark is killed when its block ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+
+import psutil
+
+_RUN, _GANG = "DDP_BENCHMARK_RUN", "DDP_BENCHMARK_GANG"
+
+
+@contextlib.contextmanager
+def nothing_left_over() -> Iterator[None]:
+    """The whole run: at its end every process that came of it is killed."""
+    with _marked(_RUN):
+        try:
+            yield
+        finally:
+            from course_lib.ranks.launcher import close_all
+
+            close_all()
+
+
+@contextlib.contextmanager
+def gone_afterwards() -> Iterator[None]:
+    """What is started within this block is killed at its end."""
+    with _marked(_GANG):
+        yield
+
+
+@contextlib.contextmanager
+def _marked(variable: str) -> Iterator[None]:
+    before = os.environ.get(variable)
+    mark = os.environ[variable] = uuid.uuid4().hex
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
+        _kill_marked(variable, mark)
+
+
+def _kill_marked(variable: str, mark: str) -> None:
+    for _ in range(20):
+        left = [process for process in psutil.process_iter() if _carries(process, variable, mark)]
+        if not left:
+            return
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.5)
+
+
+def _carries(process: psutil.Process, variable: str, mark: str) -> bool:
+    if process.pid == os.getpid():
+        return False
+    with contextlib.suppress(psutil.Error, OSError):
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(variable) == mark
+    return False
+
+
+def family(pid: int) -> list[int]:
+    """A process and all it has started."""
+    with contextlib.suppress(psutil.Error):
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    return []
+
+
+def megabytes(pid: int) -> float:
+    """The proportional share (PSS): what a process has for itself, and its part of what it shares with others.
+
+    The sum over processes counts every page once, however many of them map it.
+    """
+    with open(f"/proc/{pid}/smaps_rollup") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def can_measure_memory() -> bool:
+    """True where the system tells the proportional share (Linux)."""
+    return os.path.exists("/proc/self/smaps_rollup")

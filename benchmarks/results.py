@@ -1,0 +1,126 @@
+"""Numbers and what they say: medians, spreads, ratios, goals. Knows nothing of how they were measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+COURSE = "course"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was measured of one contender.
+
+    Attributes:
+        values: in the row's unit, one a repetition.
+        at_least: True when the contender had not finished by then: the values are where the benchmark gave up.
+        remark: what a number alone does not say (`state lost`, `never says anything`).
+    """
+
+    values: tuple[float, ...]
+    at_least: bool = False
+    remark: str = ""
+
+    @property
+    def median(self) -> float:
+        """The middle value."""
+        return statistics.median(self.values)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        return min(self.values), max(self.values)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure: samples by contender. `unit` is `s`, `ms` or `MB`; smaller is better in all of them."""
+
+    key: str
+    title: str
+    unit: str
+    samples: Mapping[str, Sample]
+
+    def ratio(self, contender: str) -> float | None:
+        """How many times the course's median fits into the contender's; None where one of the two is missing."""
+        ours, theirs = self.samples.get(COURSE), self.samples.get(contender)
+        if ours is None or theirs is None or not ours.median:
+            return None
+        return theirs.median / ours.median
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached: a median of at most `at_most`, or `at_least_times` better than `than`."""
+
+    row: str
+    text: str
+    at_most: float | None = None
+    at_least_times: float | None = None
+    than: str = ""
+
+    def judge(self, rows: Mapping[str, Row]) -> Judged | None:
+        """Met or not; None when the run did not measure what it takes."""
+        row = rows.get(self.row)
+        if row is None or COURSE not in row.samples:
+            return None
+        if self.at_most is not None:
+            median = row.samples[COURSE].median
+            met = median <= self.at_most and not row.samples[COURSE].at_least
+            return Judged(self.text, number(median, row.unit), met)
+        ratio = row.ratio(self.than)
+        if ratio is None or self.at_least_times is None:
+            return None
+        return Judged(self.text, times(ratio), ratio >= self.at_least_times)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A goal beside what was observed."""
+
+    goal: str
+    observed: str
+    met: bool
+
+
+GOALS = (
+    Goal("start", "new warm gang of 4 with process group in at most 0.15 s", at_most=0.15),
+    Goal("start", "... at least 30 times faster than spawn", at_least_times=30, than="spawn"),
+    Goal("round-trip-4", "cell round trip on 4 ranks in at most 6 ms", at_most=6.0),
+    Goal(
+        "round-trip-4", "... at least 4 times faster than ipyparallel", at_least_times=4, than="ipyparallel"
+    ),
+    Goal("ddp-step", "first DDP step in a new gang in at most 0.1 s", at_most=0.1),
+    Goal("memory", "at most 70 MB a rank at 4 ranks", at_most=70.0),
+    Goal("deadlock", "a provable deadlock explained in at most 1 s", at_most=1.0),
+    Goal("stop", "stop button to usable gang, state kept, in at most 1 s", at_most=1.0),
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole run."""
+
+    machine: str
+    repeat: int
+    rows: tuple[Row, ...]
+    goals: tuple[Judged, ...]
+
+
+def judge_all(rows: Iterable[Row], goals: Sequence[Goal] = GOALS) -> list[Judged]:
+    """Every goal the run can speak of."""
+    by_key = {row.key: row for row in rows}
+    return [judged for goal in goals if (judged := goal.judge(by_key)) is not None]
+
+
+def number(value: float, unit: str) -> str:
+    """A value with its unit and three significant digits: `0.081 s`, `4.6 ms`, `62 MB`."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 or unit != "s" else 3
+    return f"{value:.{digits}f} {unit}"
+
+
+def times(ratio: float) -> str:
+    """A ratio in words short enough for a table: `58x`, `4.2x`."""
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"

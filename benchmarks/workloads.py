@@ -1,0 +1,68 @@
+"""What ranks are asked to do. The same text for every contender; a process group is up when it runs."""
+
+from __future__ import annotations
+
+#: One cell of a lesson: a collective, and a line printed by every rank.
+ROUND_TRIP = """\
+import torch
+import torch.distributed as dist
+t = torch.ones(1)
+dist.all_reduce(t)
+print(t.item())
+"""
+
+#: The first training step of a small network.
+DDP_STEP = """\
+import torch
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(0)
+layers = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+model = DistributedDataParallel(layers)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+loss = torch.nn.functional.cross_entropy(model(torch.randn(16, 64)), torch.randint(10, (16,)))
+loss.backward()
+optimizer.step()
+"""
+
+
+def deadlock(last_comes_after: float) -> str:
+    """Rank 2 skips the all-reduce its peers wait in; the last of them comes `last_comes_after` seconds late.
+
+    `entered` is when a rank went to wait. The moment of the last one moves from repetition to repetition, because a
+    watcher that looks in intervals would otherwise always be met at the same point of its interval.
+    """
+    return f"""\
+import time
+import torch
+import torch.distributed as dist
+if dist.get_rank() != 2:
+    if dist.get_rank() == 3:
+        time.sleep({last_comes_after})
+    entered = time.time()
+    dist.all_reduce(torch.ones(1))
+"""
+
+
+def stuck(markers: str) -> str:
+    """Ranks 0 and 1 wait in an all-reduce, 2 and 3 sleep; each leaves a file in the folder `markers` just before."""
+    return f"""\
+import pathlib
+import time
+import torch
+import torch.distributed as dist
+rank = dist.get_rank()
+(pathlib.Path({markers!r}) / str(rank)).touch()
+if rank < 2:
+    dist.all_reduce(torch.ones(1))
+else:
+    time.sleep(600)
+"""
+
+
+#: Asked after the stop button: does the group work, is the variable of an earlier cell still there?
+STATE = "kept = 41\n"
+AFTERWARDS = """\
+t = torch.ones(1)
+dist.all_reduce(t)
+print(t.item(), "kept" if globals().get("kept") == 41 else "lost")
+"""

@@ -1,0 +1,200 @@
+"""Task 3: the exact accuracy over all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.fold import rank_list
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.samplers import taught
+from course_lib.tasks.samplers.predictions import accuracies
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, short
+
+
+class Evaluate(Task):
+    """The exact accuracy over all ranks."""
+
+    name = "samplers.evaluate"
+    title = "An accuracy that counts nobody twice"
+    signature = "evaluate(model, dataset)"
+    lesson = taught.LESSON
+    place = 3
+    hints = (
+        (
+            "An accuracy is two numbers: how many were right, of how many. Numbers can be added over ranks; accuracies "
+            "cannot be averaged unless every rank has equally many samples."
+        ),
+        (
+            "DistributedSampler pads, and padded samples would count twice. Deal out the numbers yourself: "
+            "range(rank, len(dataset), world_size) gives every sample to exactly one rank."
+        ),
+        (
+            "Put both numbers into one tensor and all_reduce it once, after the loop: a rank with fewer samples has "
+            "fewer batches, but every rank must reach the collective equally often - also a rank with no samples."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "padding_counted",
+            "The samples that DistributedSampler repeats to make the shards equal are counted twice.",
+            taught.EVALUATE,
+        ),
+        Misconception(
+            "mean_of_means",
+            "The ranks' accuracies are averaged, but the ranks have unequally many samples: add up right answers and "
+            "samples, then divide once.",
+            taught.EVALUATE,
+        ),
+        Misconception(
+            "summed_not_averaged",
+            "The ranks' accuracies are added up: all_reduce sums, unless it is told otherwise.",
+            taught.EVALUATE,
+        ),
+        Misconception(
+            "not_reduced",
+            "Every rank returns the accuracy of its own samples: nothing brings the counts together.",
+            taught.EVALUATE,
+        ),
+        Misconception(
+            "only_rank_0_knows",
+            "Only rank 0 has the result. reduce(dst=0) leaves the others with leftovers: all_reduce gives it to all.",
+            taught.EVALUATE,
+        ),
+        Misconception("samples_dropped", "drop_last leaves samples out of the score.", taught.DROPPED),
+        Misconception(
+            "everyone_does_everything",
+            "The number is right, but every rank evaluates the whole data set: four ranks do the work of one.",
+            taught.LOADER,
+        ),
+        Misconception(
+            "rank_0_alone",
+            "Rank 0 evaluates everything while the others wait: the work is not shared.",
+            taught.EVALUATE,
+        ),
+        Misconception(
+            "collective_per_batch",
+            "There is a collective in the loop over batches, and a rank with fewer samples leaves the loop earlier: "
+            "the others wait in a collective it never joins.",
+            taught.EVALUATE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Sizes that divide, that do not, and fewer samples than ranks; who is classified rightly is drawn."""
+        for n in (
+            world_size * chance.randint(4, 8),
+            world_size * chance.randint(3, 9) + 1,
+            world_size * chance.randint(20, 30) + max(1, world_size - 1),
+            max(1, world_size - 1),
+        ):
+            labels = [chance.randrange(4) for _ in range(n)]
+            # Hits and misses are mixed unevenly, so that the ranks' accuracies differ.
+            hits = [chance.random() < (0.9 if index % world_size == 0 else 0.4) for index in range(n)]
+            if n > 1:
+                hits[0], hits[-1] = True, False
+            winners = [label if hit else (label + 1) % 4 for label, hit in zip(labels, hits, strict=True)]
+            features = [[2.0 if k == win else round(chance.random(), 3) for k in range(4)] for win in winners]
+            yield {"features": features, "labels": labels}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The size says enough."""
+        return f"n={len(case['labels'])}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What the rank says the accuracy is, and how many samples went through its model."""
+        model, samples_seen = toys.counting_classifier()
+        result = answer(model, toys.Labelled(case["features"], case["labels"]))
+        return {"accuracy": toys.number(result), "samples": samples_seen()}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The accuracy found by one process, and the accuracies that misconceptions find."""
+        model, _ = toys.counting_classifier()
+        data = toys.Labelled(case["features"], case["labels"])
+        hits = [
+            int(model(features).argmax()) == label for features, label in (data[i] for i in range(len(data)))
+        ]
+        return accuracies(hits, world_size)
+
+    @check("Every rank returns a number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float, or a tensor with one element."""
+        odd = {rank: seen["accuracy"] for rank, seen in trial.seen.items() if is_odd(seen["accuracy"])}
+        if not odd:
+            return None
+        rank = min(odd)
+        alone = trial.seen[0]["samples"] > 0 and all(trial.seen[other]["samples"] == 0 for other in odd)
+        known = None if 0 in odd else ("rank_0_alone" if alone else "only_rank_0_knows")
+        return Miss(
+            f"on {toys.ranks_text(trial.world_size)}, {rank_list(odd)} returned {odd[rank]['odd']}", known
+        )
+
+    @check("Every rank returns the accuracy over the whole data set, each sample counted once.")
+    def exact(self, trial: Trial) -> Miss | None:
+        """As one process finds it."""
+        right = trial.oracle["right"][0]
+        wrong = {
+            rank: seen["accuracy"] for rank, seen in trial.seen.items() if not _close(seen["accuracy"], right)
+        }
+        if not wrong:
+            return None
+        rank = min(wrong)
+        observed = (
+            f"with n={len(trial.case['labels'])} on {toys.ranks_text(trial.world_size)}, {rank_list(wrong)} returned "
+            f"{wrong[rank]:.4f}; one process alone finds {right:.4f}"
+        )
+        return Miss(observed)
+
+    @check("The ranks share the work: each sample goes through the model of one rank.")
+    def shared(self, trial: Trial) -> Miss | None:
+        """Counted in samples that went through the model; padding may go through it as long as it is not counted."""
+        n, ranks = len(trial.case["labels"]), trial.world_size
+        if ranks == 1 or n < 2 * ranks:
+            return None
+        samples = [trial.seen[rank]["samples"] for rank in range(ranks)]
+        most = math.ceil(n / ranks)
+        observed = f"with n={n} on {ranks} ranks, {short(samples)} samples went through the ranks' models"
+        if all(count >= n for count in samples):
+            return Miss(observed, "everyone_does_everything")
+        if samples[0] >= n and not any(samples[1:]):
+            return Miss(observed, "rank_0_alone")
+        # Splits other than one by one are fine, as long as nobody does much more than a fair share.
+        return Miss(observed) if max(samples) > 2 * most else None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception finds exactly these accuracies on all ranks?"""
+        seen = [
+            Trial(t.world_size, t.case, t.oracle, {rank: s["accuracy"] for rank, s in t.seen.items()})
+            for t in trials
+        ]
+        names = {name for trial in trials for name in trial.oracle["models"]}
+        models = [
+            Model(item.id, lambda trial, name=name: trial.oracle["models"][name])  # type: ignore[misc]
+            for item in self.misconceptions
+            for name in sorted(names)
+            if name.partition("/")[0] == item.id
+        ]
+        found = recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close)
+        if found is None and all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
+            others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
+            return None if others_know else "only_rank_0_knows"
+        return found
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """A wait that only comes with unequal shards is a collective in the loop."""
+        if outcome.kind is Kind.HANG:
+            waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+            # The first case of every world size has equal shards.
+            equal_went_well = any(t.world_size == outcome.world_size for t in trials)
+            return "collective_per_batch" if waits and equal_went_well else None
+        return self.recognise(trials)
+
+
+def _close(a: Any, b: Any) -> bool:
+    if is_odd(a) or is_odd(b):
+        return False
+    return (math.isnan(a) and math.isnan(b)) or abs(a - b) < 1e-5

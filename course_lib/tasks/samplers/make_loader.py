@@ -1,0 +1,217 @@
+"""Task 2: a loader for one epoch on one rank, with set_epoch where it belongs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.samplers import taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd, short
+
+
+def _shared_shards(trial: Trial) -> dict[int, list[int]]:
+    """The samples each rank saw in epoch 0, in order."""
+    return {
+        rank: [i for batch in seen["epochs"][0] for i in batch] for rank, seen in sorted(trial.seen.items())
+    }
+
+
+class MakeLoader(Task):
+    """A loader for one epoch on one rank, with `set_epoch` where it belongs."""
+
+    name = "samplers.make_loader"
+    title = "A loader that shuffles anew in every epoch"
+    signature = "make_loader(dataset, batch_size, epoch, seed)"
+    lesson = taught.LESSON
+    place = 2
+    hints = (
+        "Let torch deal out the samples: DistributedSampler(dataset, ...) knows this rank and the world size itself.",
+        "Give the sampler to DataLoader(dataset, batch_size=..., sampler=...), and no shuffle: the sampler shuffles.",
+        (
+            "The sampler starts at epoch 0 for ever unless it is told: sampler.set_epoch(epoch), before the loader is "
+            "iterated. The seed is the sampler's own argument; torch.manual_seed does not reach it."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "set_epoch_forgotten",
+            "Every epoch has the same order: without set_epoch the sampler stays in epoch 0.",
+            taught.EPOCHS,
+        ),
+        Misconception(
+            "not_shuffled",
+            "The samples come in their stored order in every epoch: nothing shuffles them.",
+            taught.EPOCHS,
+        ),
+        Misconception(
+            "no_sampler",
+            "Every rank goes through the whole data set. DataLoader alone knows nothing of ranks: without a "
+            "DistributedSampler all of them do all the work.",
+            taught.LOADER,
+        ),
+        Misconception(
+            "same_shard",
+            "All ranks get the same part of the data, and nobody gets the rest.",
+            taught.SHARDS,
+        ),
+        Misconception(
+            "rank_in_seed",
+            "The sampler's seed differs between ranks. They then deal from different decks: some samples are seen "
+            "twice, others by nobody, and no error says so.",
+            taught.SEEDS,
+        ),
+        Misconception(
+            "samples_dropped",
+            "drop_last leaves the last samples out; here every sample is to be seen in every epoch.",
+            taught.DROPPED,
+        ),
+        Misconception(
+            "uneven_shards",
+            "The ranks have unequally many batches. In training, the ranks with fewer would finish early and the "
+            "others wait for them in backward().",
+            taught.SHARDS,
+        ),
+        Misconception(
+            "seed_ignored",
+            "The seed changes nothing: it must reach the sampler (DistributedSampler(..., seed=seed)).",
+            taught.EPOCHS,
+        ),
+        Misconception(
+            "shuffle_and_sampler",
+            "DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
+            taught.LOADER,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """One size that divides evenly, one that does not, one with fewer samples than ranks."""
+        for n in (12 * world_size, 12 * world_size + max(1, world_size - 1), max(1, world_size - 1)):
+            seed = chance.randint(0, 10_000)
+            yield {"n": n, "batch_size": chance.choice((4, 5)), "seed": seed, "other_seed": seed + 11}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What it is called with first."""
+        return f"n={case['n']}, batch_size={case['batch_size']}, seed={case['seed']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Batches of epochs 0 and 1, of epoch 1 once more, and of epoch 0 with another seed."""
+
+        def epoch(number: int, seed: int) -> Any:
+            loader = answer(toys.Numbers(case["n"]), case["batch_size"], number, seed)
+            batches: list[list[int]] = []
+            try:
+                iterator = iter(loader)
+            except TypeError:
+                return toys.odd(loader)
+            for batch in iterator:
+                numbers = toys.flat_numbers(batch)
+                if isinstance(numbers, dict):
+                    return numbers
+                batches.append(numbers)
+                if len(batches) > toys.MAX_ITEMS:
+                    return {"odd": f"more than {toys.MAX_ITEMS} batches"}
+            return batches
+
+        return {
+            "epochs": [epoch(number, case["seed"]) for number in range(2)],
+            "again": epoch(1, case["seed"]),
+            "other_seed": epoch(0, case["other_seed"]),
+        }
+
+    @check("The loader gives batches of batch_size samples (the last one may be smaller).", gate=True)
+    def gives_batches(self, trial: Trial) -> Miss | None:
+        """The shape of what comes out."""
+        size = trial.case["batch_size"]
+        for rank, seen in trial.seen.items():
+            for batches in (*seen["epochs"], seen["again"], seen["other_seed"]):
+                if is_odd(batches):
+                    return Miss(f"rank {rank} got {batches['odd']}")
+                sizes = [len(batch) for batch in batches]
+                if any(length != size for length in sizes[:-1]) or not all(
+                    0 < length <= size for length in sizes
+                ):
+                    return Miss(f"with batch_size={size}, rank {rank} got batches of {short(sizes)} samples")
+        return None
+
+    @check("In every epoch the ranks together see every sample, and only padding twice.")
+    def sees_everything(self, trial: Trial) -> Miss | None:
+        """No sample is missing; no more extra ones than padding needs."""
+        n, ranks = trial.case["n"], trial.world_size
+        mine = _shared_shards(trial)
+        together = [sample for shard in mine.values() for sample in shard]
+        missing = sorted(set(range(n)) - set(together))
+        extra = len(together) - len(set(together))
+        padding = math.ceil(n / ranks) * ranks - n
+        where = f"with n={n} on {toys.ranks_text(ranks)}"
+        if ranks > 1 and n > 1 and all(sorted(set(shard)) == list(range(n)) for shard in mine.values()):
+            return Miss(f"{where}, every rank went through all {n} samples", "no_sampler")
+        if missing:
+            observed = f"{where}, nobody saw {short(missing)} in epoch 0"
+            if ranks > 1 and len({tuple(shard) for shard in mine.values()}) == 1 and mine[0]:
+                return Miss(f"{observed}; all ranks saw {short(mine[0])}", "same_shard")
+            if extra > padding:
+                twice = sorted({sample for sample in together if together.count(sample) > 1})
+                return Miss(f"{observed}, and {short(twice)} were seen more than once", "rank_in_seed")
+            return Miss(observed, None if extra else "samples_dropped")
+        if extra > padding:
+            return Miss(f"{where}, {extra} samples were seen more than once; padding needs {padding}")
+        return None
+
+    @check("Every rank has equally many batches.")
+    def equally_many(self, trial: Trial) -> Miss | None:
+        """Unequal numbers of batches make a training loop hang."""
+        counts = [len(trial.seen[rank]["epochs"][0]) for rank in range(trial.world_size)]
+        lengths = [len(shard) for shard in _shared_shards(trial).values()]
+        if len(set(counts)) > 1 or len(set(lengths)) > 1:
+            return Miss(
+                f"with n={trial.case['n']}, ranks 0 to {trial.world_size - 1} have {short(counts)} batches, "
+                f"{short(lengths)} samples",
+                "uneven_shards",
+            )
+        return None
+
+    @check("The order changes from epoch to epoch.")
+    def epochs_differ(self, trial: Trial) -> Miss | None:
+        """On small data sets two orders may be equal by chance: those are not judged."""
+        if trial.case["n"] < 12:
+            return None
+        same = [rank for rank, seen in trial.seen.items() if seen["epochs"][0] == seen["epochs"][1]]
+        if len(same) < trial.world_size:
+            return None
+        first = _shared_shards(trial)[0]
+        observed = f"rank 0 saw {short(first)} in epoch 0 and again in epoch 1 (n={trial.case['n']})"
+        return Miss(observed, "not_shuffled" if first == sorted(first) else "set_epoch_forgotten")
+
+    @check("The same epoch and seed give the same order again.")
+    def repeatable(self, trial: Trial) -> Miss | None:
+        """Runs can be repeated."""
+        for rank, seen in trial.seen.items():
+            if seen["epochs"][1] != seen["again"]:
+                one, two = ([i for batch in run for i in batch] for run in (seen["epochs"][1], seen["again"]))
+                return Miss(
+                    f"epoch 1 on rank {rank} was {short(one)}, and {short(two)} when it was made again"
+                )
+        return None
+
+    @check("Another seed gives another order.")
+    def seed_matters(self, trial: Trial) -> Miss | None:
+        """A seed that reaches nothing helps nobody."""
+        if trial.case["n"] < 12:
+            return None
+        if any(seen["epochs"][0] != seen["other_seed"] for seen in trial.seen.values()):
+            return None
+        first = _shared_shards(trial)[0]
+        seeds = f"{trial.case['seed']} and {trial.case['other_seed']}"
+        shuffled = first != sorted(first)
+        return Miss(f"rank 0 saw {short(first)} with seeds {seeds}", "seed_ignored" if shuffled else None)
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """torch itself refuses shuffle=True beside a sampler."""
+        if any("mutually exclusive with shuffle" in error.message for error in outcome.errors.values()):
+            return "shuffle_and_sampler"
+        return None

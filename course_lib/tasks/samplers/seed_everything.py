@@ -1,0 +1,153 @@
+"""Task 4: equal weights, different noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.samplers import taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd, short
+
+
+class SeedEverything(Task):
+    """Equal weights, different noise."""
+
+    name = "samplers.seed_everything"
+    title = "Equal weights, different noise"
+    signature = "seed_everything(build_model, seed)"
+    lesson = taught.LESSON
+    place = 4
+    world_sizes = (1, 2, 4)
+    hints = (
+        (
+            "There are two phases: until the model is built, the ranks must draw the same numbers; from then on, "
+            "different ones."
+        ),
+        "torch.manual_seed(seed) before build_model(), and torch.manual_seed(something with the rank in it) after it.",
+        "Augmentations also draw from numpy.random and from random: seed those two as well, per rank.",
+    )
+    misconceptions = (
+        Misconception(
+            "same_noise_everywhere",
+            "All ranks draw the same random numbers: every rank augments and drops out in the same way, and the "
+            "batch is less varied than it looks.",
+            taught.SEEDS,
+        ),
+        Misconception(
+            "different_init",
+            "The ranks start from different weights. DDP would send rank 0's weights to all when it wraps the model; "
+            "without it, gradients are averaged over different models.",
+            taught.SEEDS,
+        ),
+        Misconception(
+            "generator_forgotten",
+            "There are three global generators - torch's, numpy's and Python's - and one of them was not seeded: "
+            "what it draws cannot be repeated.",
+            taught.SEEDS,
+        ),
+        Misconception("seed_ignored", "The seed changes nothing (on at least one rank).", taught.SEEDS),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Two seeds each."""
+        for _ in range(2):
+            seed = chance.randint(1, 10_000)
+            yield {"seed": seed, "other_seed": seed + 1000 + chance.randint(1, 10_000)}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The seed it is called with first."""
+        return f"seed={case['seed']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The model's weights and what the three generators draw next: twice with one seed, once with another."""
+        import random
+
+        import numpy as np
+        import torch
+
+        def once(seed: int) -> Any:
+            model = answer(toys.small_network, seed)
+            if not isinstance(model, torch.nn.Module):
+                return toys.odd(model)
+            weights = [w for p in model.parameters() for w in p.detach().flatten().tolist()]
+            noise = {
+                "torch": torch.rand(3).tolist(),
+                "numpy": np.random.rand(3).tolist(),
+                "random": [random.random() for _ in range(3)],
+            }
+            return {"weights": weights, "noise": noise}
+
+        return {"first": once(case["seed"]), "again": once(case["seed"]), "other": once(case["other_seed"])}
+
+    @check("Every rank gets the model.", gate=True)
+    def gives_model(self, trial: Trial) -> Miss | None:
+        """A torch.nn.Module."""
+        for rank, seen in trial.seen.items():
+            for run in seen.values():
+                if is_odd(run):
+                    return Miss(f"rank {rank} returned {run['odd']}")
+        return None
+
+    @check("All ranks start from the same weights.")
+    def same_weights(self, trial: Trial) -> Miss | None:
+        """Bit by bit."""
+        first = trial.seen[0]["first"]["weights"]
+        for rank, seen in trial.seen.items():
+            mine = seen["first"]["weights"]
+            if mine != first:
+                return Miss(
+                    f"the first weight is {first[0]:.4f} on rank 0 and {mine[0]:.4f} on rank {rank}"
+                    if mine and first and mine[0] != first[0]
+                    else f"the weights of rank {rank} are not those of rank 0",
+                    "different_init",
+                )
+        return None
+
+    @check("Every rank draws its own random numbers: from torch, numpy and random.")
+    def own_noise(self, trial: Trial) -> Miss | None:
+        """No two ranks alike."""
+        for name in ("torch", "numpy", "random"):
+            drawn: dict[tuple[float, ...], int] = {}
+            for rank, seen in trial.seen.items():
+                numbers = tuple(seen["first"]["noise"][name])
+                if numbers in drawn:
+                    text = short([f"{x:.4f}" for x in numbers])
+                    return Miss(
+                        f"{name} drew {text} on ranks {drawn[numbers]} and {rank}", "same_noise_everywhere"
+                    )
+                drawn[numbers] = rank
+        return None
+
+    @check("The same seed gives the same weights and the same random numbers again.")
+    def repeatable(self, trial: Trial) -> Miss | None:
+        """Runs can be repeated."""
+        for rank, seen in trial.seen.items():
+            first, again = seen["first"], seen["again"]
+            seed = trial.case["seed"]
+            for name in ("torch", "numpy", "random"):
+                one, two = first["noise"][name], again["noise"][name]
+                if one != two:
+                    return Miss(
+                        f"on rank {rank}, {name} drew {one[0]:.4f} after seed {seed}, and {two[0]:.4f} the next time",
+                        "generator_forgotten",
+                    )
+            if first["weights"] != again["weights"]:
+                return Miss(f"on rank {rank}, seed {seed} gave other weights the next time")
+        return None
+
+    @check("Another seed gives other weights and other random numbers.")
+    def seed_matters(self, trial: Trial) -> Miss | None:
+        """On every rank."""
+        for rank, seen in trial.seen.items():
+            seeds = f"seeds {trial.case['seed']} and {trial.case['other_seed']}"
+            if seen["first"]["weights"] == seen["other"]["weights"]:
+                return Miss(f"rank {rank} has the same weights with {seeds}", "seed_ignored")
+            for name in ("torch", "numpy", "random"):
+                if seen["first"]["noise"][name] == seen["other"]["noise"][name]:
+                    return Miss(
+                        f"rank {rank} draws the same numbers from {name} with {seeds}", "seed_ignored"
+                    )
+        return None

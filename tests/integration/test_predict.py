@@ -1,0 +1,79 @@
+"""A prediction is decided by the run, not by an answer key."""
+
+import pytest
+
+ANSWERS = '{"everyone finishes": "ok", "rank 0 raises": "raises:0", "the others wait": "hang"}'
+FINISHES = "%%ranks 2\n1"
+RAISES = (
+    "%%ranks 2 --expect raises\nimport torch.distributed as dist\nif dist.get_rank() == 0: raise ValueError"
+)
+
+
+@pytest.mark.parametrize(
+    ("choose", "cell", "says"),
+    [
+        ("p.choose(1)", FINISHES, "✓ You predicted “everyone finishes”, and so it is."),
+        ("p('rank 0 raises')", RAISES, "✓ You predicted “rank 0 raises”, and so it is."),
+        ("p(3)", FINISHES, "✗ You predicted “the others wait”. The run says “everyone finishes”."),
+        ("p(1); p(2)", RAISES, "✓ You predicted “rank 0 raises”, and so it is."),
+        ("1", FINISHES, "The run says “everyone finishes”. (No prediction was made.)"),
+        ("p(1)", "%%ranks 2 --expect died\nimport os\nos._exit(1)", "none of the answers: ranks 0 and 1 die"),
+    ],
+)
+def test_the_run_decides(kernel, choose, cell, says):
+    assert kernel.run(f"p = predict('What happens?', {ANSWERS})").status == "ok"
+    assert kernel.run(choose).status == "ok"
+    assert says in kernel.run(cell).text
+
+
+def test_the_question_is_shown_as_text_html_and_widget(kernel):
+    shown = kernel.run(f"p = predict('What happens?', {ANSWERS})")
+    bundle = shown.displays[-1]
+    assert "What happens?" in bundle["text/plain"]
+    assert "1. everyone finishes" in bundle["text/plain"]
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    kernel.run(FINISHES)
+
+
+def test_a_click_commits_as_a_call_does(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS})")
+    kernel.run("p._radio.value = 'rank 0 raises'")
+    assert "You predicted “rank 0 raises”" in kernel.run(FINISHES).text
+
+
+def test_a_choice_can_be_made_at_once(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, choice=1)")
+    assert "✓" in kernel.run(FINISHES).text
+
+
+def test_a_question_is_decided_once(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
+    kernel.run(FINISHES)
+    assert "predicted" not in kernel.run(FINISHES).text
+    assert "has already decided" in kernel.run("p(2)").error
+
+
+def test_asking_again_replaces_the_question(kernel):
+    for _ in range(3):
+        kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
+    assert kernel.run(FINISHES).text.count("You predicted") == 1
+
+
+def test_run_decides_too(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
+    assert "and so it is" in kernel.run("run(lambda: 1, ranks=2);").text
+
+
+@pytest.mark.parametrize("choice", ["7", "0", "'no such'", "None", "2.5"])
+def test_a_wrong_choice_is_refused_with_the_answers(kernel, choice):
+    kernel.run(f"p = predict('What happens?', {ANSWERS})")
+    shown = kernel.run(f"p({choice})")
+    assert "Choose by text or number: 1: everyone finishes; 2:" in shown.error
+    assert len(shown.error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("answers", ['{"a": "ok"}', '{"a": "ok", "b": "nonsense"}'])
+def test_a_question_that_is_none_is_refused(kernel, answers):
+    shown = kernel.run(f"predict('What?', {answers})")
+    assert shown.status == "error"
+    assert len(shown.error.splitlines()) == 1
