@@ -144,7 +144,7 @@ class ScriptRanks:
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         desk = Desk(os.path.join(folder, "desk"))
         self._stack.callback(desk.close)
-        log = self._stack.enter_context(tempfile.TemporaryFile())
+        log = self._stack.enter_context(open(os.path.join(folder, "log"), "w+b"))  # noqa: SIM115
         self._stack.enter_context(processes.gone_afterwards())
         launch = _LAUNCHERS[self.name]
         environment = {
@@ -231,7 +231,9 @@ class EngineRanks:
         os.environ.update(IPYTHONDIR=folder, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
         self._others = set(processes.family(os.getpid()))
         before = time.perf_counter()
-        self._cluster = ipyparallel.Cluster(n=self.world_size, cluster_id="", log_level=40)
+        self._cluster = ipyparallel.Cluster(
+            n=self.world_size, cluster_id="", log_level=40, shutdown_atexit=False
+        )
         with contextlib.redirect_stdout(sys.stderr):
             self._client = self._cluster.start_and_connect_sync(activate=False)
         self._view = self._client[:]

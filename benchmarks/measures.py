@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks import processes, workloads
-from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, installed, make
+from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, ScriptRanks, installed, make
 from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
 from benchmarks.results import COURSE, Row, Sample
 
@@ -139,7 +139,8 @@ def _cell(plan: Plan, book: _Book) -> list[Row]:
     return rows
 
 
-def _one_cell(ranks: CourseRanks | EngineRanks, size: int) -> float:
+def _one_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, size: int) -> float:
+    assert not isinstance(ranks, ScriptRanks), "a script has no cells"
     before = time.perf_counter()
     ranks.run(workloads.ROUND_TRIP)
     milliseconds = (time.perf_counter() - before) * 1000
@@ -247,7 +248,8 @@ def _press_stop(who: str, bound: float, book: _Book) -> None:
         if kernel.reply(stuck, bound) is None:
             book.write("stop", who, bound, "the cell does not end; the kernel must be killed", at_least=True)
             return
-        answer = kernel.reply(kernel.send(cells.afterwards), bound)
+        # Who starts anew is given the time a start takes; who kept its ranks has to answer with them.
+        answer = kernel.reply(kernel.send(cells.afterwards), bound if cells.keeps_ranks else 60.0)
         seconds = time.perf_counter() - pressed
         if answer is None or not answer.ok:
             remark = "no usable group; the ranks must be restarted, state lost"

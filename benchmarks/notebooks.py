@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,12 +23,16 @@ from benchmarks.results import COURSE
 
 @dataclass(frozen=True)
 class Cells:
-    """Four cells: imports, the first run of 4 ranks, one that gets stuck, and what is tried after the stop button."""
+    """Four cells: imports, the first run of 4 ranks, one that gets stuck, and what is tried after the stop button.
+
+    `keeps_ranks` says that the last one runs on ranks that are there already, instead of starting new ones.
+    """
 
     imports: str
     first: str
     stuck: str
     afterwards: str
+    keeps_ranks: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,9 @@ class Kernel:
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
         }
-        self._manager.start_kernel(env=environment, cwd=self.folder)
+        self._manager.start_kernel(
+            env=environment, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self._stack.callback(self._manager.shutdown_kernel, now=True)
         self._client: Any = self._manager.blocking_client()
         self._client.start_channels()
@@ -138,6 +145,7 @@ def _course(first: str, stuck: str, folder: Path) -> Cells:
         f"%%ranks 4\n{first}",
         f"%%ranks\n{stuck}",
         f"%%ranks\n{workloads.AFTERWARDS}",
+        keeps_ranks=True,
     )
 
 
@@ -188,4 +196,6 @@ def _ipyparallel(first: str, stuck: str, folder: Path) -> Cells:
         f"client[:].execute({group!r}, block=True)\n"
         f"get_ipython().run_cell_magic('px', '', {first!r})"
     )
-    return Cells("import ipyparallel", start, f"%%px\n{stuck}", f"%%px\n{workloads.AFTERWARDS}")
+    return Cells(
+        "import ipyparallel", start, f"%%px\n{stuck}", f"%%px\n{workloads.AFTERWARDS}", keeps_ranks=True
+    )

@@ -96,7 +96,7 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
                     trials.append(Trial(world_size, case, None, _observations(replies, first=not trials)))
                     printed.append(text)
             finally:
-                gang.stop()
+                gang.stop(gently=False)
                 gang.reap()
     except _Ended as ended:
         words = _printed(ended.outcome) if ended.outcome is not None else ""
@@ -126,7 +126,7 @@ def _started(world_size: int, backend: str, **options: Any) -> Gang:
                 raise
         except BaseException:
             if gang is not None:
-                gang.stop()
+                gang.stop(gently=False)
             raise
     raise AssertionError("unreachable")
 
@@ -231,7 +231,7 @@ def _with_oracle(task: Task, trials: list[Trial]) -> tuple[Trial, ...]:
     try:
         outcome = gang.call(cloudpickle.dumps((harness.run_oracle, (task.name, questions), [])), timeout=60.0)
     finally:
-        gang.stop()
+        gang.stop(gently=False)
         gang.reap()
     if outcome.interrupted:
         raise KeyboardInterrupt

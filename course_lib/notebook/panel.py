@@ -27,13 +27,16 @@ _PRE = (
     "margin: 0; padding: 0; border: none; background: transparent; "
     "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.4; font-size: 13px"
 )
-_TABLE = "margin: 0; border: none; border-collapse: collapse; table-layout: auto; font-size: inherit"
+_TABLE = "margin: 0; border: none; border-collapse: collapse; table-layout: auto; font-size: 1em"
 _NAME = (
     "min-width: 5.2em; padding: 0 0.7em 0 0; text-align: right; vertical-align: top; white-space: nowrap; "
     "font-weight: normal; font-size: 0.9em; line-height: 1.55; border: none; "
     f"border-right: 2px solid rgba(128, 128, 128, 0.4); {_MUTED}"
 )
-_CELL = "padding: 0 0 0 0.7em; text-align: left; vertical-align: top; white-space: normal; border: none; line-height: 1.4"
+_CELL = (
+    "padding: 0 0 0 0.7em; text-align: left; vertical-align: top; white-space: normal; "
+    "border: none; line-height: 1.4"
+)
 
 #: A line of evidence says who, then what: `ranks 0,1  waiting in barrier()`.
 _WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*)")

@@ -85,7 +85,15 @@ class Session:
             self.gang = None
 
 
+    def close(self) -> None:
+        """End the gang and wait until its ranks have closed the learner's files: the kernel is about to end."""
+        gang = self.gang
+        self.stop()
+        if gang is not None:
+            gang.reap(1.0)
+
+
 SESSION = Session()
-atexit.register(SESSION.stop)
+atexit.register(SESSION.close)
 
 __all__ = ["SESSION", "GangError", "Refused", "Session", "Stopped", "UnexpectedOutcome"]

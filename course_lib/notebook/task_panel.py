@@ -7,9 +7,9 @@ from html import escape
 
 from course_lib.grading.progress import TaskProgress
 from course_lib.grading.report import MARKS, checks_title, closing_lines
-from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
+from course_lib.grading.verdict import CheckResult, Verdict, VerdictKind
 from course_lib.notebook.course_map import Lesson, state, summary
-from course_lib.notebook.panel import GREEN, VERMILION, box, note, panel, pre
+from course_lib.notebook.panel import box, note, panel, pre
 from course_lib.tasks import Task
 
 _MOODS = {
@@ -20,14 +20,7 @@ _MOODS = {
     VerdictKind.DEADLOCK: "bad",
 }
 # Styles stand in attributes, as in `panel`: the saved output of a notebook just cloned keeps nothing else.
-_MARK_COLOURS = {
-    CheckState.PASSED: f"color: {GREEN}",
-    CheckState.FAILED: f"color: {VERMILION}",
-    CheckState.OPEN: "color: inherit",
-}
-_TABLE = (
-    "margin: 4px 0 8px 0; border: none; border-collapse: collapse; table-layout: auto; font-size: inherit"
-)
+_TABLE = "margin: 4px 0 8px 0; border: none; border-collapse: collapse; table-layout: auto; font-size: 1em"
 _CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align: top; white-space: normal"
 _CODE = "background: transparent; padding: 0; color: inherit; overflow-wrap: anywhere"
 
@@ -64,7 +57,7 @@ def _line(*cells: str) -> str:
 
 
 def _check(check: CheckResult) -> str:
-    mark = f'<b style="{_MARK_COLOURS[check.state]}" title="{check.state}">{MARKS[check.state]}</b>'
+    mark = f'<b title="{check.state}">{MARKS[check.state]}</b>'
     seen = note(f"Observed: {check.observed}.") if check.observed else ""
     return _line(mark, escape(check.sentence) + seen)
 

@@ -31,8 +31,11 @@ def answer_kernel(
     channel: BlockingChannel, jobs: queue.SimpleQueue[Message | None], main_thread: int, store_port: int
 ) -> None:
     """Read messages until the kernel is gone: jobs go to the main thread, questions are answered here."""
+    dismissed = False
     while True:
         message = channel.receive()
+        if message is None and dismissed:
+            return  # the main thread is closing the learner's files
         if message is None:
             leave(0)
         elif message.kind in ("look", "free"):
@@ -46,6 +49,7 @@ def answer_kernel(
             except OSError:
                 leave(0)
         elif message.kind == "stop":
+            dismissed = True
             jobs.put(None)
             # A main thread that does not come back (an endless loop) must not keep the process.
             threading.Thread(target=_leave_soon, daemon=True).start()

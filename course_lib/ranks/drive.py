@@ -309,7 +309,7 @@ def _end(gang: Gang, this: _Run, why: str, free_first: bool = False) -> None:
         return
     if not free_first:
         for link in this.running():
-            link.signal(signal.SIGINT)
+            link.interrupt()
         if _wait(gang, this, 0.1):
             return
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
@@ -322,7 +322,7 @@ def _end(gang: Gang, this: _Run, why: str, free_first: bool = False) -> None:
             return
     for _ in range(3):
         for link in this.running():
-            link.signal(signal.SIGINT)
+            link.interrupt()
         if _wait(gang, this, _GRACE / 2):
             return
     for link in this.running():

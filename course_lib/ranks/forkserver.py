@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,7 @@ class Forkserver:
         self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
         self._decoder = Decoder()
         self._fds: list[int] = []
+        self._due: dict[int, float] = {}
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -76,7 +78,7 @@ class Forkserver:
     def _loop(self) -> None:
         while True:
             wanted: list[Any] = [self.sock, self._wake_read]
-            readable, _, _ = select.select(wanted, [], [])
+            readable, _, _ = select.select(wanted, [], [], self._kill_those_due())
             if self._wake_read in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
@@ -122,7 +124,16 @@ class Forkserver:
                 for fd in fds:
                     os.close(fd)
         elif message.kind == "kill":
-            self._kill_group(message.data["pid"])
+            self._due[message.data["pid"]] = time.monotonic() + message.data["after"]
+
+    def _kill_those_due(self) -> float | None:
+        """Kill the ranks whose time is up; returns the seconds until the next is due."""
+        self._due = {pid: due for pid, due in self._due.items() if pid in self.living}
+        now = time.monotonic()
+        for pid in [pid for pid, due in self._due.items() if due <= now]:
+            del self._due[pid]
+            self._kill_group(pid)
+        return max(0.0, min(self._due.values()) - now) if self._due else None
 
     def _start(self, spec: dict[str, Any], fds: list[int]) -> int:
         if self.method == "spawn":

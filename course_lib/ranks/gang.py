@@ -233,14 +233,21 @@ class Gang:
         why = self.launcher.failures.get(link.token) or link.stderr.text().strip()[-500:] or "no message"
         return f"Rank {link.rank} ended while starting ({drive.exit_text(link.exit_code or 0)}): {why}"
 
-    def stop(self) -> None:
-        """End all ranks. Returns at once: they leave by themselves, or the launcher kills them a moment later."""
+    def stop(self, gently: bool = True) -> None:
+        """End all ranks and return at once.
+
+        Idle ranks close the learner's files and leave, or are killed a second later; all others, and all ranks where
+        `gently` is False, are killed now.
+        """
         if self.state is State.STOPPED:
             return
+        idle = gently and self.state is State.IDLE
         with deferred():
             self.state = State.STOPPED
             for link in self.links:
-                if link.alive:
+                if link.alive and idle:
+                    link.dismiss()
+                elif link.alive:
                     link.kill()
                 link.close()
             with contextlib.suppress(OSError, AttributeError):

@@ -154,12 +154,12 @@ class Launcher:
                     self.sock.setblocking(False)
         return token
 
-    def kill(self, pid: int) -> None:
-        """Kill a rank and what it started."""
+    def kill(self, pid: int, after: float = 0.0) -> None:
+        """Kill a rank and what it started, unless it has ended by itself `after` seconds from now."""
         with contextlib.suppress(OSError), self._lock:
             try:
                 self.sock.setblocking(True)
-                self.sock.sendall(Message("kill", {"pid": pid}).encode())
+                self.sock.sendall(Message("kill", {"pid": pid, "after": after}).encode())
             finally:
                 self.sock.setblocking(False)
 

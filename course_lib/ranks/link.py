@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 from typing import Any
 
 from course_lib.ranks.launcher import Launcher
 from course_lib.ranks.output import OutputBuffer
 from course_lib.ranks.protocol import BufferedChannel, Message
+
+
+#: How long a rank may take to close the learner's files when it is dismissed.
+LEAVE_SECONDS = 1.0
 
 
 class RankLink:
@@ -86,6 +91,12 @@ class RankLink:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def interrupt(self) -> None:
+        """SIGINT to the rank and what it has started, as Ctrl-C in a terminal: `os.system` waits for its child."""
+        if self.alive and self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGINT)
+
     def is_stopped(self) -> bool:
         """True while a signal (SIGSTOP, SIGTSTP) has stopped the process."""
         import psutil
@@ -100,6 +111,13 @@ class RankLink:
         self.killed_by_course = True
         if self.pid is not None and self.alive:
             self.launcher.kill(self.pid)
+
+    def dismiss(self) -> None:
+        """Ask the rank to close its files and leave, and see to it that it does."""
+        self.killed_by_course = True
+        if self.pid is not None and self.alive:
+            self.channel.send(Message("stop", {}))
+            self.launcher.kill(self.pid, after=LEAVE_SECONDS)
 
     def close(self) -> None:
         """Give the descriptors back. The rank sees the end of its wire and leaves by itself."""

@@ -89,9 +89,14 @@ class Notebook:
 
     def ended(self, index: int, before: int | None = None) -> Locator:
         """Wait until the cell has a number (another than `before`) and return its output."""
-        other = rf"(?!\[{before}\])" if before is not None else ""
-        expect(self._prompt(index)).to_have_text(
-            re.compile(rf"^\s*{other}\[\d+\]:?\s*$"), timeout=CELL_TIMEOUT
+        # Asked at every frame: `expect` asks but once a second after a while, which adds up over a lesson.
+        self.page.wait_for_function(
+            r"""([prompt, before]) => {
+                const found = /^\[(\d+)\]/.exec(prompt.textContent.trim());
+                return found !== null && found[1] !== before;
+            }""",
+            arg=[self._prompt(index).element_handle(), str(before)],
+            timeout=CELL_TIMEOUT,
         )
         return self.output(index)
 

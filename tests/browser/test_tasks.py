@@ -29,7 +29,7 @@ RIGHT = """\
 
 def answered(cell, body: str) -> str:
     """The exercise's cell with the hole filled in."""
-    return cell.source[: cell.source.index("    " + STUB)] + body
+    return cell.source[: cell.source.index("    " + STUB)] + body.rstrip()
 
 
 def test_a_task_is_answered_wrong_then_right(open_notebook, course):
@@ -48,7 +48,7 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
     wrong = notebook.run(task)
     reads(
         wrong,
-        r"samplers.shard_indices: wrong.*What this looks like: The ranks get unequally many samples.*Read again: lesson 03",
+        r"samplers.shard_indices: wrong.*looks like: The ranks get unequally many samples.*again: lesson 03",
     )
     expect(notebook.errors(task)).to_have_count(0)
     notebook.shoot("task_wrong", at=task)
