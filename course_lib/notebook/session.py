@@ -84,7 +84,6 @@ class Session:
             self.gang.stop()
             self.gang = None
 
-
     def close(self) -> None:
         """End the gang and wait until its ranks have closed the learner's files: the kernel is about to end."""
         gang = self.gang

@@ -12,7 +12,6 @@ from course_lib.ranks.launcher import Launcher
 from course_lib.ranks.output import OutputBuffer
 from course_lib.ranks.protocol import BufferedChannel, Message
 
-
 #: How long a rank may take to close the learner's files when it is dismissed.
 LEAVE_SECONDS = 1.0
 
