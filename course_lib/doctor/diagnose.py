@@ -61,7 +61,8 @@ def _positions(outcome: Outcome) -> tuple[str, ...]:
             place = f" at {waiting.where}" if waiting.where else ""
             texts[rank] = f"not answering{place}: busy in code that never lets other threads run"
         elif waiting.state == "computing":
-            texts[rank] = f"computing at {waiting.where}: {waiting.source}".rstrip(": ")
+            place = f" at {waiting.where}: {waiting.source}".rstrip(": ") if waiting.where else ""
+            texts[rank] = f"computing{place}"
         else:
             texts[rank] = f"waiting in {_call(waiting)} at {waiting.where}: {waiting.source}".rstrip(": ")
     for rank in range(outcome.world_size):

@@ -13,13 +13,17 @@ from typing import Any
 
 from course_lib.grading.confine import confine, forget_forks
 from course_lib.ranks.cell import CELL_PREFIX, compile_cell
-from course_lib.tasks.catalogue import find_task
+from course_lib.tasks.catalogue import all_tasks, find_task
 
 #: How the answer's lines are called in tracebacks and verdicts.
 LABEL = "your answer"
 
 # Held here, so that an answer that replaces them does not replace ours.
 _dumps, _loads = json.dumps, json.loads
+
+
+# Found while this module is loaded, which happens once, in the process that starts ranks.
+all_tasks()
 
 
 class _NotAttempted(BaseException):

@@ -10,8 +10,9 @@ import ast
 import linecache
 import os
 import sys
+from collections import deque
 from datetime import timedelta
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from course_lib.ranks.cell import Frame, is_learners
@@ -94,7 +95,47 @@ def _call_under_way(frame: FrameType) -> ast.Call | None:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in _WAITING_CALLS
     ):
-        return call
+        return call if _is_torchs(call.func.value, frame) else None
+    return None
+
+
+def _is_torchs(receiver: ast.expr, frame: FrameType) -> bool:
+    """True when the object whose method is called comes from torch: `os.wait()` waits for no rank."""
+    thing = _object(receiver, frame)
+    if thing is None:
+        # `dist.batch_isend_irecv(...)[0]`, `works.pop()`: go by what stands at the beginning.
+        thing = _object(_beginning(receiver), frame)
+        if isinstance(thing, list | tuple | dict | deque):
+            return True
+    home = thing.__name__ if isinstance(thing, ModuleType) else type(thing).__module__
+    return home.split(".")[0] == "torch"
+
+
+def _beginning(node: ast.expr) -> ast.expr:
+    while True:
+        match node:
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Call(func=inner):
+                node = inner
+            case _:
+                return node
+
+
+def _object(node: ast.expr, frame: FrameType) -> Any:
+    """The object a simple expression stands for, found without running any code of the learner's; else None."""
+    match node:
+        case ast.Name(id=name):
+            return frame.f_locals.get(name, frame.f_globals.get(name))
+        case ast.Constant(value=value):
+            return value
+        case ast.Attribute(value=base, attr=name):
+            return getattr(_object(base, frame), "__dict__", {}).get(name)
+        case ast.Subscript(value=base, slice=index):
+            container, key = _object(base, frame), _object(index, frame)
+            if type(container) in (list, tuple, dict) and type(key) in (int, str):
+                try:
+                    return container[key]
+                except LookupError:
+                    return None
     return None
 
 

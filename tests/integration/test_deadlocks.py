@@ -50,6 +50,12 @@ DEADLOCKS = {
         "nobody_answers",
         (),
     ),
+    "a wait on an element of a list": (
+        "works = [dist.irecv(one, 1)] if rank == 0 else []\nwhile works:\n    works.pop().wait()",
+        {0},
+        "nobody_answers",
+        (),
+    ),
     "an async collective that one rank never issues": (
         "if rank != 1:\n    work = dist.all_reduce(one, async_op=True)\n    work.wait()",
         {0, 2, 3},
@@ -144,6 +150,10 @@ STRAGGLERS = {
     "a rank waits for its data": "rank == 1 and os.system('sleep 1.5')\ndist.barrier()",
     "a thread brings the collective later": (
         "import threading\nlate = threading.Timer(1.5, dist.barrier)\nlate.start() if rank == 1 else dist.barrier()"
+    ),
+    "a rank waits for a child": (
+        "pid = os.fork() if rank == 1 else None\nif pid == 0:\n    time.sleep(1.5)\n    os._exit(0)\n"
+        "if pid:\n    os.wait()"
     ),
     "a rank reads from a pipe": "rank == 1 and os.popen('sleep 1.5; echo').read()\ndist.barrier()",
     "work goes on while an async collective waits": (
