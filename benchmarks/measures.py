@@ -18,6 +18,8 @@ from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
 from benchmarks.results import COURSE, Row, Sample
 
 Say = Callable[[str], None]
+#: What costs one repetition and not the run: Failed and the course's own errors, timeouts and lost connections.
+_PROBLEMS = (RuntimeError, OSError)
 
 ABOUT = {
     "gang": "new gang, first DDP step, memory",
@@ -54,6 +56,7 @@ class _Book:
         self._say = say
         self._values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._remarks: dict[tuple[str, str], str] = {}
+        self._failures: dict[tuple[str, str], str] = {}
         self._at_least: set[tuple[str, str]] = set()
 
     def write(self, row: str, who: str, value: float, remark: str = "", at_least: bool = False) -> None:
@@ -66,17 +69,19 @@ class _Book:
 
     def failed(self, row: str, who: str, error: Exception) -> None:
         """Note that a repetition gave no value: said at once, and in the table."""
-        self._remarks[row, who] = "not every repetition worked"
+        self._failures[row, who] = "not every repetition worked"
         self._say(f"{row}, {who}: {error}")
+
+    def _remark(self, key: str, who: str) -> str:
+        said = (self._remarks.get((key, who)), self._failures.get((key, who)))
+        return "; ".join(text for text in said if text)
 
     def row(self, key: str, title: str, unit: str) -> Row:
         """The row, contenders in their usual order."""
         samples = {
-            who: Sample(
-                tuple(self._values[key][who]), (key, who) in self._at_least, self._remarks.get((key, who), "")
-            )
+            who: Sample(tuple(self._values[key][who]), (key, who) in self._at_least, self._remark(key, who))
             for who in CONTENDERS
-            if self._values[key][who]
+            if self._values[key][who] or (key, who) in self._failures
         }
         return Row(key, title, unit, samples)
 
@@ -104,7 +109,7 @@ def _gang(plan: Plan, book: _Book) -> list[Row]:
                 if processes.can_measure_memory():
                     book.write("memory", who, mean(processes.megabytes(pid) for pid in ranks.pids()))
                     book.write("memory-all", who, sum(processes.megabytes(pid) for pid in ranks.everybody()))
-            except Failed as error:
+            except _PROBLEMS as error:
                 book.failed("start", who, error)
             finally:
                 ranks.stop()
@@ -122,16 +127,18 @@ def _cell(plan: Plan, book: _Book) -> list[Row]:
         row = f"round-trip-{size}"
         seated = {who: make(who, size) for who in installed((COURSE, "ipyparallel"))}
         try:
-            for ranks in seated.values():
-                ranks.start()
+            for who in seated:
+                seated[who].start()
                 for _ in range(3):  # the first ones import and allocate
-                    ranks.run(workloads.ROUND_TRIP)
+                    seated[who].run(workloads.ROUND_TRIP)
             for _ in range(plan.repeat):
                 for _ in range(plan.cells):
                     for who, ranks in seated.items():
                         book.write(row, who, _one_cell(ranks, size))
                 if size == 4:
                     _cells_of_scripts(row, book)
+        except _PROBLEMS as error:
+            book.failed(row, who, error)
         finally:
             for ranks in seated.values():
                 ranks.stop()
@@ -160,7 +167,7 @@ def _cells_of_scripts(row: str, book: _Book) -> None:
             ranks.run(workloads.ROUND_TRIP)
             seconds += time.perf_counter() - before
             book.write(row, who, seconds * 1000, "starts anew for each cell")
-        except Failed as error:
+        except _PROBLEMS as error:
             book.failed(row, who, error)
         finally:
             ranks.stop()
@@ -185,7 +192,7 @@ def _deadlock(plan: Plan, book: _Book) -> list[Row]:
                         raise Failed("the deadlock ended by itself")
                     remark = "says nothing; waits for the group's timeout (gloo: 30 min); killed"
                     book.write("deadlock", who, plan.bound, remark, at_least=True)
-            except Failed as error:
+            except _PROBLEMS as error:
                 book.failed("deadlock", who, error)
             finally:
                 ranks.stop()
@@ -209,7 +216,7 @@ def _first(plan: Plan, book: _Book) -> list[Row]:
                             before = time.perf_counter()
                         kernel.run(cells.first)
                         book.write(row, who, time.perf_counter() - before)
-                except Failed as error:
+                except _PROBLEMS as error:
                     book.failed(row, who, error)
     return [
         book.row("first", "First cell on 4 ranks in a fresh kernel, at once (imports included)", "s"),
@@ -224,7 +231,7 @@ def _stop(plan: Plan, book: _Book) -> list[Row]:
                 continue
             try:
                 _press_stop(who, plan.bound, book)
-            except Failed as error:
+            except _PROBLEMS as error:
                 book.failed("stop", who, error)
     return [
         book.row("stop", "From the stop button (2 ranks in all_reduce, 2 in sleep) to the next answer", "s")

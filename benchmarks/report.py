@@ -35,13 +35,15 @@ def _version(package: str) -> str:
 
 
 def _median(sample: Sample, unit: str) -> str:
+    if not sample.values:
+        return "failed"
     return f"> {number(sample.median, unit)}" if sample.at_least else number(sample.median, unit)
 
 
 def _spread(sample: Sample, unit: str) -> str:
-    low, high = sample.spread
-    if len(sample.values) == 1 or sample.at_least:
+    if len(sample.values) < 2 or sample.at_least:
         return ""
+    low, high = sample.spread
     return f"{number(low, unit).removesuffix(' ' + unit)} - {number(high, unit)}"
 
 

@@ -14,7 +14,7 @@ class Sample:
     """What was measured of one contender.
 
     Attributes:
-        values: in the row's unit, one a repetition.
+        values: in the row's unit, one a repetition; none when no repetition worked.
         at_least: True when the contender had not finished by then: the values are where the benchmark gave up.
         remark: what a number alone does not say (`state lost`, `never says anything`).
     """
@@ -46,7 +46,7 @@ class Row:
     def ratio(self, contender: str) -> float | None:
         """How many times the course's median fits into the contender's; None where one of the two is missing."""
         ours, theirs = self.samples.get(COURSE), self.samples.get(contender)
-        if ours is None or theirs is None or not ours.median:
+        if ours is None or theirs is None or not ours.values or not theirs.values or not ours.median:
             return None
         return theirs.median / ours.median
 
@@ -66,6 +66,8 @@ class Goal:
         row = rows.get(self.row)
         if row is None or COURSE not in row.samples:
             return None
+        if not row.samples[COURSE].values:
+            return Judged(self.text, "failed", False)
         if self.at_most is not None:
             median = row.samples[COURSE].median
             met = median <= self.at_most and not row.samples[COURSE].at_least

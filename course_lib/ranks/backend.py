@@ -61,6 +61,8 @@ def choose_backend(world_size: int, wished: str, gpus: int, nccl: bool) -> Backe
         return BackendChoice("gloo", "cuda", "gloo was asked for; CUDA tensors work with it")
     if world_size <= gpus and nccl:
         return BackendChoice("nccl", "cuda", f"{gpus} GPU(s) for {world_size} rank(s): NCCL, one GPU a rank")
+    if world_size <= gpus:
+        return BackendChoice("gloo", "cuda", "this torch is built without NCCL: gloo with CUDA tensors")
     return BackendChoice(
         "gloo", "cuda", f"{world_size} ranks share {gpus} GPU(s), which NCCL refuses: gloo with CUDA tensors"
     )

@@ -56,6 +56,14 @@ def test_a_run_that_gave_up_meets_no_limit():
     assert not judged.met
 
 
+def test_what_never_worked_is_called_failed_and_meets_nothing():
+    row = Row("start", "", "s", {"course": Sample((), remark="not every repetition worked")})
+    (limit, ratio) = judge_all([row])
+    assert not limit.met
+    assert not ratio.met
+    assert "failed" in report.as_text(Report("", 1, (row,), (limit,)))
+
+
 def test_a_ratio_goal_names_the_ratio_that_was_observed():
     judged = Goal("start", "faster", at_least_times=50, than="spawn").judge({"start": START})
     assert judged is not None

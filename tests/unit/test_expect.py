@@ -1,0 +1,77 @@
+"""Expectations: what they say, and which outcomes meet them."""
+
+import dataclasses
+
+import pytest
+
+from course_lib.ranks.expect import Expectation, ExpectationError, in_words
+from tests.unit.outcomes import died, hung, outcome, raised
+
+OUTCOMES = {
+    "ok": outcome(),
+    "raises 1": raised(1),
+    "raises 0,2": raised(0, 2, name="KeyError"),
+    "died 2": died({2: -9}),
+    "hang 1-3": hung(1, 2, 3, missing=(0,)),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "meets"),
+    [
+        ("ok", {"ok"}),
+        ("raises", {"raises 1", "raises 0,2"}),
+        ("raises:ValueError", {"raises 1"}),
+        ("raises:LookupError", {"raises 0,2"}),
+        ("raises:1", {"raises 1"}),
+        ("raises:0,2", {"raises 0,2"}),
+        ("raises: 2 , 0", {"raises 0,2"}),
+        ("raises:0", set()),
+        ("died", {"died 2"}),
+        ("died:2", {"died 2"}),
+        ("died:1", set()),
+        ("hang", {"hang 1-3"}),
+        ("hang:1,2,3", {"hang 1-3"}),
+        ("hang:1", set()),
+        (" hang ", {"hang 1-3"}),
+    ],
+)
+def test_an_expectation_is_met_by(text, meets):
+    expectation = Expectation.parse(text)
+    assert {name for name, found in OUTCOMES.items() if expectation.met_by(found)} == meets
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "foo", "OK", "ok:1", "raises:1,x", "raises:a b", "died:KeyError", "hang:x", "died:-1", "raises:1.5"],
+)
+def test_what_is_no_expectation_is_refused_in_one_line(text):
+    with pytest.raises(ExpectationError, match=r"^No expectation ") as caught:
+        Expectation.parse(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_interrupted_run_meets_only_keyboard_interrupt():
+    stopped = dataclasses.replace(raised(0, name="KeyboardInterrupt"), interrupted=True)
+    assert Expectation.parse("raises:KeyboardInterrupt").met_by(stopped)
+    assert not Expectation.parse("raises").met_by(stopped)
+    assert not Expectation.parse("ok").met_by(dataclasses.replace(outcome(), interrupted=True))
+
+
+@pytest.mark.parametrize("text", ["ok", "raises:KeyError", "died:0,2", "hang"])
+def test_an_expectation_reads_as_it_was_written(text):
+    assert str(Expectation.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ok", "every rank finishes"),
+        ("raises 1", "rank 1 raises ValueError"),
+        ("raises 0,2", "ranks 0 and 2 raise KeyError"),
+        ("died 2", "rank 2 dies"),
+        ("hang 1-3", "ranks 1-3 wait for ever"),
+    ],
+)
+def test_what_happened_in_words(name, words):
+    assert in_words(OUTCOMES[name]) == words

@@ -1,0 +1,108 @@
+"""What an outcome says: complete as text, the same as HTML, in the words of the doctor."""
+
+import dataclasses
+import re
+from html import unescape
+
+import pytest
+
+from course_lib.doctor import explained
+from course_lib.notebook.panel import html_report
+from course_lib.ranks.outcome import Ending, Waiting
+from course_lib.ranks.report import sections, text_report
+from tests.unit.outcomes import died, hung, outcome, raised
+
+RANKS = range(4)
+
+
+def said(one):
+    return text_report(explained(one))
+
+
+def test_nothing_printed_is_said_so():
+    assert said(outcome()) == "(no output)"
+
+
+def test_prints_and_values_are_folded():
+    text = said(outcome(stdout=dict.fromkeys(RANKS, "hello\n"), shown={0: "1", 1: "2", 2: "2", 3: "2"}))
+    assert text == "rank 0    | hello\n          | 1\nranks 1-3 | hello\n          | 2"
+
+
+def test_stderr_comes_after_the_output():
+    text = said(outcome(stdout={0: "out\n"}, stderr={0: "err\n"}))
+    assert text == "rank 0 | out\n-- stderr --\nrank 0 | err"
+
+
+def test_an_error_is_shown_with_its_line_and_named():
+    text = said(raised(0, 1, 2, 3))
+    assert text.count("ValueError: no") == 1
+    assert text.endswith("Ranks 0-3 raised ValueError.")
+
+
+def test_a_death_is_named_with_its_signal():
+    assert "Rank 2 died (killed by SIGKILL)" in said(died({2: -9}))
+    assert "Ranks 0 and 1 died (exit code 3)" in said(died({0: 3, 1: 3}))
+
+
+def test_a_hang_names_who_waits_where_for_whom():
+    text = said(hung(1, 2, 3, missing=(0,)))
+    assert (
+        "Ranks 1-3 wait in barrier() at In [1], line 2 for rank 0, which has left the cell without joining."
+        in text
+    )
+    assert "rank 0     finished the cell" in text
+
+
+def test_an_expectation_is_marked_with_a_sign_and_a_word():
+    expected = dataclasses.replace(explained(hung(1, missing=(0,))), expected=True)
+    assert "✓ As expected: " in text_report(expected)
+    assert "✗ Not expected: " in text_report(dataclasses.replace(expected, expected=False))
+    assert "✗ Not expected: every rank finishes." in text_report(
+        dataclasses.replace(outcome(), expected=False)
+    )
+
+
+def test_a_rank_ended_by_the_course_is_told():
+    ended = outcome(
+        "hang",
+        endings={1: Ending.KILLED},
+        waiting={1: Waiting(1, None, "In [1], line 2", "loop()", state="silent")},
+        timed_out=True,
+    )
+    assert "Rank 1 did not finish in time and was stopped." in said(ended)
+    assert "not answering at In [1], line 2" in said(ended)
+
+
+def test_a_stop_that_costs_the_gang_is_told():
+    ended = outcome(
+        "raises",
+        endings={1: Ending.KILLED},
+        waiting={1: Waiting(1, None, "", "", state="silent")},
+        interrupted=True,
+    )
+    assert "rank 1 could not be freed and was ended: the next %%ranks starts a new gang" in said(ended)
+
+
+def test_a_stop_that_came_too_late_is_told():
+    assert "You pressed stop when every rank had just finished" in said(outcome(interrupted=True))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        outcome(stdout=dict.fromkeys(RANKS, "a <b> & c\n"), notes=("noted",)),
+        raised(1),
+        died({0: -11}),
+        hung(0, 1, missing=(2, 3)),
+        outcome("hang"),
+        outcome("raises", interrupted=True, endings={0: Ending.KILLED}),
+    ],
+)
+def test_html_says_what_the_text_says(one):
+    one = explained(one)
+    html = html_report(one)
+    words = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL)).split()
+    for section in sections(one):
+        for text in (section.headline, *section.lines, *(row.text for row in section.rows)):
+            assert set(text.split()) <= set(words)
+    assert "<b>" not in html

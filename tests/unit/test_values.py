@@ -1,0 +1,63 @@
+"""How values travel, and what stands for those that cannot."""
+
+import threading
+
+import pytest
+
+from course_lib.ranks.values import NotSent, pack, unpack
+
+
+@pytest.mark.parametrize("value", [1, "text", [1, {"a": (2, 3)}], b"bytes", 0, False, "", []])
+def test_a_value_comes_back_as_it_was(value):
+    blob, not_sent = pack(value)
+    assert not_sent is None
+    assert unpack(blob, not_sent) == value
+
+
+def test_nothing_stays_nothing():
+    assert unpack(*pack(None)) is None
+
+
+def test_functions_and_classes_defined_here_travel():
+    offset = 3
+    assert unpack(*pack(lambda x: x + offset))(4) == 7
+
+
+def test_what_cannot_be_pickled_is_described():
+    value = unpack(*pack({"lock": threading.Lock()}))
+    assert isinstance(value, NotSent)
+    assert "lock" in repr(value)
+    assert "not sent to the kernel" in repr(value)
+
+
+def test_what_is_too_large_is_named_large_and_costs_nothing():
+    blob, not_sent = pack(bytes(10_000_000))
+    assert blob == b""
+    assert not_sent["reason"] == "large"
+    assert pack(bytes(10_000_000), limit=None)[1] is None
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError, SystemExit])
+def test_an_object_that_misbehaves_when_pickled_is_described(error):
+    class Odd:
+        def __reduce__(self):
+            raise error("no")
+
+        def __repr__(self):
+            raise error("no")
+
+    value = unpack(*pack(Odd()))
+    assert "Odd" in value.text
+    assert value.reason
+
+
+def test_what_cannot_be_rebuilt_here_says_so():
+    class Odd:
+        def __reduce__(self):
+            return (int, ("x",))
+
+    assert "cannot be rebuilt in the kernel: ValueError" in unpack(*pack(Odd())).reason
+
+
+def test_what_is_no_pickle_says_so():
+    assert isinstance(unpack(b"nonsense", None), NotSent)
