@@ -27,7 +27,12 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", choices=sorted(measures.ABOUT), help="measure this only; may be repeated"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single value")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="write the table (a page that has the markers keeps the rest of its text)",
+    )
     return parser
 
 
@@ -47,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(report.as_json(finished), encoding="utf-8")
     if options.markdown:
-        options.markdown.write_text(report.as_markdown(finished), encoding="utf-8")
+        page = options.markdown.read_text(encoding="utf-8") if options.markdown.exists() else ""
+        options.markdown.write_text(report.placed_in(page, report.as_markdown(finished)), encoding="utf-8")
     return 0
 
 

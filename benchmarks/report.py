@@ -105,3 +105,15 @@ def as_markdown(report: Report) -> str:
 def as_json(report: Report) -> str:
     """Every single value, for comparing runs."""
     return json.dumps(dataclasses.asdict(report), indent=2) + "\n"
+
+
+BEGIN, END = "<!-- benchmarks: written by --markdown -->", "<!-- benchmarks: end -->"
+
+
+def placed_in(page: str, table: str) -> str:
+    """The page with the table between its two markers; a page without them becomes the table."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        return table
+    return f"{before}{BEGIN}\n\n{table}\n{END}{after}"

@@ -129,6 +129,17 @@ def test_the_markdown_is_a_table_with_equally_many_cells_in_each_row():
     assert "| **New gang** | course | 0.120 s |" in table
 
 
+def test_a_page_keeps_its_text_around_the_table():
+    page = f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\nMore.\n"
+    assert report.placed_in(page, "new\n") == f"# Title\n\n{report.BEGIN}\n\nnew\n\n{report.END}\n\nMore.\n"
+    assert report.placed_in("", "new\n") == "new\n"
+
+
+def test_the_page_in_docs_has_the_markers():
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert report.placed_in(page, "new") != "new"
+
+
 def test_the_json_holds_every_value():
     rows = json.loads(report.as_json(SAMPLE_RUN))["rows"]
     assert rows[0]["samples"]["spawn"]["values"] == [4.0, 5.0, 6.0]
