@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -59,6 +59,12 @@ class _Book:
         self._failures: dict[tuple[str, str], str] = {}
         self._at_least: set[tuple[str, str]] = set()
 
+    def repetitions(self, count: int) -> Iterator[int]:
+        """Count repetitions, saying so."""
+        for number in range(count):
+            self._say(f"  repetition {number + 1} of {count}")
+            yield number
+
     def write(self, row: str, who: str, value: float, remark: str = "", at_least: bool = False) -> None:
         """Note one value."""
         self._values[row][who].append(value)
@@ -98,7 +104,7 @@ def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
 
 
 def _gang(plan: Plan, book: _Book) -> list[Row]:
-    for _ in range(plan.repeat):
+    for _ in book.repetitions(plan.repeat):
         for who in installed():
             ranks = make(who, 4)
             try:
@@ -131,7 +137,7 @@ def _cell(plan: Plan, book: _Book) -> list[Row]:
                 seated[who].start()
                 for _ in range(3):  # the first ones import and allocate
                     seated[who].run(workloads.ROUND_TRIP)
-            for _ in range(plan.repeat):
+            for _ in book.repetitions(plan.repeat):
                 for _ in range(plan.cells):
                     for who, ranks in seated.items():
                         book.write(row, who, _one_cell(ranks, size))
@@ -174,7 +180,7 @@ def _cells_of_scripts(row: str, book: _Book) -> None:
 
 
 def _deadlock(plan: Plan, book: _Book) -> list[Row]:
-    for repetition in range(plan.repeat):
+    for repetition in book.repetitions(plan.repeat):
         source = workloads.deadlock(0.5 * repetition / plan.repeat)
         for who in installed((COURSE, "spawn", "notebook_launcher", "torchrun", "ipyparallel")):
             if who != COURSE and repetition:
@@ -204,7 +210,7 @@ def _first(plan: Plan, book: _Book) -> list[Row]:
         (0.0, "first", plan.repeat),
         (plan.reading, "first-warm", min(plan.repeat, 3)),
     ):
-        for _ in range(repeat):
+        for _ in book.repetitions(repeat):
             for who in installed(IN_NOTEBOOKS):
                 try:
                     with Kernel() as kernel:
@@ -225,7 +231,7 @@ def _first(plan: Plan, book: _Book) -> list[Row]:
 
 
 def _stop(plan: Plan, book: _Book) -> list[Row]:
-    for repetition in range(plan.repeat):
+    for repetition in book.repetitions(plan.repeat):
         for who in installed(IN_NOTEBOOKS):
             if who != COURSE and repetition >= 2:
                 continue

@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from course_lib.ranks.drive import exit_text
 from course_lib.ranks.fold import fold, rank_label, rank_list
-from course_lib.ranks.outcome import Diagnosis, Ending, Kind, Outcome, Waiting
+from course_lib.ranks.outcome import Diagnosis, Ending, Kind, Outcome, Waiting, exit_text
 
 _FIRST_RANKS = "lesson 00, Your first ranks"
 

@@ -12,9 +12,8 @@ from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.harness import LABEL
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.ranks.cell import compile_cell
-from course_lib.ranks.drive import exit_text
 from course_lib.ranks.fold import fold, rank_list, table
-from course_lib.ranks.outcome import Ending, Kind, Outcome
+from course_lib.ranks.outcome import Ending, Kind, Outcome, exit_text
 from course_lib.ranks.report import steady_message_in
 from course_lib.tasks.task import Misconception, Miss, Task
 

@@ -194,7 +194,7 @@ def _say(text: str) -> None:
 
 def status(gang: Gang) -> str:
     """Who is alive, where, doing what: one line a rank."""
-    from course_lib.ranks.drive import exit_text
+    from course_lib.ranks.outcome import exit_text
 
     gang.refresh()
     looks = gang.look()

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from course_lib.ranks.drive import Progress
 from course_lib.ranks.fold import Folded, fold, rank_label
+from course_lib.ranks.job import Progress
 from course_lib.ranks.outcome import Outcome
 from course_lib.ranks.output import steady
 from course_lib.ranks.report import Section, sections

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from course_lib.notebook.panel import live_html, live_text
-from course_lib.ranks.drive import Progress
 from course_lib.ranks.fold import rank_label
+from course_lib.ranks.job import Progress
 from course_lib.ranks.outcome import Outcome
 
 #: Cells shorter than this show nothing before they end: no flicker.

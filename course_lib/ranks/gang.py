@@ -23,9 +23,10 @@ from course_lib.ranks import drive
 from course_lib.ranks.backend import MB_PER_RANK, BackendChoice, choose_backend
 from course_lib.ranks.deadlock import Look
 from course_lib.ranks.interrupts import StopRequests, deferred
+from course_lib.ranks.job import Job
 from course_lib.ranks.launcher import Launcher, LaunchError, warm_up
 from course_lib.ranks.link import RankLink
-from course_lib.ranks.outcome import Collective, Outcome, RankVariableError
+from course_lib.ranks.outcome import Collective, Outcome, RankVariableError, exit_text
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.store import listen_on_loopback
 from course_lib.ranks.values import Packed
@@ -231,7 +232,7 @@ class Gang:
         link = lost[0]
         link.stderr.drain()
         why = self.launcher.failures.get(link.token) or link.stderr.text().strip()[-500:] or "no message"
-        return f"Rank {link.rank} ended while starting ({drive.exit_text(link.exit_code or 0)}): {why}"
+        return f"Rank {link.rank} ended while starting ({exit_text(link.exit_code or 0)}): {why}"
 
     def stop(self, gently: bool = True) -> None:
         """End all ranks and return at once.
@@ -343,15 +344,15 @@ class Gang:
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def run_cell(self, source: str, *, label: str = "cell", first_line: int = 1, **options: Any) -> Outcome:
-        """Run source code on the ranks as a notebook cell; options as in `drive.Job`."""
+        """Run source code on the ranks as a notebook cell; options as in `job.Job`."""
         data = {"source": source, "label": label, "first_line": first_line}
-        return self._run(drive.Job("cell", data, **options))
+        return self._run(Job("cell", data, **options))
 
     def call(self, payload: bytes, **options: Any) -> Outcome:
-        """Call a pickled `(function, arguments, faults)` on the ranks; options as in `drive.Job`."""
-        return self._run(drive.Job("call", {}, blob=payload, **options))
+        """Call a pickled `(function, arguments, faults)` on the ranks; options as in `job.Job`."""
+        return self._run(Job("call", {}, blob=payload, **options))
 
-    def _run(self, job: drive.Job) -> Outcome:
+    def _run(self, job: Job) -> Outcome:
         with self._lock, deferred() as stop:
             self._check_alive()
             unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]

@@ -133,7 +133,7 @@ class Launcher:
             "role": role,
             "config": config,
             "env": environment,
-            "cwd": os.getcwd(),
+            "cwd": _working_folder(),
             "path": [_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)],
             "fds": len(fds),
         }
@@ -198,6 +198,13 @@ class Launcher:
             self.process.kill()
             self.process.wait()
         self._log.close()
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.sep  # somebody has removed the kernel's working folder
 
 
 _launchers: dict[str, Launcher] = {}

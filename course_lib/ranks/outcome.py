@@ -8,6 +8,7 @@ the doctor.
 from __future__ import annotations
 
 import enum
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +25,16 @@ class Kind(enum.StrEnum):
     RAISES = "raises"
     DIED = "died"
     HANG = "hang"
+
+
+def exit_text(code: int) -> str:
+    """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 class Ending(enum.StrEnum):
@@ -262,4 +273,5 @@ __all__ = [
     "RankError",
     "RankVariableError",
     "Waiting",
+    "exit_text",
 ]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from course_lib.ranks.drive import exit_text
 from course_lib.ranks.expect import in_words
 from course_lib.ranks.fold import Folded, fold, rank_list, table
-from course_lib.ranks.outcome import Ending, Kind, Outcome
+from course_lib.ranks.outcome import Ending, Kind, Outcome, exit_text
 from course_lib.ranks.output import steady, steady_message
 
 

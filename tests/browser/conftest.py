@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.notebook_page import Notebook
 from tests.browser.servers import Course, Server, course_lab
@@ -20,6 +20,8 @@ CHROMIUM_OPTIONS = (
     "--disable-sync",
 )
 WINDOW = {"width": 1280, "height": 900}
+# Playwright's five seconds are short when JupyterLab loads on a machine that is busy with other things.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,9 @@ class Notebook:
 
     def ready(self, cells: int) -> "Notebook":
         """Wait until all cells are there and the kernel is idle."""
-        expect(self.cells).to_have_count(cells, timeout=30 * SECONDS)
+        expect(self.cells).to_have_count(cells)
         idle = self.page.locator('.jp-NotebookPanel:not(.lm-mod-hidden) [data-status="idle"]')
-        expect(idle.first).to_be_attached(timeout=30 * SECONDS)
+        expect(idle.first).to_be_attached()
         return self
 
     # Cells.

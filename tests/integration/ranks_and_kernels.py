@@ -91,6 +91,9 @@ class Shown:
             case "update_display_data":
                 place = content["transient"]["display_id"]
                 self.updates.append(str(content["data"].get("text/html", "")))
+                if place not in self._places:  # its beginning was taken by `wait_for`
+                    self._places[place] = len(self.displays)
+                    self.displays.append({})
                 self.displays[self._places[place]] = content["data"]
             case "execute_result":
                 self.value = str(content["data"].get("text/plain", ""))
@@ -137,8 +140,16 @@ class Kernel:
         """Run a cell; returns at once."""
         return str(self.client.execute(source, allow_stdin=False))
 
+    def wait_for(self, kind: str, message_id: str, timeout: float = 60.0) -> dict[str, Any]:
+        """Wait for the next message of this kind that the cell causes, and drop what comes before it."""
+        deadline = time.monotonic() + timeout
+        while True:
+            message = self.client.get_iopub_msg(timeout=max(0.01, deadline - time.monotonic()))
+            if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == kind:
+                return dict(message)
+
     def finish(self, message_id: str, timeout: float = 60.0) -> Shown:
-        """Wait for the end of a cell."""
+        """Wait for the end of a cell. (The reply is not waited for: an interrupt may cost ipykernel that.)"""
         shown = Shown()
         deadline = time.monotonic() + timeout
         while True:
@@ -151,11 +162,8 @@ class Kernel:
             shown.take(message)
             if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 break
-        while True:
-            reply = self.client.get_shell_msg(timeout=timeout)
-            if reply["parent_header"].get("msg_id") == message_id:
-                shown.status = reply["content"]["status"]
-                return shown
+        shown.status = "error" if shown.ename else "ok"
+        return shown
 
     def press_stop(self) -> None:
         """The stop button of JupyterLab."""

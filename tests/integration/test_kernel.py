@@ -36,27 +36,14 @@ def test_output_streams_into_the_cell_while_it_runs(kernel, tmp_path):
     message = kernel.start(
         f"%%ranks\nprint('step', 1)\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\nprint('done')"
     )
-    pages = []
 
-    def first_step_is_shown():
-        found = kernel.client.get_iopub_msg(timeout=20)
-        pages.append(str(found["content"].get("data", {}).get("text/html", "")))
-        return "step 1" in pages[-1]
+    def first_page_with_output():
+        html = kernel.wait_for("update_display_data", message)["content"]["data"]["text/html"]
+        return html if "step 1" in html else None
 
-    until(first_step_is_shown)
-    assert "running" in pages[-1]
+    assert "running" in until(first_page_with_output)
     go.touch()
-    final = []
-
-    def last_update():
-        found = kernel.client.get_iopub_msg(timeout=20)
-        if found["parent_header"].get("msg_id") == message:
-            final.append(found)
-        return found["msg_type"] == "status" and found["content"]["execution_state"] == "idle"
-
-    until(last_update)
-    texts = [m["content"]["data"]["text/plain"] for m in final if m["msg_type"] == "update_display_data"]
-    assert texts[-1] == "ranks 0-3 | step 1\n          | done"
+    assert kernel.finish(message).text.strip() == "ranks 0-3 | step 1\n          | done", "in the same place"
 
 
 def test_a_binding_is_made_also_when_the_cell_fails(kernel):

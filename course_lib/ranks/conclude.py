@@ -1,0 +1,143 @@
+"""From what is known of a job that is over to its `Outcome`; puts the process group right where it was broken."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from course_lib.ranks.job import Run
+from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError
+
+if TYPE_CHECKING:
+    from course_lib.ranks.gang import Gang
+
+_PEER_LOST = (
+    "connection closed by peer",
+    "connection reset",
+    "broken pipe",
+    "connectfullmesh",
+    "socket closed",
+)
+#: After one of these a gloo group refuses everything that follows.
+_GROUP_BROKEN = (*_PEER_LOST, "timed out waiting", "application timeout caused", "pair closure")
+
+
+def conclude(gang: Gang, this: Run) -> Outcome:
+    """Judge how each rank's part ended, rebuild what was broken, and put it all into one object."""
+    errors: dict[int, RankError] = {}
+    endings: dict[int, Ending] = {}
+    exits: dict[int, int] = {}
+    for link in this.links:
+        rank = link.rank
+        message = this.done.get(rank)
+        if rank in this.killed:
+            endings[rank] = Ending.KILLED
+        elif message is None:
+            endings[rank] = Ending.DIED
+            exits[rank] = this.died_first.get(rank, link.exit_code or 0)
+        elif message.data["error"] is not None:
+            errors[rank] = RankError.from_report(message.data["error"])
+            endings[rank] = Ending.RAISED
+        else:
+            endings[rank] = Ending.FINISHED
+    # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
+    for link in gang.links:
+        if not link.alive and link.rank not in endings and not link.killed_by_course:
+            exits[link.rank] = link.exit_code or 0
+    for rank, why in this.stopped_at.items():
+        raised = endings[rank] is Ending.RAISED and why != "stopped"
+        if raised or (endings[rank] is Ending.FINISHED and why == "deadlock"):
+            endings[rank] = Ending.FREED
+    if exits:
+        for rank, error in errors.items():
+            if any(sign in error.message.lower() for sign in _PEER_LOST):
+                endings[rank] = Ending.FREED
+    kind = _kind(this, endings, exits)
+    recorded = _recorded(this, kind)
+    notes = _put_right(gang, this)
+    fetchable = not this.killed and not exits
+    started, ended = this.started_ns, time.time_ns()
+    waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
+    return Outcome(
+        kind=kind,
+        world_size=gang.world_size,
+        ranks=tuple(link.rank for link in this.links),
+        stdout={link.rank: link.stdout.text() for link in this.links},
+        stderr={link.rank: link.stderr.text() for link in this.links},
+        shown={
+            rank: m.data["shown"] for rank, m in sorted(this.done.items()) if m.data.get("shown") is not None
+        },
+        errors=dict(sorted(errors.items())),
+        exits=dict(sorted(exits.items())),
+        endings=endings,
+        waiting=dict(sorted(waiting.items())),
+        pictures={link.rank: tuple(link.pictures) for link in this.links if link.pictures},
+        notes=tuple(notes),
+        proved=this.proved,
+        interrupted=this.interrupted,
+        timed_out=this.timed_out,
+        seconds=this.seconds(),
+        recorded=recorded,
+        trace_events={
+            rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")
+        },
+        _blobs={
+            rank: (m.blob, m.data.get("not_sent"))
+            for rank, m in sorted(this.done.items())
+            if m.data.get("has_value")
+        },
+        _fetch=gang.fetch if fetchable else None,
+        _read_collectives=(lambda: gang.collectives_between(started, ended)) if fetchable else None,
+    )
+
+
+def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
+    if exits:
+        return Kind.DIED
+    if Ending.RAISED in endings.values():
+        return Kind.RAISES
+    if this.proved or this.timed_out:
+        return Kind.HANG
+    if this.interrupted and this.killed:
+        return Kind.RAISES
+    return Kind.OK
+
+
+def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
+    """Keep the collectives of a run that went wrong: a rebuilt group forgets them."""
+    if kind is Kind.OK:
+        return {}
+    return {
+        rank: tuple(record for record in look.records if record.time_ns >= this.started_ns)
+        for rank, look in sorted(this.looks.items())
+    }
+
+
+def _put_right(gang: Gang, this: Run) -> list[str]:
+    """After the job: is the process group still whole? If not, give the ranks a new one, and say so."""
+    if not all(link.alive for link in gang.links):
+        from course_lib.ranks.gang import State
+
+        gang.state = State.BROKEN
+        return []
+    standing = {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
+    groups = {name for numbers in standing.values() for name in numbers}
+    unequal = any(
+        len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
+    )
+    messages = [m.data["error"]["message"].lower() for m in this.done.values() if m.data["error"] is not None]
+    broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
+    if not this.job.repair or not (this.freed or broken or (messages and unequal)):
+        return []
+    if not gang.init:
+        return ["The ranks are free again; their process groups are yours to rebuild."]
+    moved = gang.rebuild_group()
+    if moved is None:
+        return ["The process group could not be rebuilt: the gang has to be restarted."]
+    note = (
+        "The process group has been rebuilt; variables are kept. Tensors that were in a collective may hold partial "
+        "sums: set them again."
+    )
+    if moved:
+        note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
+    return [note]

@@ -1,0 +1,108 @@
+"""End the part of ranks that do not end by themselves, and say where they were.
+
+The order is always the same: ask (SIGINT), free (shut gloo's connections), ask again, kill. What was killed costs the
+gang; everything gentler keeps the ranks' Python state.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from course_lib.ranks import deadlock
+from course_lib.ranks.answering import STACK_SIGNAL
+from course_lib.ranks.cell import Frame, is_learners
+from course_lib.ranks.job import Run, collect
+from course_lib.ranks.outcome import Waiting
+from course_lib.ranks.protocol import Message
+
+if TYPE_CHECKING:
+    from course_lib.ranks.gang import Gang
+    from course_lib.ranks.link import RankLink
+
+GRACE_SECONDS = 1.0
+
+
+def give_up_on_broken_wires(this: Run) -> None:
+    """A rank that lives but whose wire is closed (its code closed or wrote to every descriptor) can never answer."""
+    for link in this.running():
+        if link.channel.closed:
+            since = this.wire_closed.setdefault(link.rank, this.seconds())
+            if this.seconds() - since > GRACE_SECONDS:
+                link.signal(signal.SIGKILL)
+
+
+def see_where(gang: Gang, this: Run) -> None:
+    """Before ending ranks that are late: where is each of them?"""
+    looks = gang.look(0.3)
+    for link in this.running():
+        if link.rank in looks:
+            look = looks[link.rank]
+            before = this.looks.get(link.rank)
+            still = before is None or look.same_place(before)
+            state = "blocked" if look.waiting_in is not None and still else "computing"
+            this.waiting[link.rank] = deadlock.describe(look, looks, state)
+        else:
+            state = "stopped" if link.is_stopped() else "silent"
+            stack = () if state == "stopped" else _stack_from_signal(gang, link)
+            where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
+            this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
+
+
+def _stack_from_signal(gang: Gang, link: RankLink) -> tuple[Frame, ...]:
+    """The learner's frames of a thread that holds the GIL, as faulthandler prints them (innermost first)."""
+    link.signal(STACK_SIGNAL)
+    deadline = time.monotonic() + 0.5
+    # faulthandler writes frame by frame; the outermost one is always <module>.
+    while "in _run_module_as_main" not in link.stack_dump.text() and time.monotonic() < deadline:
+        gang.pump(deadline - time.monotonic())
+    frames = []
+    for file, line, function in re.findall(r'File "(.*?)", line (\d+) in (\S+)', link.stack_dump.text()):
+        if is_learners(file):
+            frames.append(Frame(file, int(line), function, linecache.getline(file, int(line)).strip()))
+    return tuple(reversed(frames))
+
+
+def end(gang: Gang, this: Run, why: str, free_first: bool = False) -> None:
+    """Make every rank that still runs leave the learner's code."""
+    for link in this.running():
+        this.stopped_at[link.rank] = why
+    continued = [link for link in this.running() if link.is_stopped()]
+    for link in continued:
+        link.signal(signal.SIGCONT)
+    # A collective that goes on must not be cut while it sends: gloo can miss the cut and wait for its own timeout.
+    if continued and _wait(gang, this, GRACE_SECONDS / 2):
+        return
+    if not free_first:
+        for link in this.running():
+            link.interrupt()
+        if _wait(gang, this, 0.1):
+            return
+    # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
+    this.freed = True
+    for cut_store in (False, True):
+        for link in gang.links:
+            if link.alive:
+                link.channel.send(Message("free", {"id": 0, "store": cut_store}))
+        if _wait(gang, this, GRACE_SECONDS / 2):
+            return
+    for _ in range(3):
+        for link in this.running():
+            link.interrupt()
+        if _wait(gang, this, GRACE_SECONDS / 2):
+            return
+    for link in this.running():
+        this.killed.add(link.rank)
+        link.kill()
+    _wait(gang, this, 5.0)
+
+
+def _wait(gang: Gang, this: Run, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while this.running() and time.monotonic() < deadline:
+        gang.pump(deadline - time.monotonic())
+        collect(this)
+    return not this.running()

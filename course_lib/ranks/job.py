@@ -1,0 +1,109 @@
+"""A job under way on a gang: what is to be run, and what is known of it so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from course_lib.ranks.deadlock import Look
+from course_lib.ranks.outcome import Waiting
+from course_lib.ranks.protocol import Message
+
+if TYPE_CHECKING:
+    from course_lib.ranks.link import RankLink
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run and how.
+
+    Attributes:
+        kind, data, blob: the message for the ranks. only: the ranks to run on (None: all).
+        timeout: seconds after which ranks that have not finished are stopped.
+        repair: whether a broken process group is rebuilt afterwards; not worth it for a gang that is stopped next.
+        on_progress: called while the job runs, at most ten times a second; what it raises ends the job.
+    """
+
+    kind: str
+    data: dict[str, Any]
+    blob: bytes = b""
+    only: tuple[int, ...] | None = None
+    timeout: float = 300.0
+    trace: bool = False
+    repair: bool = True
+    on_progress: Callable[[Progress], None] | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A moment of a running job: what each rank has written so far, and which ranks are done."""
+
+    seconds: float
+    stdout: dict[int, str]
+    stderr: dict[int, str]
+    done: frozenset[int]
+    running: frozenset[int]
+
+
+@dataclass
+class Run:
+    """What is known of a job under way."""
+
+    job: Job
+    number: int
+    links: list[RankLink]
+    started: float = field(default_factory=time.monotonic)
+    started_ns: int = field(default_factory=time.time_ns)
+    done: dict[int, Message] = field(default_factory=dict)
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
+    killed: set[int] = field(default_factory=set)
+    looks: dict[int, Look] = field(default_factory=dict)
+    freed: bool = False
+    proved: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    died_first: dict[int, int] = field(default_factory=dict)
+    wire_closed: dict[int, float] = field(default_factory=dict)
+
+    def running(self) -> list[RankLink]:
+        """The ranks that live and have not answered yet."""
+        return [link for link in self.links if link.rank not in self.done and link.alive]
+
+    def seconds(self) -> float:
+        """How long the job has been running."""
+        return time.monotonic() - self.started
+
+
+def collect(this: Run) -> None:
+    """Take in the answers that have come, and notice who has died without one."""
+    for link in this.links:
+        if link.rank not in this.done:
+            message = link.take("done", this.number)
+            if message is not None:
+                this.done[link.rank] = message
+                link.stdout.drain()
+                link.stderr.drain()
+            elif not link.alive and link.rank not in this.died_first and link.rank not in this.killed:
+                # The reply may still be on the wire: a rank can say `done` and die a moment later.
+                link.read()
+                message = link.take("done", this.number)
+                if message is not None:
+                    this.done[link.rank] = message
+                link.stdout.drain()
+                link.stderr.drain()
+                this.died_first[link.rank] = link.exit_code or 0
+
+
+def progress_of(this: Run) -> Progress:
+    """What can be shown of the job now."""
+    running = frozenset(link.rank for link in this.running())
+    return Progress(
+        this.seconds(),
+        {link.rank: link.stdout.text() for link in this.links},
+        {link.rank: link.stderr.text() for link in this.links},
+        frozenset(this.done),
+        running,
+    )
