@@ -55,7 +55,7 @@ class TaskProgress:
 
 def data_folder() -> Path:
     """Where progress is kept: DDP_COURSE_HOME if that is set, else the user's data folder."""
-    chosen = os.environ.get("DDP_COURSE_HOME") or os.environ.get("DDP_COURSE_DATA")
+    chosen = os.environ.get("DDP_COURSE_HOME")
     return Path(chosen) if chosen else Path(platformdirs.user_data_dir("ddp-course", appauthor=False))
 
 

@@ -159,5 +159,4 @@ def test_the_folder_can_be_chosen(monkeypatch, tmp_path):
     monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path))
     assert data_folder() == tmp_path
     monkeypatch.delenv("DDP_COURSE_HOME")
-    monkeypatch.delenv("DDP_COURSE_DATA", raising=False)
     assert data_folder().name == "ddp-course"
