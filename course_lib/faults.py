@@ -38,6 +38,13 @@ class InjectedFault(RuntimeError):
     """The exception that `fail` raises on the rank."""
 
 
+class FaultError(ValueError):
+    """A fault that cannot strike; shown as one clear line."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 @dataclass(frozen=True)
 class Fault:
     """What is done to which rank, and when (the `nth` time that moment comes, from 1)."""
@@ -51,9 +58,9 @@ class Fault:
     def __post_init__(self) -> None:
         """Refuse a moment or a count that cannot come."""
         if self.at not in _MOMENTS:
-            raise ValueError(f"No moment {self.at!r}: choose {', '.join(_MOMENTS)}.")
+            raise FaultError(f"No moment {self.at!r}: choose {', '.join(_MOMENTS)}.")
         if self.nth < 1 or self.rank < 0:
-            raise ValueError("`nth` counts from 1 and `rank` from 0.")
+            raise FaultError("`nth` counts from 1 and `rank` from 0.")
 
     def strike(self) -> None:
         """Do it, on the rank that runs this."""

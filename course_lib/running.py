@@ -110,6 +110,12 @@ def run(
     with refusing():
         expectation = Expectation.parse(expect)
         view = View()
+        if not callable(fn):
+            raise Refused(
+                f"run() needs a function to call on every rank, not {type(fn).__name__} {fn!r:.60}."
+            )
+        if not timeout > 0:
+            raise Refused(f"timeout={timeout}: seconds are a number above 0.")
         absent = [fault.rank for fault in faults if fault.rank >= ranks]
         if absent:
             raise Refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
 from typing import Any
 
@@ -14,12 +15,14 @@ from course_lib.doctor import explained
 from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import View, show_html
-from course_lib.ranks.cell import compile_cell
+from course_lib.ranks.cell import NUMBERED, compile_cell
 from course_lib.ranks.expect import Expectation
 from course_lib.ranks.gang import Gang
 from course_lib.ranks.interrupts import press_after
 
 DEFAULT_TIMEOUT = 300.0
+#: A function keeps the file name of the cell that defined it, so each cell needs one of its own.
+_numbers = itertools.count(1)
 _COMMANDS = ("rescue", "restart", "stop")
 
 
@@ -52,6 +55,9 @@ class RankMagics(Magics):
             options = parse_argstring(self.ranks, line)
         except Exception as error:
             raise Refused(f"%%ranks {line}: {error}. Try %%ranks? for its options.") from None
+        for name, value in vars(options).items():
+            if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+                setattr(options, name, value[1:-1])
         if cell is None:
             _command(options)
         else:
@@ -61,7 +67,7 @@ class RankMagics(Magics):
     def _run(self, options: argparse.Namespace, cell: str) -> None:
         shell = self.shell
         assert shell is not None
-        label = f"In [{len(shell.user_ns['In']) - 1}]"  # execution_count may already be the next cell's
+        label = f"{NUMBERED}{next(_numbers)}"
         _check_source(cell, label)
         view = View()
         expectation = Expectation.parse(options.expect)
@@ -116,13 +122,15 @@ def _check_source(cell: str, label: str) -> None:
                 "Put it in a cell without %%ranks."
             ) from None
         if error.lineno is None:
-            raise Refused(f"{label}: {type(error).__name__}: {error.msg}") from None
-        place = f"{label}, line {error.lineno}"
-        source = (error.text or "").rstrip("\n")
+            raise Refused(f"{type(error).__name__}: {error.msg}") from None
+        place = f"line {error.lineno} of this cell"
+        # What only the compiler finds (`return` outside a function) comes without its line.
+        lines = ["", *cell.splitlines(), ""]
+        source = (error.text or lines[min(error.lineno, len(lines)) - 1]).rstrip("\n")
         pointer = " " * max(0, (error.offset or 1) - 1) + "^"
         raise Refused(f"{place}\n    {source}\n    {pointer}\n{type(error).__name__}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes; brackets nested too deep
-        raise Refused(f"{label}: {str(error) or type(error).__name__}") from None
+        raise Refused(f"this cell: {str(error) or type(error).__name__}") from None
 
 
 def _size(text: str | None) -> int | None:

@@ -10,6 +10,7 @@ import ast
 import linecache
 import os
 import pprint
+import re
 import sys
 import sysconfig
 import traceback
@@ -20,6 +21,9 @@ from typing import Any
 from course_lib.ranks.output import steady_message
 
 CELL_PREFIX = "<rank cell "
+#: Labels that begin so stand for one cell of many; each has a number of its own, which is not shown.
+NUMBERED = "number "
+_newest_cell = ""
 _STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
 _COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _SHOWN_REPR = 20_000
@@ -45,7 +49,8 @@ def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
     Raises:
         SyntaxError: with the line number of the notebook cell.
     """
-    filename = cell_filename(label)
+    global _newest_cell
+    filename = _newest_cell = cell_filename(label)
     padded = "\n" * (first_line - 1) + source
     tree = ast.parse(padded, filename)
     linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
@@ -100,14 +105,20 @@ class Frame:
     source: str
 
     def where(self) -> str:
-        """`In [3], line 4` for a cell, `train.py, line 4` for a file."""
-        return f"{place_name(self.file)}, line {self.line}"
+        """`line 4 of this cell` for a cell, `train.py, line 4` for a file."""
+        place = place_name(self.file)
+        return f"line {self.line} of {place}" if place.endswith(" cell") else f"{place}, line {self.line}"
 
 
 def place_name(filename: str) -> str:
-    """A short stable name of a file: the cell's label, or the file's base name."""
+    """A short stable name of a file: which cell it is, the cell's label, or the file's base name."""
+    if filename.startswith(CELL_PREFIX + NUMBERED):
+        # Numbers of cells are not shown: they differ between front ends (nbval runs cells without numbering them).
+        return "this cell" if filename == _newest_cell else "an earlier cell"
     if filename.startswith(CELL_PREFIX):
         return filename[len(CELL_PREFIX) : -1]
+    if re.search(r"[/\\]ipykernel_\d+[/\\]", filename):
+        return "a notebook cell"
     return os.path.basename(filename)
 
 

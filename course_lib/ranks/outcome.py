@@ -54,7 +54,7 @@ class RankError:
     Attributes:
         type: name of the exception's class; `bases` are the names of all its base classes.
         message: `str(exception)` as raised; `traceback` is folded to the learner's lines, `full_traceback` is not.
-        where: the learner's line that raised, such as `In [3], line 2`.
+        where: the learner's line that raised, such as `line 2 of this cell`.
     """
 
     type: str

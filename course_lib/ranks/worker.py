@@ -210,11 +210,11 @@ class Rank:
                 if value is not None and job.kind == "cell":
                     self.main.__dict__["_"] = value
                     data["shown"] = shown(value)
+                self.kept_value = value
+                data["has_value"] = value is not None
+                blob, data["not_sent"] = values.pack(value)  # may call the learner's __reduce__
             finally:
                 self.in_learners_code = False
-            self.kept_value = value
-            data["has_value"] = value is not None
-            blob, data["not_sent"] = values.pack(value)
         except BaseException as error:
             self.in_learners_code = False
             data["error"] = report_exception(error).as_dict()

@@ -19,6 +19,7 @@ CHROMIUM_OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
 )
+FAILED = pytest.StashKey[bool]()
 WINDOW = {"width": 1280, "height": 900}
 # Playwright's five seconds are short when JupyterLab loads on a machine that is busy with other things.
 expect.set_options(timeout=30_000)
@@ -74,11 +75,22 @@ def learner(browser) -> Iterator[BrowserContext]:
     context.close()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Tell the page fixture whether its test has failed."""
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
+
+
 @pytest.fixture
-def page(learner) -> Iterator[Page]:
-    """A new tab."""
+def page(learner, request, shots) -> Iterator[Page]:
+    """A new tab; what it shows when the test fails is kept."""
     page = learner.new_page()
     yield page
+    if request.node.stash.get(FAILED, False):
+        page.screenshot(path=shots / f"failed_{request.node.name}.png")
     page.close()
 
 

@@ -72,6 +72,42 @@ def test_percent_and_exclamation_marks_in_plain_python_are_fine(kernel, source):
     assert kernel.run(f"%%ranks\n{source}").status == "ok"
 
 
+@pytest.mark.parametrize("source", ["x = 1\nreturn x", "x = 1\nawait f(x)", "x = 1\nbreak"])
+def test_what_only_the_compiler_finds_is_shown_with_its_line_too(kernel, source):
+    shown = kernel.run(f"%%ranks\n{source}")
+    assert "line 3" in shown.error
+    assert source.splitlines()[1] in shown.error
+
+
+def test_options_may_be_quoted(kernel):
+    assert kernel.run("%%ranks --expect 'raises:ValueError' --as \"out\"\nraise ValueError").status == "ok"
+    assert kernel.run("out.kind").value == "<Kind.RAISES: 'raises'>"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("run(5, ranks=2)", "needs a function"),
+        ("run(len, ranks=2, timeout=-1)", "timeout=-1"),
+        ("run(len, ranks=2, expect='dance')", "No expectation 'dance'"),
+        ("from course_lib.faults import delay\ndelay(0, 1, at='noon')", "No moment 'noon'"),
+    ],
+)
+def test_run_refuses_in_one_line_too(kernel, source, says):
+    shown = kernel.run(source)
+    assert says in shown.error
+    assert len(shown.error.strip().splitlines()) == 1
+
+
+def test_a_working_folder_that_is_gone_does_not_keep_ranks_from_starting(kernel):
+    kernel.run(
+        "import os, tempfile\nhome, gone = os.getcwd(), tempfile.mkdtemp()\nos.chdir(gone)\nos.rmdir(gone)"
+    )
+    shown = kernel.run("%%ranks 2 --fresh\n1")
+    kernel.run("os.chdir(home)")
+    assert shown.status == "ok", shown.text
+
+
 def test_what_cannot_be_pickled_is_named(kernel):
     kernel.run("import threading\nlock = threading.Lock()\ndef uses_it():\n    return lock")
     shown = kernel.run("run(uses_it, ranks=2)")

@@ -104,6 +104,14 @@ def test_code_that_swallows_every_interrupt_is_ended_by_force(ranks):
     assert str(outcome)
 
 
+@pytest.mark.parametrize("method", ["__repr__", "__reduce__"])
+def test_a_value_that_takes_for_ever_to_show_or_send_is_stopped_with_state_kept(ranks, method):
+    ranks("kept = 5")
+    outcome = ranks(f"class Slow:\n    def {method}(self):\n        while True: pass\nSlow()", timeout=0.5)
+    assert outcome.kind is Kind.HANG
+    assert ranks("kept").values[1] == 5
+
+
 def test_a_forked_child_that_falls_out_of_the_cell_is_no_second_rank(ranks):
     outcome = ranks("if os.fork() == 0:\n    time.sleep(0.3)\nelse:\n    os.wait()\nrank")
     assert outcome.ok

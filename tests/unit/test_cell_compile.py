@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 from course_lib.ranks.cell import (
+    Frame,
     compile_cell,
     current_stack,
     is_learners,
@@ -153,3 +154,15 @@ def test_an_odd_escape_warns_but_compiles():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert run(r"'\d'") == "\\d"
+
+
+def test_numbered_cells_are_told_apart_without_showing_their_numbers():
+    older = Frame("<rank cell number 1>", 3, "f", "")
+    compile_cell("x = 1", "number 1", 2)
+    assert older.where() == "line 3 of this cell"
+    compile_cell("y = 1", "number 2", 2)
+    assert older.where() == "line 3 of an earlier cell"
+
+
+def test_a_function_of_a_plain_cell_is_not_named_by_a_temporary_file():
+    assert Frame("/tmp/ipykernel_123/4567.py", 3, "f", "").where() == "line 3 of a notebook cell"
