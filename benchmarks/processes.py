@@ -1,15 +1,19 @@
 """Other processes: how much memory they take, and the promise that none is left over.
 
 What the benchmarks start carries a mark in its environment, and so does all that it starts in turn, whoever it is
-reparented to. What carries a mark is killed when its block ends.
+reparented to. What carries a mark is killed when its block ends. When the benchmark itself is killed (SIGKILL), a guard
+does it in its stead: `python -m benchmarks.processes`, which waits for the end of its standard input.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
@@ -19,13 +23,31 @@ _RUN, _GANG = "DDP_BENCHMARK_RUN", "DDP_BENCHMARK_GANG"
 @contextlib.contextmanager
 def nothing_left_over() -> Iterator[None]:
     """The whole run: at its end every process that came of it is killed."""
-    with _marked(_RUN):
+    with _marked(_RUN) as mark, _guard(mark):
         try:
             yield
         finally:
             from course_lib.ranks.launcher import close_all
 
             close_all()
+
+
+@contextlib.contextmanager
+def _guard(mark: str) -> Iterator[None]:
+    unmarked = {name: value for name, value in os.environ.items() if name != _RUN}
+    # A session of its own: Ctrl-C in a terminal is for the benchmark, and must not take the guard away.
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.processes", mark],
+        stdin=subprocess.PIPE,
+        env={**unmarked, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert guard.stdin is not None
+        guard.stdin.close()
+        guard.wait()
 
 
 @contextlib.contextmanager
@@ -36,11 +58,11 @@ def gone_afterwards() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _marked(variable: str) -> Iterator[None]:
+def _marked(variable: str) -> Iterator[str]:
     before = os.environ.get(variable)
     mark = os.environ[variable] = uuid.uuid4().hex
     try:
-        yield
+        yield mark
     finally:
         if before is None:
             del os.environ[variable]
@@ -87,3 +109,8 @@ def megabytes(pid: int) -> float:
 def can_measure_memory() -> bool:
     """True where the system tells the proportional share (Linux)."""
     return os.path.exists("/proc/self/smaps_rollup")
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    _kill_marked(_RUN, sys.argv[1])

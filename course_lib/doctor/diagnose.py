@@ -111,8 +111,15 @@ def _why_died(outcome: Outcome) -> str:
     codes = set(outcome.exits.values())
     if -9 in codes:
         return "a SIGKILL that nobody sent on purpose is usually the system's out-of-memory killer."
+    if any("doesn't match expected size" in text for text in outcome.stderr.values()):
+        return (
+            "gloo ends a rank that receives more than it expects: the ranks met in a collective with different sizes, "
+            "types or operations. Every rank must issue the same ones."
+        )
     if codes & {-6, -11}:
         return "a crash in C++ code (SIGABRT, SIGSEGV): what it printed on stderr names the place."
+    if any(code < 0 for code in codes):
+        return "look for who sends that signal: a scheduler, a limit, somebody else's kill."
     return "look for a call of os._exit, or what its stderr says."
 
 

@@ -44,6 +44,20 @@ def test_a_death_is_named_with_its_signal():
     assert "Ranks 0 and 1 died (exit code 3)" in said(died({0: 3, 1: 3}))
 
 
+@pytest.mark.parametrize(
+    ("code", "stderr", "advice"),
+    [
+        (-9, "", "out-of-memory killer"),
+        (-6, "Received data size doesn't match expected size.", "different sizes"),
+        (-11, "", "a crash in C++ code"),
+        (-15, "", "who sends that signal"),
+        (3, "", "os._exit"),
+    ],
+)
+def test_a_death_comes_with_advice(code, stderr, advice):
+    assert advice in said(died({2: code}, stderr={2: stderr}))
+
+
 def test_a_hang_names_who_waits_where_for_whom():
     text = said(hung(1, 2, 3, missing=(0,)))
     assert (
