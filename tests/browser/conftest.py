@@ -101,6 +101,6 @@ def open_notebook(lab, course, page, shots) -> Callable[..., Notebook]:
     def open_it(path: str, *sources: str, counts: bool = False) -> Notebook:
         content = course.write(path, *sources) if sources else course.fresh(path, counts=counts)
         page.goto(lab.url(f"lab/tree/{path}?reset"))
-        return Notebook(page, shots).ready(len(content.cells))
+        return Notebook(page, shots, lab).ready(len(content.cells))
 
     return open_it

@@ -4,9 +4,13 @@ The same in JupyterLab and in Notebook 7. Everything waits for what it needs to 
 """
 
 import re
+import time
 from pathlib import Path
+from urllib.parse import urlparse
 
 from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.servers import Server
 
 #: A cell has ended when it has a number; `[*]` while it runs, `[ ]` before.
 NUMBER = re.compile(r"^\[(\d+)\]:?$")
@@ -23,8 +27,9 @@ def reads(output: Locator, pattern: str) -> None:
 class Notebook:
     """The notebook in front of the learner."""
 
-    def __init__(self, page: Page, shots: Path) -> None:
+    def __init__(self, page: Page, shots: Path, server: Server) -> None:
         self.page = page
+        self._server = server
         self._shots = shots
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         self.cells = self.panel.locator(".jp-Notebook .jp-Cell")
@@ -32,10 +37,18 @@ class Notebook:
     # Coming in.
 
     def ready(self, cells: int) -> "Notebook":
-        """Wait until all cells are there and the kernel is idle."""
+        """Wait until all cells are there and the kernel is idle.
+
+        The kernel's indicator alone will not do: it says idle also before there is a kernel, and JupyterLab forgets a
+        Shift+Enter that comes so early.
+        """
         expect(self.cells).to_have_count(cells)
-        idle = self.page.locator('.jp-NotebookPanel:not(.lm-mod-hidden) [data-status="idle"]')
-        expect(idle.first).to_be_attached()
+        expect(self.panel.get_by_text("Python 3 (ipykernel)").first).to_be_visible()
+        until = time.monotonic() + CELL_TIMEOUT / SECONDS
+        while not self._server.has_idle_kernel(urlparse(self.page.url).path):
+            assert time.monotonic() < until, "the notebook's kernel did not start"
+            self.page.wait_for_timeout(50)
+        expect(self.panel.locator('[data-status="idle"]').first).to_be_attached()
         return self
 
     # Cells.

@@ -102,6 +102,14 @@ class Server:
         for session in self.call("GET", "api/sessions"):
             self.call("DELETE", f"api/sessions/{session['id']}")
 
+    def has_idle_kernel(self, address: str) -> bool:
+        """True when the notebook at the end of the address has a kernel that is idle and has a browser connected."""
+        return any(
+            session["kernel"]["execution_state"] == "idle" and session["kernel"]["connections"] > 0
+            for session in self.call("GET", "api/sessions")
+            if address.endswith(session["path"])
+        )
+
     def kernel_process(self) -> psutil.Process:
         """The one kernel that runs."""
         (found,) = [
