@@ -16,6 +16,8 @@ from typing import Annotated
 
 import typer
 
+from course_lib.commands import register
+
 INDEX = "notebooks/index.ipynb"
 
 
@@ -25,7 +27,9 @@ def main() -> None:
 
 
 def _app() -> typer.Typer:
-    """Return the application. Every command of every room is registered here and nowhere else."""
+    """Return the application. Every command is registered here and nowhere else."""
+    from course_lib.doctor import command as doctor_command
+
     app = typer.Typer(
         name="ddp-course",
         help="Learn PyTorch DistributedDataParallel by experiment on real ranks.",
@@ -35,6 +39,8 @@ def _app() -> typer.Typer:
     )
     app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_lab)
     app.command("notebooks")(_notebooks)
+    register(app)  # check, grade, progress, selfcheck, new-task
+    app.command("doctor", context_settings=doctor_command.CONTEXT)(doctor_command.doctor)
     return app
 
 

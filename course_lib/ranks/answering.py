@@ -59,7 +59,8 @@ def answer_kernel(
 
 def _answer(question: Message, main_thread: int, store_port: int) -> Message:
     if question.kind == "look":
-        return Message("seen", {"id": question.data["id"], **look(main_thread)})
+        detail = bool(question.data.get("detail"))
+        return Message("seen", {"id": question.data["id"], **look(main_thread, detail)})
     from course_lib.ranks import group
 
     count = group.free_blocked(None if question.data.get("store") else store_port)
@@ -78,9 +79,12 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def look(main_thread: int) -> dict[str, Any]:
-    """Where the main thread is, what this rank has used of its core, and which collectives it has issued."""
-    from course_lib.ranks import group
+def look(main_thread: int, detail: bool = False) -> dict[str, Any]:
+    """Where the main thread is, what this rank has used of its core, and which collectives it has issued.
+
+    With `detail` also which line and stage of DDP issued them, and the rank's `facts`.
+    """
+    from course_lib.ranks import facts, flight, group
 
     stack = current_stack(main_thread)
     seen: dict[str, Any] = {
@@ -88,7 +92,7 @@ def look(main_thread: int) -> dict[str, Any]:
         "waiting_in": waiting_in(stack, main_thread),
         # All threads but this one: gloo's own thread moves the data of a collective that is under way.
         "cpu_seconds": time.process_time() - time.thread_time(),
-        "asleep": _is_asleep(),
+        "asleep": is_asleep(os.getpid()),
         "ends_by_itself": False,
         "other_threads": _other_threads(main_thread),
         "sequence": {},
@@ -98,17 +102,20 @@ def look(main_thread: int) -> dict[str, Any]:
     with contextlib.suppress(Exception):
         seen["sequence"] = group.sequence_numbers()
         seen["members"] = group.group_members()
-        seen["records"] = group.recorded_collectives()[-200:]
+        seen["records"] = flight.recorded_collectives(group.RENDEZVOUS.since_ns, stacks=detail)
         under_way = {record["group"] for record in seen["records"] if not record["done"]}
         if seen["waiting_in"] is not None:
             seen["ends_by_itself"] = ends_by_itself(main_thread, group.groups_named(under_way))
+    if detail:
+        with contextlib.suppress(Exception):
+            seen["facts"] = facts.facts_of(main_thread)
     return seen
 
 
-def _is_asleep() -> bool:
-    """True when the main thread waits; False when it runs, or would if the machine had a core to spare for it."""
+def is_asleep(thread: int) -> bool:
+    """True when this thread (by its native id) waits; False when it runs, or would if a core were to spare for it."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/stat", encoding="utf-8", errors="replace") as stat:
+        with open(f"/proc/self/task/{thread}/stat", encoding="utf-8", errors="replace") as stat:
             return stat.read().rpartition(")")[2].split()[0] == "S"
     except (OSError, IndexError):
         return True
@@ -138,3 +145,5 @@ def _is_ours(thread: threading.Thread | None) -> bool:
 def stack_on_signal(fd: int) -> None:
     """Let `STACK_SIGNAL` write the main thread's Python stack to `fd`, whatever the thread is doing."""
     faulthandler.register(STACK_SIGNAL, file=fd, all_threads=False, chain=False)
+    # A crash in C++ (gloo aborts a rank that receives what it does not expect) says there where it happened.
+    faulthandler.enable(file=fd, all_threads=True)

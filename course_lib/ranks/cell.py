@@ -49,11 +49,10 @@ def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
     Raises:
         SyntaxError: with the line number of the notebook cell.
     """
-    global _newest_cell
-    filename = _newest_cell = cell_filename(label)
+    filename = cell_filename(label)
     padded = "\n" * (first_line - 1) + source
     tree = ast.parse(padded, filename)
-    linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
+    remember_cell(source, label, first_line)
     value = None
     if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(source):
         last = tree.body.pop()
@@ -61,6 +60,14 @@ def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
         value = compile(ast.Expression(last.value), filename, "eval", dont_inherit=True)
     # This module's own __future__ imports are no business of the learner's cell.
     return CompiledCell(compile(tree, filename, "exec", dont_inherit=True), value)
+
+
+def remember_cell(source: str, label: str, first_line: int) -> None:
+    """Keep the cell's lines, for tracebacks and for whoever explains them; it is now the newest one."""
+    global _newest_cell
+    filename = _newest_cell = cell_filename(label)
+    padded = "\n" * (first_line - 1) + source
+    linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
 
 
 def _ends_with_semicolon(source: str) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from course_lib.ranks.cell import Frame
+from course_lib.ranks.ending import main_stack
 from course_lib.ranks.job import Run
 from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError
 
@@ -53,7 +55,10 @@ def conclude(gang: Gang, this: Run) -> Outcome:
             if any(sign in error.message.lower() for sign in _PEER_LOST):
                 endings[rank] = Ending.FREED
     kind = _kind(this, endings, exits)
+    if kind is not Kind.OK and not this.details:
+        this.details = gang.look(1.0, detail=True)
     recorded = _recorded(this, kind)
+    facts = _facts(this)
     notes = _put_right(gang, this)
     fetchable = not this.killed and not exits
     started, ended = this.started_ns, time.time_ns()
@@ -77,7 +82,10 @@ def conclude(gang: Gang, this: Run) -> Outcome:
         interrupted=this.interrupted,
         timed_out=this.timed_out,
         seconds=this.seconds(),
+        what={"call": "function"}.get(this.job.kind, this.job.kind),
         recorded=recorded,
+        facts=facts,
+        last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
         trace_events={
             rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")
         },
@@ -109,8 +117,20 @@ def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
         return {}
     return {
         rank: tuple(record for record in look.records if record.time_ns >= this.started_ns)
-        for rank, look in sorted(this.looks.items())
+        for rank, look in sorted({**this.looks, **this.details}.items())
     }
+
+
+def _facts(this: Run) -> dict[int, dict[str, Any]]:
+    """What the ranks told of themselves: when they raised, at the end, or while they were blocked."""
+    told = {rank: dict(look.facts) for rank, look in this.details.items() if look.facts}
+    told.update({rank: m.data["facts"] for rank, m in this.done.items() if m.data.get("facts")})
+    return dict(sorted(told.items()))
+
+
+def _last_place(this: Run, rank: int) -> tuple[Frame, ...]:
+    """Where a rank that crashed was, as far as it could still say."""
+    return main_stack(next(link for link in this.links if link.rank == rank).stack_dump.text())
 
 
 def _put_right(gang: Gang, this: Run) -> list[str]:

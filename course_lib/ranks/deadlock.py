@@ -11,7 +11,7 @@ nothing either.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.ranks.cell import Frame, is_learners
@@ -35,6 +35,7 @@ class Look:
     records: tuple[Collective, ...]
     asleep: bool = True
     ends_by_itself: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_message(cls, rank: int, data: Mapping[str, Any]) -> Look:
@@ -50,6 +51,7 @@ class Look:
             records=tuple(Collective.from_record(record) for record in data["records"]),
             asleep=data["asleep"],
             ends_by_itself=data["ends_by_itself"],
+            facts=data.get("facts", {}),
         )
 
     def issued(self, group: str) -> int:
@@ -106,12 +108,13 @@ def _partners(
             absent.append(member)
             continue
         met = next((r for r in theirs.records if r.group == record.group and r.seq == record.seq), None)
-        if met is not None and not _fit(record, met):
+        if met is not None and not fit(record, met):
             other[member] = met
     return tuple(absent), other
 
 
-def _fit(one: Collective, two: Collective) -> bool:
+def fit(one: Collective, two: Collective) -> bool:
+    """True when two ranks that issue these as the same number of a group's sequence do the same thing."""
     if one.op != two.op:
         return False
     if one.op in ("all_reduce", "reduce", "broadcast"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.ranks import deadlock
 from course_lib.ranks.conclude import conclude
-from course_lib.ranks.ending import end, give_up_on_broken_wires, see_where
+from course_lib.ranks.ending import end, give_up_on_broken_wires, see_details, see_where
 from course_lib.ranks.interrupts import StopRequests
 from course_lib.ranks.job import Job, Run, collect, progress_of
 from course_lib.ranks.outcome import Outcome, Waiting
@@ -34,7 +34,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
         link.stack_dump.clear()
         link.pictures.clear()
         link.inbox.clear()
-    message = Message(job.kind, {**job.data, "id": this.number, "trace": job.trace}, job.blob)
+    data = {**job.data, "id": this.number, "trace": job.trace, "around": job.around}
+    message = Message(job.kind, data, job.blob)
     for link in links:
         link.channel.send(message)
     watch = Watch(gang, this)
@@ -56,6 +57,7 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
             break
         if watch.step():
             this.proved = True
+            see_details(gang, this)
             end(gang, this, "deadlock", free_first=True)
             break
         if this.seconds() >= job.timeout and this.running():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from course_lib.ranks.link import RankLink
 
 GRACE_SECONDS = 1.0
+#: The outermost frame of a rank's main thread.
+_OUTERMOST = "in _run_module_as_main"
 
 
 def give_up_on_broken_wires(this: Run) -> None:
@@ -37,7 +39,8 @@ def give_up_on_broken_wires(this: Run) -> None:
 
 def see_where(gang: Gang, this: Run) -> None:
     """Before ending ranks that are late: where is each of them?"""
-    looks = gang.look(0.3)
+    looks = gang.look(0.3, detail=True)
+    this.details = looks
     for link in this.running():
         if link.rank in looks:
             look = looks[link.rank]
@@ -52,17 +55,34 @@ def see_where(gang: Gang, this: Run) -> None:
             this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
+def see_details(gang: Gang, this: Run) -> None:
+    """A deadlock is proved: whose line issued what, and what else the ranks can say of themselves."""
+    looks = gang.look(1.0, detail=True)
+    this.details = looks
+    for rank, waiting in this.waiting.items():
+        if rank in looks and waiting.state == "blocked":
+            this.waiting[rank] = deadlock.describe(looks[rank], looks)
+
+
 def _stack_from_signal(gang: Gang, link: RankLink) -> tuple[Frame, ...]:
     """The learner's frames of a thread that holds the GIL, as faulthandler prints them (innermost first)."""
     link.signal(STACK_SIGNAL)
     deadline = time.monotonic() + 0.5
     # faulthandler writes frame by frame; the outermost one is always <module>.
-    while "in _run_module_as_main" not in link.stack_dump.text() and time.monotonic() < deadline:
+    while _OUTERMOST not in link.stack_dump.text() and time.monotonic() < deadline:
         gang.pump(deadline - time.monotonic())
+    return main_stack(link.stack_dump.text())
+
+
+def main_stack(dump: str) -> tuple[Frame, ...]:
+    """The learner's frames of the main thread in what faulthandler wrote, outermost first."""
     frames = []
-    for file, line, function in re.findall(r'File "(.*?)", line (\d+) in (\S+)', link.stack_dump.text()):
-        if is_learners(file):
-            frames.append(Frame(file, int(line), function, linecache.getline(file, int(line)).strip()))
+    for thread in re.split(r"\n\s*\n|\n(?=Thread 0x|Current thread 0x)", dump):
+        if _OUTERMOST in thread:
+            for file, line, function in re.findall(r'File "(.*?)", line (\d+) in (\S+)', thread):
+                if is_learners(file):
+                    source = linecache.getline(file, int(line)).strip()
+                    frames.append(Frame(file, int(line), function, source))
     return tuple(reversed(frames))
 
 

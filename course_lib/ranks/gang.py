@@ -21,6 +21,7 @@ import psutil
 
 from course_lib.ranks import drive
 from course_lib.ranks.backend import MB_PER_RANK, BackendChoice, choose_backend
+from course_lib.ranks.cell import remember_cell
 from course_lib.ranks.deadlock import Look
 from course_lib.ranks.interrupts import StopRequests, deferred
 from course_lib.ranks.job import Job
@@ -345,12 +346,17 @@ class Gang:
 
     def run_cell(self, source: str, *, label: str = "cell", first_line: int = 1, **options: Any) -> Outcome:
         """Run source code on the ranks as a notebook cell; options as in `job.Job`."""
+        remember_cell(source, label, first_line)
         data = {"source": source, "label": label, "first_line": first_line}
         return self._run(Job("cell", data, **options))
 
     def call(self, payload: bytes, **options: Any) -> Outcome:
         """Call a pickled `(function, arguments, faults)` on the ranks; options as in `job.Job`."""
         return self._run(Job("call", {}, blob=payload, **options))
+
+    def run_script(self, path: str, arguments: Sequence[str] = (), **options: Any) -> Outcome:
+        """Run a script on the ranks as `torchrun` would; options as in `job.Job`."""
+        return self._run(Job("script", {"path": path, "arguments": list(arguments)}, **options))
 
     def _run(self, job: Job) -> Outcome:
         with self._lock, deferred() as stop:
@@ -388,14 +394,18 @@ class Gang:
         if not all(link.alive for link in self.links):
             self.state = State.BROKEN
 
-    def look(self, timeout: float = 1.0) -> dict[int, Look]:
-        """Where every rank is now; ranks that do not answer in time are left out."""
+    def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
+        """Where every rank is now; ranks that do not answer in time are left out. `detail`: see `answering.look`."""
         with self._lock:
-            replies = self.ask("look", "seen", {}, timeout)
+            replies = self.ask("look", "seen", {"detail": detail}, timeout)
             return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}
 
-    def fetch(self, name: str | None) -> dict[int, Packed]:
+    def fetch(self, name: str | None, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
         """A variable of the ranks' namespace (or, with None, the last value) by rank, still packed.
+
+        Args:
+            name: of the variable. through: a function of an importable module that is called with it on each rank;
+                what it returns is sent instead.
 
         Raises:
             RankVariableError: no rank has it, or the gang is gone.
@@ -405,7 +415,8 @@ class Gang:
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
                 )
-            replies = self.ask("fetch", "fetched", {"name": name}, FETCH_SECONDS, stop=stop)
+            how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
+            replies = self.ask("fetch", "fetched", {"name": name, "through": how}, FETCH_SECONDS, stop=stop)
             if stop.pressed:
                 stop.heed()
                 raise KeyboardInterrupt
@@ -420,7 +431,7 @@ class Gang:
         """The collectives issued in a span of time, by rank; empty when the gang is gone."""
         if self.state not in (State.IDLE, State.BUSY):
             return {}
-        looks = self.look(FETCH_SECONDS)
+        looks = self.look(FETCH_SECONDS, detail=True)
         return {
             rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
             for rank, look in sorted(looks.items())

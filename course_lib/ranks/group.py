@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import json
 import os
 import socket
 import stat
@@ -129,48 +128,6 @@ def group_members() -> dict[str, list[int]]:
         if name is not None:
             members[str(name)] = sorted(int(rank) for rank in ranks)
     return members
-
-
-def recorded_collectives() -> list[dict[str, Any]]:
-    """What the flight recorder holds, oldest first: the collectives of the process groups that exist now.
-
-    Source: torch/csrc/distributed/c10d/FlightRecorder; on gloo `state` stays `scheduled`, but `retired` turns true when
-    an operation is over. Point-to-point operations are not recorded on gloo.
-    """
-    from torch._C import _distributed_c10d as c10d
-
-    dump = getattr(c10d, "_dump_fr_trace_json", None)
-    if dump is None:
-        return []
-    try:
-        entries = json.loads(dump(True, False)).get("entries", [])
-    except (RuntimeError, ValueError):
-        return []
-    # A group that was destroyed and made again has the same name and counts from 1 again: keep the newest life.
-    newest: dict[str, int] = {}
-    last_seen: dict[str, int] = {}
-    for position, entry in enumerate(entries):
-        name = str(entry["process_group"][0])
-        if entry["collective_seq_id"] <= last_seen.get(name, 0):
-            newest[name] = position
-        last_seen[name] = entry["collective_seq_id"]
-    records = []
-    for position, entry in enumerate(entries):
-        name = str(entry["process_group"][0])
-        if position < newest.get(name, 0) or entry["time_created_ns"] < RENDEZVOUS.since_ns:
-            continue
-        records.append(
-            {
-                "group": name,
-                "seq": entry["collective_seq_id"],
-                "op": str(entry["profiling_name"]).partition(":")[2] or str(entry["profiling_name"]),
-                "sizes": entry["input_sizes"],
-                "dtypes": entry["input_dtypes"],
-                "done": bool(entry["retired"]),
-                "time_ns": entry["time_created_ns"],
-            }
-        )
-    return records
 
 
 def free_blocked(store_port: int | None) -> int:

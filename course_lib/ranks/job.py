@@ -23,6 +23,7 @@ class Job:
         kind, data, blob: the message for the ranks. only: the ranks to run on (None: all).
         timeout: seconds after which ranks that have not finished are stopped.
         repair: whether a broken process group is rebuilt afterwards; not worth it for a gang that is stopped next.
+        around: a context manager that the ranks enter before the learner's code: `module:function` and its arguments.
         on_progress: called while the job runs, at most ten times a second; what it raises ends the job.
     """
 
@@ -33,6 +34,7 @@ class Job:
     timeout: float = 300.0
     trace: bool = False
     repair: bool = True
+    around: tuple[str, dict[str, Any]] | None = None
     on_progress: Callable[[Progress], None] | None = None
 
 
@@ -61,6 +63,7 @@ class Run:
     stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
     killed: set[int] = field(default_factory=set)
     looks: dict[int, Look] = field(default_factory=dict)
+    details: dict[int, Look] = field(default_factory=dict)  # the last look, with lines, stages and facts
     freed: bool = False
     proved: bool = False
     timed_out: bool = False

@@ -82,6 +82,9 @@ class Collective:
         group: name of the process group (`0` is the default group); `seq` counts that group's collectives from 1.
         op: the operation, such as `all_reduce`; `sizes` and `dtypes` those of its inputs.
         done: False while it was still under way when the record was read.
+        stage: what DDP issued it for: `construction`, `buffers` (their broadcast in a forward), `rebuild` (of the
+            buckets, in the second forward), `gradients` (a bucket's all-reduce), `join`; empty for all other.
+        call: the function of torch.distributed that issued it, `origin` the learner's line; both where known.
     """
 
     group: str
@@ -91,15 +94,35 @@ class Collective:
     dtypes: tuple[str, ...]
     done: bool
     time_ns: int = field(compare=False, repr=False, default=0)
+    stage: str = field(compare=False, default="")
+    call: str = field(compare=False, default="")
+    origin: Frame | None = field(compare=False, repr=False, default=None)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Collective:
         """Rebuild the record from what the rank sent."""
         sizes = tuple(tuple(size) for size in record["sizes"])
         dtypes = tuple(record["dtypes"])
+        origin = None
+        if record.get("file"):
+            origin = Frame(record["file"], record["line"], record["function"], record["source"])
         return cls(
-            record["group"], record["seq"], record["op"], sizes, dtypes, record["done"], record["time_ns"]
+            group=record["group"],
+            seq=record["seq"],
+            op=record["op"],
+            sizes=sizes,
+            dtypes=dtypes,
+            done=record["done"],
+            time_ns=record["time_ns"],
+            stage=record.get("stage", ""),
+            call=record.get("call", ""),
+            origin=origin,
         )
+
+    @property
+    def where(self) -> str:
+        """The learner's line that issued it, such as `line 3 of this cell`; empty where unknown."""
+        return self.origin.where() if self.origin is not None else ""
 
     def __str__(self) -> str:
         shapes = ", ".join("x".join(map(str, size)) or "scalar" for size in self.sizes)
@@ -136,6 +159,7 @@ class Diagnosis:
         kind: a short name such as `rank_left`; `unknown` when nothing fits.
         summary: one sentence; `evidence` are lines a reader can check, `advice` what to do about it.
         culprits: the ranks that did something else than the others; `lesson` is where this is taught.
+        warning: True for what is worth knowing, but may be meant.
     """
 
     kind: str
@@ -144,6 +168,7 @@ class Diagnosis:
     evidence: tuple[str, ...] = ()
     advice: str = ""
     lesson: str = ""
+    warning: bool = False
 
 
 class RankVariableError(LookupError):
@@ -161,7 +186,10 @@ class Outcome:
             signal).
         endings: how each rank's part ended; waiting: who was blocked where when a hang was ended.
         pictures: PNG bytes by rank; notes: what the course did about it (groups rebuilt, gang restarted).
-        seconds: wall time of the run. expected: whether it ended as it was expected to (None: nobody asked).
+        what: what was run: a `cell`, a `function`, a `script`. recorded: see `collectives`.
+        facts: what ranks said of themselves when something went wrong (see `ranks.facts`). last_places: the stack of
+            a rank that crashed. seconds: wall time of the run.
+        expected: whether it ended as it was expected to (None: nobody asked).
     """
 
     kind: Kind
@@ -182,7 +210,10 @@ class Outcome:
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
     expected: bool | None = None
+    what: str = "cell"
     recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
     trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     _blobs: Mapping[int, Packed] = field(default_factory=dict, repr=False)
     _fetch: Callable[[str | None], dict[int, Packed]] | None = field(default=None, repr=False, compare=False)

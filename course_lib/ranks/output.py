@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
 HEAD_BYTES = 96 * 1024
 TAIL_BYTES = 32 * 1024
@@ -31,6 +32,7 @@ class OutputBuffer:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.dropped = 0
+        self.tee: Callable[[bytes], None] | None = None  # is given all bytes as they come
         self._head = bytearray()
         self._tail = bytearray()
         os.set_blocking(fd, False)
@@ -62,6 +64,8 @@ class OutputBuffer:
             before = self.size
 
     def _keep(self, chunk: bytes) -> None:
+        if self.tee is not None:
+            self.tee(chunk)
         room = HEAD_BYTES - len(self._head)
         if room > 0:
             self._head += chunk[:room]

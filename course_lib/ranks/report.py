@@ -72,7 +72,8 @@ def _output(outcome: Outcome) -> list[list[Folded]]:
 
 
 def _verdict(outcome: Outcome) -> Section | None:
-    if outcome.kind is Kind.OK and not outcome.interrupted and outcome.expected is not False:
+    quiet = outcome.kind is Kind.OK and not outcome.interrupted and outcome.diagnosis is None
+    if quiet and outcome.expected is not False:
         return None
     verdict = _what_happened(outcome)
     if outcome.expected is None:

@@ -1,15 +1,45 @@
 """Record what a rank does during one job with torch's own profiler, as plain events.
 
-Used inside a rank (`--trace`). Times are nanoseconds of the machine's clock, so ranks of one machine share them.
+Used inside a rank (`--trace`). Times are nanoseconds of the machine's clock, so ranks of one machine share them. The
+profiler records operators and collectives, but neither where `backward()` begins and ends nor the calls that block
+until a collective is done; while a trace is taken, those are wrapped in ranges of names that begin with `course: `.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 _SHORTEST_NS = 1_000
 _MOST_EVENTS = 20_000
+
+#: The range around everything traced; its thread is the rank's main thread.
+TRACED = "course: traced"
+#: The range of one `backward()`.
+BACKWARD = "course: backward"
+#: The range of a call that returns when a collective is done.
+WAIT = "course: wait"
+#: The range of a call of DDP's that issues collectives, waits for them and does other things besides.
+SYNCHRONIZE = "course: synchronize"
+RANGES = frozenset({TRACED, BACKWARD, WAIT, SYNCHRONIZE})
+
+_WRAPPED = (
+    ("torch.autograd", "_engine_run_backward", BACKWARD),
+    ("torch._C._distributed_c10d", "Work.wait", WAIT),
+    ("torch.futures", "Future.wait", WAIT),
+    ("torch._C._distributed_c10d", "Reducer._rebuild_buckets", SYNCHRONIZE),
+    ("torch.distributed", "_broadcast_coalesced", SYNCHRONIZE),
+    ("torch.distributed", "_verify_params_across_processes", SYNCHRONIZE),
+)
+
+#: What holds other events of interest; every other event is taken for an operator.
+_HOLDERS = frozenset({"DistributedDataParallel.forward", *RANGES})
+COMMUNICATION = ("gloo:", "nccl:", "c10d::")
 
 
 class Tracer:
@@ -18,30 +48,84 @@ class Tracer:
     def __init__(self) -> None:
         from torch.profiler import ProfilerActivity, profile
 
-        self._profile = profile(activities=[ProfilerActivity.CPU])
+        # Shapes come with dtypes, which tell a bucket's all-reduce from that of DDP's map of used parameters.
+        self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Tracer:
-        self._profile.__enter__()
+        from torch.profiler import record_function
+
+        self._stack.enter_context(self._profile)
+        self._stack.enter_context(_ranges())
+        self._stack.enter_context(record_function(TRACED))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._profile.__exit__(kind, error, traceback)
+        self._stack.__exit__(kind, error, traceback)
 
     def events(self) -> list[dict[str, Any]]:
-        """`name`, `start_ns`, `duration_ns` and `thread` of what was recorded, in order of time."""
+        """`name`, `start_ns`, `duration_ns`, `thread` and `dtypes` of what was recorded, in order of time.
+
+        Operators inside operators are left out; of more than 20,000 events the first are kept.
+        """
         profiler: Any = self._profile.profiler
-        recorded = profiler.kineto_results.events()
-        found = [
-            {
-                "name": event.name(),
-                "start_ns": event.start_ns(),
-                "duration_ns": event.duration_ns(),
-                "thread": event.start_thread_id(),
-            }
-            for event in recorded
+        recorded = [
+            event
+            for event in profiler.kineto_results.events()
             if event.duration_ns() >= _SHORTEST_NS and not event.name().startswith("PyTorch Profiler")
         ]
-        found.sort(key=lambda event: event["start_ns"])
-        return found[:_MOST_EVENTS]
+        recorded.sort(key=lambda event: (event.start_ns(), -event.duration_ns()))
+        return [_as_data(event) for event in _outermost(recorded)][:_MOST_EVENTS]
+
+
+def _as_data(event: Any) -> dict[str, Any]:
+    data = {
+        "name": event.name(),
+        "start_ns": event.start_ns(),
+        "duration_ns": event.duration_ns(),
+        "thread": event.start_thread_id(),
+    }
+    if event.name().startswith(COMMUNICATION):
+        data["dtypes"] = [dtype for dtype in event.dtypes() if dtype]
+    return data
+
+
+def _outermost(events: list[Any]) -> Iterator[Any]:
+    """Leave out operators that run inside another operator of the same thread."""
+    covered: dict[int, int] = {}
+    for event in events:
+        name, thread = event.name(), event.start_thread_id()
+        if name in _HOLDERS or name.startswith(COMMUNICATION):
+            yield event
+        elif event.start_ns() >= covered.get(thread, 0):
+            covered[thread] = event.start_ns() + event.duration_ns()
+            yield event
+
+
+@contextlib.contextmanager
+def _ranges() -> Iterator[None]:
+    """Within this block the calls of `_WRAPPED` are recorded as ranges."""
+    with contextlib.ExitStack() as undo:
+        for module, path, name in _WRAPPED:
+            *owners, attribute = path.split(".")
+            # What a later torch has moved is not recorded; that is no reason to fail.
+            with contextlib.suppress(ImportError, AttributeError):
+                owner = functools.reduce(getattr, owners, importlib.import_module(module))
+                # A method of a C++ class taken through the class would not become a method again when put back.
+                original = inspect.getattr_static(owner, attribute)
+                setattr(owner, attribute, _recorded(getattr(owner, attribute), name))
+                undo.callback(setattr, owner, attribute, original)
+        yield
+
+
+def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    from torch.profiler import record_function
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        with record_function(name):
+            return function(*arguments, **options)
+
+    return call

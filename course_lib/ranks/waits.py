@@ -15,6 +15,7 @@ from datetime import timedelta
 from types import FrameType, ModuleType
 from typing import Any
 
+from course_lib.ranks import tracing
 from course_lib.ranks.cell import Frame, is_learners
 
 #: Calls without a Python frame of their own, by the name in the learner's line: methods of Work, Future and Store.
@@ -72,9 +73,17 @@ def _sync_stage(stack: list[Frame]) -> str:
 
 def _bare_wait(thread_id: int) -> str | None:
     """`work.wait()` has no Python frame: read the call from the learner's line itself."""
-    frame = sys._current_frames().get(thread_id)
+    frame = _innermost(thread_id)
     call = _call_under_way(frame) if frame is not None else None
     return call.func.attr if call is not None and isinstance(call.func, ast.Attribute) else None
+
+
+def _innermost(thread_id: int) -> FrameType | None:
+    """The innermost frame of a thread, without those that a trace puts around the calls that wait."""
+    frame = sys._current_frames().get(thread_id)
+    while frame is not None and frame.f_code.co_filename == tracing.__file__:
+        frame = frame.f_back
+    return frame
 
 
 def _call_under_way(frame: FrameType) -> ast.Call | None:
@@ -145,7 +154,7 @@ def ends_by_itself(thread_id: int, groups: Any) -> bool:
     Args:
         groups: the process groups of this rank that have a collective under way.
     """
-    frame = sys._current_frames().get(thread_id)
+    frame = _innermost(thread_id)
     if frame is None:
         return False
     call = _call_under_way(frame) if is_learners(frame.f_code.co_filename) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import gc
+import importlib
 import io
 import os
 import queue
@@ -19,7 +20,7 @@ import time
 import types
 from typing import Any
 
-from course_lib.ranks import answering, values
+from course_lib.ranks import answering, facts, values
 from course_lib.ranks.cell import compile_cell, report_exception, shown
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
 
@@ -69,9 +70,13 @@ class Rank:
         return 0
 
     def _answer(self, job: Message) -> None:
-        handler = {"cell": self._cell, "call": self._call, "fetch": self._fetch, "rebuild": self._rebuild}[
-            job.kind
-        ]
+        handler = {
+            "cell": self._cell,
+            "call": self._call,
+            "script": self._script,
+            "fetch": self._fetch,
+            "rebuild": self._rebuild,
+        }[job.kind]
         try:
             reply = handler(job)
         except KeyboardInterrupt as error:
@@ -190,6 +195,14 @@ class Rank:
 
         return self._run_learners(job, body)
 
+    def _script(self, job: Message) -> Message:
+        def body() -> None:
+            from course_lib.ranks.script import run_script
+
+            run_script(self.main, job.data["path"], job.data["arguments"])
+
+        return self._run_learners(job, body)
+
     def _run_learners(self, job: Message, body: Any) -> Message:
         self.open_streams()
         data: dict[str, Any] = {"id": job.data["id"], "error": None, "shown": None, "has_value": False}
@@ -203,9 +216,7 @@ class Rank:
                     from course_lib.ranks.tracing import Tracer
 
                     tracer = Tracer()
-                    with tracer:
-                        value = body()
-                else:
+                with _around(job.data.get("around")), tracer or contextlib.nullcontext():
                     value = body()
                 if value is not None and job.kind == "cell":
                     self.main.__dict__["_"] = value
@@ -218,7 +229,11 @@ class Rank:
         except BaseException as error:
             self.in_learners_code = False
             data["error"] = report_exception(error).as_dict()
+            with contextlib.suppress(Exception):
+                data["facts"] = facts.facts_at(error.__traceback__)
             error.__traceback__ = None
+        if job.data.get("around") and "facts" not in data:
+            data["facts"] = facts.facts_of(self.main_thread)
         if os.getpid() == self.pid:
             self._send_open_figures()
             self._flush()
@@ -258,7 +273,12 @@ class Rank:
         else:
             found = job.data["name"] in self.main.__dict__
             value = self.main.__dict__.get(job.data["name"])
-        blob, not_sent = values.pack(value, limit=MAX_BLOB_BYTES) if found else (b"", None)
+        blob, not_sent = b"", None
+        if found:
+            try:
+                blob, not_sent = values.pack(_through(job.data.get("through"), value), limit=MAX_BLOB_BYTES)
+            except Exception as error:
+                not_sent = {"text": "", "reason": f"{type(error).__name__}: {error}"}
         return Message("fetched", {"id": job.data["id"], "found": found, "not_sent": not_sent}, blob)
 
     def _rebuild(self, job: Message) -> Message:
@@ -271,6 +291,28 @@ class Rank:
         except Exception as error:
             problem = report_exception(error).as_dict()
         return Message("rebuilt", {"id": job.data["id"], "problem": problem, "wrappers": moved})
+
+
+def _around(named: tuple[str, dict[str, Any]] | None) -> contextlib.AbstractContextManager[Any]:
+    """The context manager of this name: how other rooms of the course come to watch what runs on a rank."""
+    if named is None:
+        return contextlib.nullcontext()
+    import importlib
+
+    where, arguments = named
+    module, _, function = where.partition(":")
+    made: contextlib.AbstractContextManager[Any] = getattr(importlib.import_module(module), function)(
+        **arguments
+    )
+    return made
+
+
+def _through(how: str | None, value: Any) -> Any:
+    """The value as a function of the course, named as `module:function`, sees it."""
+    if how is None:
+        return value
+    module, _, function = how.partition(":")
+    return getattr(importlib.import_module(module), function)(value)
 
 
 class _RankStream(io.TextIOWrapper):

@@ -30,11 +30,16 @@ DEADLOCKS = {
         "rank_left",
         (0,),
     ),
-    "a backward on some ranks": (DDP + "if rank != 1:\n    loss.backward()", {0, 2, 3}, "rank_left", (1,)),
+    "a backward on some ranks": (
+        DDP + "if rank != 1:\n    loss.backward()",
+        {0, 2, 3},
+        "missing_backward",
+        (1,),
+    ),
     "a DDP constructor on some ranks": (
         "if rank:\n    " + DDP.replace("\n", "\n    "),
         {1, 2, 3},
-        "rank_left",
+        "ddp_on_some_ranks",
         (0,),
     ),
     "recv without send": ("if rank == 0:\n    dist.recv(one, 1)", {0}, "nobody_answers", ()),
@@ -72,7 +77,7 @@ DEADLOCKS = {
     "two groups in different order": (
         "g = [dist.new_group([0, 1]) for _ in 'ab']\nif rank < 2:\n    [dist.barrier(g[i]) for i in (rank, 1 - rank)]",
         {0, 1},
-        "waiting_in_a_circle",
+        "different_groups",
         (),
     ),
     "a key that nobody sets": (
@@ -84,8 +89,8 @@ DEADLOCKS = {
     "a new_group on some ranks": (
         "if rank < 2:\n    dist.new_group([0, 1, 2])",
         {0, 1},
-        "nobody_answers",
-        (),
+        "new_group_on_some_ranks",
+        (2, 3),
     ),
     "objects gathered on some ranks": (
         "if rank:\n    dist.all_gather_object([None] * 4, rank)",

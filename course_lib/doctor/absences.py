@@ -1,0 +1,221 @@
+"""Ranks that wait for others which have left the code, for each other in a circle, or for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from course_lib.doctor.conditions import rank_condition, rank_only_collective
+from course_lib.doctor.counts import calls_of_line, done_by
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import (
+    blocked_in,
+    call_of,
+    capital,
+    collective_text,
+    positions,
+    rank_list,
+    steps,
+    verb,
+)
+from course_lib.ranks.outcome import Diagnosis, Kind, Outcome, Waiting
+
+
+def rank_left(outcome: Outcome) -> Diagnosis | None:
+    """Ranks wait for others that have left the code, or for each other in a circle, or for nobody."""
+    if outcome.kind is not Kind.HANG:
+        return None
+    blocked = blocked_in(outcome)
+    if not blocked:
+        return None
+    missing = sorted({rank for waiting in blocked.values() for rank in waiting.missing})
+    gone = [rank for rank in missing if rank not in blocked]
+    first = next(iter(blocked.values()))
+    if not gone and not missing:
+        return _nobody_answers(outcome, blocked, first)
+    if not gone:
+        return _circle(outcome, blocked)
+    idle = [rank for rank in gone if rank not in outcome.ranks]
+    if idle != gone:
+        for rule in (_built_on_some, _behind, _guarded_wait):
+            found = rule(outcome, blocked, gone, first)
+            if found is not None:
+                return found
+    left = (
+        f"does not run this {outcome.what}"
+        if idle == gone
+        else f"has left the {outcome.what} without joining"
+    )
+    if len(gone) > 1:
+        left = left.replace("does", "do").replace("has", "have")
+    times = _times(outcome, first, gone)
+    return Diagnosis(
+        "rank_left",
+        f"{capital(rank_list(blocked))} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where} for "
+        f"{rank_list(gone)}, which {left}{times}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="make every rank of the group reach this call, or none.",
+        lesson=taught_in(0),
+    )
+
+
+def _times(outcome: Outcome, first: Waiting, gone: Iterable[int]) -> str:
+    """How often the ranks came to this line, where it is a loop."""
+    if first.collective is None:
+        return ""
+    calls = calls_of_line(outcome, first.collective)
+    absent = {calls.get(rank, 0) for rank in gone}
+    here = calls.get(first.rank, 0)
+    if len(absent) != 1 or here <= 1 or not max(absent):
+        return ""
+    return f" (it came to this line {steps(absent.pop(), 'time')}, {rank_list([first.rank])} {steps(here, 'time')})"
+
+
+def _built_on_some(
+    outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
+) -> Diagnosis | None:
+    if not any(w.call == "DistributedDataParallel()" for w in blocked.values()):
+        return None
+    ranks = tuple(blocked)
+    return Diagnosis(
+        "ddp_on_some_ranks",
+        f"{capital(rank_list(ranks))} {verb(ranks, 'wraps', 'wrap')} a model in DistributedDataParallel at "
+        f"{first.where}, and {rank_list(gone)} {verb(gone, 'does', 'do')} not.",
+        tuple(gone) if len(gone) <= len(ranks) else ranks,
+        positions(outcome, gone if len(gone) <= len(ranks) else ranks),
+        advice="the constructor broadcasts the weights: every rank of the group must call it, in the same order.",
+        lesson=taught_in(9, 2),
+    )
+
+
+def _behind(
+    outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
+) -> Diagnosis | None:
+    """The ranks that left have made fewer steps: their data ended earlier, or they left out a backward pass."""
+    stages = {w.collective.stage for w in blocked.values() if w.collective is not None}
+    if not stages & {"gradients", "buffers", "rebuild"} or first.collective is None:
+        return None
+    done = done_by(outcome)
+    mine, theirs = done[first.rank], done[gone[0]]
+    calls = calls_of_line(outcome, first.collective)
+    many = (calls.get(first.rank, 0), min(calls.get(rank, 0) for rank in gone))
+    if mine.forwards is not None and mine.forwards == theirs.forwards and theirs.backwards is not None:
+        return _left_out(outcome, blocked, gone, first, mine.backwards or 0, theirs.backwards)
+    if many[1] == 0 and "gradients" in stages:
+        return _left_out(outcome, blocked, gone, first, mine.backwards, theirs.backwards)
+    if many[1] == 0:
+        return None
+    a, b = (
+        (mine.batches, theirs.batches)
+        if mine.batches and theirs.batches
+        else (mine.backwards, theirs.backwards)
+    )
+    word = "batch" if mine.batches and theirs.batches else "backward pass"
+    if a is None or b is None or a == b:
+        a, b, word = *many, "training step"
+    many_of = {"batch": "batches", "backward pass": "backward passes", "training step": "training steps"}[
+        word
+    ]
+    return Diagnosis(
+        "uneven_batches",
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} run out of data: {b} {many_of if b != 1 else word} "
+        f"there, and {rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in number {a} in {call_of(first)} at "
+        f"{first.where}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="give every rank the same number of batches (DistributedSampler, drop_last), or train inside "
+        "`with Join([model]):`.",
+        lesson=taught_in(5, 3),
+    )
+
+
+def _left_out(
+    outcome: Outcome,
+    blocked: dict[int, Waiting],
+    gone: list[int],
+    first: Waiting,
+    here: int | None,
+    there: int | None,
+) -> Diagnosis:
+    if len(blocked) < len(gone):
+        condition = None
+        if first.collective is not None and first.collective.origin is not None:
+            condition = rank_condition(first.collective.origin.file, first.collective.origin.line)
+        because = f", because the line stands under `{condition}`" if condition else ""
+        return Diagnosis(
+            "extra_backward",
+            f"{capital(rank_list(blocked))} {verb(blocked, 'is', 'are')} in a backward pass at {first.where} that "
+            f"{rank_list(gone)} {verb(gone, 'does', 'do')} not make{because}.",
+            tuple(blocked),
+            positions(outcome, blocked),
+            advice="run backward() of a DDP model the same number of times on every rank, or under no_sync().",
+            lesson=taught_in(6),
+        )
+    fewer = (here or 0) - (there or 0)
+    number = f"{fewer} backward passes" if fewer > 1 else "a backward pass"
+    return Diagnosis(
+        "missing_backward",
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} left out {number}, and "
+        f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
+        "with an all_reduce first.",
+        lesson=taught_in(6),
+    )
+
+
+def _guarded_wait(
+    outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
+) -> Diagnosis | None:
+    if len(blocked) > len(gone):
+        return None
+    frame = next((f for f in reversed(first.stack) if f.where() == first.where), None)
+    origin = first.collective.origin if first.collective is not None else frame
+    origin = origin or frame
+    condition = rank_condition(origin.file, origin.line) if origin is not None else None
+    if condition is None:
+        return None
+    what = collective_text(first.collective) if first.collective is not None else call_of(first)
+    return rank_only_collective(outcome, tuple(blocked), first.where, what, condition)
+
+
+def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
+    groups = {w.collective.group for w in blocked.values() if w.collective is not None}
+    members = {
+        str(outcome.facts.get(rank, {}).get("groups", {}).get(group)) for rank in blocked for group in groups
+    }
+    same = (
+        len({(w.collective.op, w.collective.sizes) for w in blocked.values() if w.collective is not None})
+        == 1
+    )
+    lines = {w.where for w in blocked.values()}
+    if len(groups) > 1 and len(members) == 1 and same and len(lines) == 1:
+        return Diagnosis(
+            "different_groups",
+            f"The ranks stand in the same collective at {lines.pop()}, but in different groups: none can go on.",
+            (),
+            positions(outcome),
+            advice="the same collective counts only among ranks that name the same group, in the same order.",
+            lesson=taught_in(2, 0),
+        )
+    return Diagnosis(
+        "waiting_in_a_circle",
+        "The ranks wait for each other in different places: none can go on.",
+        (),
+        positions(outcome),
+        advice="every rank must issue the same collectives in the same order.",
+        lesson=taught_in(2, 0),
+    )
+
+
+def _nobody_answers(outcome: Outcome, blocked: dict[int, Waiting], first: Waiting) -> Diagnosis:
+    return Diagnosis(
+        "nobody_answers",
+        f"{capital(rank_list(blocked))} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where} for "
+        "something no other rank will send.",
+        (),
+        positions(outcome),
+        advice="look for the rank that should have sent, stored or joined, and did not.",
+        lesson=taught_in(2, 0),
+    )

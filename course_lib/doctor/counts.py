@@ -1,0 +1,71 @@
+"""What each rank has done so far, counted from the flight recorder and, where it was watched, from the probe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from course_lib.ranks.outcome import Collective, Outcome
+
+
+@dataclass(frozen=True)
+class Done:
+    """How often a rank has done a thing; None where nobody counted.
+
+    Attributes:
+        forwards: calls of DDP models with gradients on. backwards: backward passes that reduce gradients, the one
+            under way included. batches: taken from data loaders. steps: of optimizers.
+    """
+
+    forwards: int | None = None
+    backwards: int | None = None
+    batches: int | None = None
+    steps: int | None = None
+
+
+def done_by(outcome: Outcome) -> dict[int, Done]:
+    """The counts of every rank of the run."""
+    return {rank: _done(outcome, rank) for rank in outcome.ranks}
+
+
+def _done(outcome: Outcome, rank: int) -> Done:
+    probe: Mapping[str, int] = (
+        outcome.facts.get(rank, {}).get("extras", {}).get("probe", {}).get("counts", {})
+    )
+    if probe:
+        return Done(probe["forwards"], probe["backwards"], probe["batches"], probe["steps"])
+    records = outcome.recorded.get(rank, ())
+    return Done(backwards=_backwards(records, outcome.facts.get(rank, {}).get("models", [])))
+
+
+def _backwards(records: Iterable[Collective], models: Iterable[Mapping[str, object]]) -> int | None:
+    """Backward passes: each reduces every parameter of the model once, in however many buckets."""
+    sizes = [_elements(model) for model in models]
+    if len(sizes) != 1 or not sizes[0]:
+        return None
+    reduced = sum(
+        math.prod(size) for record in records if record.stage == "gradients" for size in record.sizes
+    )
+    return math.ceil(reduced / sizes[0])
+
+
+def _elements(model: Mapping[str, object]) -> int:
+    parameters = model["parameters"]
+    assert isinstance(parameters, list)
+    return sum(math.prod(shape) for _, shape in parameters) if len(parameters) == model["number"] else 0
+
+
+def calls_of_line(outcome: Outcome, like: Collective) -> dict[int, int]:
+    """How often each rank has issued a collective for the same purpose at the same line."""
+    return {
+        rank: sum(
+            1
+            for record in outcome.recorded.get(rank, ())
+            if record.origin is not None
+            and like.origin is not None
+            and (record.origin.file, record.origin.line) == (like.origin.file, like.origin.line)
+            and (record.stage, record.op) == (like.stage, like.op)
+        )
+        for rank in outcome.ranks
+    }

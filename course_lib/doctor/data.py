@@ -1,0 +1,96 @@
+"""Faults of the data's way to the ranks: everybody trains on the same samples, or shards overlap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import lines_of
+from course_lib.ranks.outcome import Diagnosis
+
+Notes = Mapping[int, Mapping[str, Any]]
+_SHOWN = 8
+
+
+def data_fault(notes: Notes) -> Diagnosis | None:
+    """What is wrong with the samples that the ranks drew for training; None when nothing is."""
+    for number in range(min(len(told["loaders"]) for told in notes.values())):
+        loaders = {rank: told["loaders"][number] for rank, told in notes.items()}
+        if not all(loader["trains"] and loader["epochs"] for loader in loaders.values()):
+            continue
+        for rule in (_same_data, _overlapping, _same_order):
+            found = rule(notes, loaders)
+            if found is not None:
+                return found
+    return None
+
+
+def _drawn(loaders: Notes, epoch: int = 0) -> dict[int, list[int]]:
+    return {rank: loader["epochs"][epoch]["indices"] for rank, loader in loaders.items()}
+
+
+def _samples(drawn: Mapping[int, list[int]]) -> dict[int, str]:
+    return {
+        rank: f"samples {', '.join(map(str, found[:_SHOWN]))}{', …' if len(found) > _SHOWN else ''}"
+        for rank, found in drawn.items()
+    }
+
+
+def _same_data(notes: Notes, loaders: Notes) -> Diagnosis | None:
+    drawn = _drawn(loaders)
+    first = next(iter(drawn.values()))
+    if len(first) < 2 or any(found != first for found in drawn.values()):
+        return None
+    # Numbers alone prove nothing: every rank may hold a dataset of its own.
+    inputs = [[model["inputs"] for model in told["models"]] for told in notes.values()]
+    if not inputs[0] or not any(inputs[0]) or any(found != inputs[0] for found in inputs):
+        return None
+    return Diagnosis(
+        "same_data",
+        f"Every rank trains on the same samples in the same order: {len(notes)} ranks do the work of one.",
+        (),
+        lines_of(_samples(drawn)),
+        advice="give the DataLoader a DistributedSampler (and call its set_epoch in every epoch).",
+        lesson=taught_in(3),
+    )
+
+
+def _overlapping(notes: Notes, loaders: Notes) -> Diagnosis | None:
+    drawn = _drawn(loaders)
+    if any(loader["sampler"] != "DistributedSampler" for loader in loaders.values()):
+        return None
+    counts = Counter(index for found in drawn.values() for index in found)
+    padding = len(notes) - 1  # DistributedSampler repeats samples so that all ranks get equally many
+    shared = sum(count - 1 for count in counts.values())
+    if shared <= padding or any(len(loader["epochs"][0]["indices"]) >= 5000 for loader in loaders.values()):
+        return None
+    if loaders[min(loaders)]["samples"] < len(notes):
+        return None
+    return Diagnosis(
+        "overlapping_shards",
+        f"The ranks' shards overlap: {shared} samples were drawn more than once in an epoch, and others not at all.",
+        (),
+        lines_of(_samples(drawn)),
+        advice="give every rank's DistributedSampler the same seed, the same epoch and its own rank.",
+        lesson=taught_in(3),
+    )
+
+
+def _same_order(notes: Notes, loaders: Notes) -> Diagnosis | None:
+    for loader in loaders.values():
+        epochs = loader["epochs"]
+        if loader["sampler"] != "DistributedSampler" or not loader["shuffles"] or len(epochs) < 2:
+            return None
+        if epochs[0]["batches"] < 2 or epochs[0]["crc"] != epochs[1]["crc"]:
+            return None
+    return Diagnosis(
+        "same_order_every_epoch",
+        "Every epoch has the same order of samples, though the sampler is to shuffle.",
+        (),
+        lines_of(_samples(_drawn(loaders, 1))),
+        advice="call sampler.set_epoch(epoch) at the beginning of every epoch.",
+        lesson=taught_in(3),
+        warning=True,
+    )

@@ -1,0 +1,313 @@
+"""Silent faults: a script that ends well, and whose ranks have drifted apart; and errors that were swallowed.
+
+Read from what the probe has noted (`watch.probe`); a run that was not watched has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.doctor.data import data_fault
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.mismatches import mismatch_in_passing
+from course_lib.doctor.words import capital, lines_of, positions, rank_list
+from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+
+Notes = Mapping[int, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first tensor that was not the same on all ranks at some check.
+
+    Attributes:
+        at_least: by how much values differ; None where the samples do not tell.
+        odd: the ranks that differ from the majority; empty where there is none.
+    """
+
+    step: int
+    name: str
+    at_least: float | None
+    odd: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def notes_of(outcome: Outcome) -> dict[int, Mapping[str, Any]]:
+    """What the probe of each rank has told."""
+    found = {
+        rank: facts.get("extras", {}).get("probe")
+        for rank, facts in outcome.facts.items()
+        if facts.get("extras", {}).get("probe")
+    }
+    return dict(sorted(found.items()))
+
+
+def swallowed_error(outcome: Outcome) -> Diagnosis | None:
+    """A forward or backward pass raised on a rank, the script caught it and went on, and now the ranks do not fit."""
+    if outcome.kind not in (Kind.HANG, Kind.RAISES, Kind.DIED):
+        return None
+    swallowed: dict[int, Mapping[str, str]] = {}
+    for rank, notes in notes_of(outcome).items():
+        failures = list(notes["failures"])
+        error = outcome.errors.get(rank)
+        if failures and error is not None and failures[-1]["type"] == error.type and len(failures) == 1:
+            continue  # this very error has ended the rank
+        lost = "closed by peer" in failures[0]["message"].lower() if failures else True
+        if failures and not lost:
+            swallowed[rank] = failures[0]
+    if not swallowed or len(swallowed) == len(outcome.ranks):
+        return None
+    first = next(iter(swallowed.values()))
+    memory = "memory" in first["message"].lower() or first["type"] in ("MemoryError", "OutOfMemoryError")
+    what = f"ran out of memory ({first['type']})" if memory else f"got {first['type']}"
+    others = [rank for rank in outcome.ranks if rank not in swallowed]
+    return Diagnosis(
+        "swallowed_error",
+        f"{capital(rank_list(swallowed))} {what} in {first['in']}() at {first['where']}, caught it and went on: since "
+        f"then {rank_list(swallowed)} and {rank_list(others)} are in different steps.",
+        tuple(swallowed),
+        positions(outcome, swallowed),
+        advice="let the error end the rank, or let all ranks agree (one all_reduce) that this step is left out, and "
+        "leave it out on all of them.",
+        lesson=taught_in(11),
+    )
+
+
+def silent_fault(outcome: Outcome) -> Diagnosis | None:
+    """What is wrong though every rank has ended well; None when nothing is, or nobody watched."""
+    mismatch = mismatch_in_passing(outcome)
+    if mismatch is not None:
+        return mismatch
+    notes = notes_of(outcome)
+    if len(notes) < 2:
+        return None
+    weights = _lasting(_differences(notes, "parameters"))
+    if weights is not None:
+        return _weights(outcome, notes, weights)
+    buffers = _lasting(_differences(notes, "buffers"))
+    if buffers is not None and not any(check["managed"] for n in notes.values() for check in n["weights"]):
+        return _buffers(buffers)
+    return data_fault(notes)
+
+
+def _differences(notes: Notes, part: str) -> list[tuple[int, Difference | None]]:
+    """For every check that all ranks have made, in order: the first difference, or None."""
+    by_key: dict[tuple[int, int], dict[int, Mapping[str, Any]]] = {}
+    for rank, told in notes.items():
+        for check in told["weights"]:
+            by_key.setdefault((check["model"], check["step"]), {})[rank] = check[part]
+    found = []
+    for (_, step), parts in by_key.items():
+        if len(parts) == len(notes):
+            found.append((step, _first_difference(step, parts)))
+    return found
+
+
+def _lasting(checks: list[tuple[int, Difference | None]]) -> Difference | None:
+    """The first difference, unless the ranks were made equal again later (averaging weights now and then)."""
+    unequal = [difference for _, difference in checks if difference is not None]
+    if not unequal or checks[-1][1] is None:
+        return None
+    first = next(place for place, (_, difference) in enumerate(checks) if difference is not None)
+    if any(difference is None for _, difference in checks[first:]):
+        return None
+    return unequal[-1] if unequal[0].step == unequal[-1].step else _since(unequal)
+
+
+def _since(unequal: list[Difference]) -> Difference:
+    """The last difference, with the step at which it began."""
+    last = unequal[-1]
+    return Difference(
+        unequal[0].step, unequal[0].name, last.at_least or unequal[0].at_least, last.odd, last.names
+    )
+
+
+def _first_difference(step: int, parts: Mapping[int, Mapping[str, Any]]) -> Difference | None:
+    names = list(next(iter(parts.values())))
+    differing = []
+    for name in names:
+        digests = {rank: part.get(name, [None, []]) for rank, part in parts.items()}
+        if len({digest[0] for digest in digests.values()}) > 1:
+            differing.append((name, digests))
+    if not differing:
+        return None
+    name, digests = differing[0]
+    gaps = [gap for _, each in differing if (gap := _gap(each)) is not None]
+    return Difference(
+        step, name, max(gaps, default=None), _odd_ranks(digests), tuple(n for n, _ in differing)
+    )
+
+
+def _odd_ranks(digests: Mapping[int, list[Any]]) -> tuple[int, ...]:
+    by_sum: dict[Any, list[int]] = {}
+    for rank, digest in digests.items():
+        by_sum.setdefault(digest[0], []).append(rank)
+    largest = max(by_sum.values(), key=len)
+    if len(largest) * 2 <= len(digests):
+        return ()
+    return tuple(sorted(rank for ranks in by_sum.values() if ranks is not largest for rank in ranks))
+
+
+def _gap(digests: Mapping[int, list[Any]]) -> float | None:
+    rows = [[v for v in digest[1] if v is not None] for digest in digests.values()]
+    columns = list(zip(*rows, strict=False))
+    return max((max(column) - min(column) for column in columns), default=0.0) or None
+
+
+def _weights(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
+    kind, because, advice, lessons, culprits = _cause(outcome, notes, found)
+    size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
+    since = (
+        "at the end"
+        if found.step < 0
+        else "from the beginning"
+        if found.step == 0
+        else f"since step {found.step}"
+    )
+    texts = {
+        rank: f"{told['counts']['forwards']} forward, {told['counts']['backwards']} reduced backward passes, "
+        f"{told['counts']['steps']} optimizer steps"
+        for rank, told in notes.items()
+    }
+    more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
+    return Diagnosis(
+        kind,
+        f"The ranks ended without an error, but their weights differ: {found.name}{more}{size}, {since}. {because}",
+        culprits or found.odd,
+        lines_of(texts, culprits or found.odd),
+        advice=advice,
+        lesson=taught_in(*lessons),
+    )
+
+
+def _cause(
+    outcome: Outcome, notes: Notes, found: Difference
+) -> tuple[str, str, str, tuple[int, ...], tuple[int, ...]]:
+    """Kind, sentence, advice, lessons and culprits of weights that differ."""
+    added = {
+        name
+        for facts in outcome.facts.values()
+        for model in facts.get("models", [])
+        for name in model.get("added", [])
+    }
+    if added and set(found.names) & added:
+        names = ", ".join(sorted(added)[:4])
+        return (
+            "parameters_added",
+            f"DDP does not know of {names}: the parameters were added to the model after it was wrapped.",
+            "build the whole model first, then wrap it.",
+            (7,),
+            (),
+        )
+    if found.step == 0 and not _early_gradients_differ(notes):
+        return (
+            "weights_differ",
+            "They differed before the first step.",
+            "DDP makes weights equal once, when it is constructed (unless init_sync=False): change them on all ranks.",
+            (9,),
+            found.odd,
+        )
+    unequal = _unequal_gradients(notes)
+    if not unequal:
+        settings = {str(told["gradients"][0]["settings"]) for told in notes.values() if told["gradients"]}
+        if len(settings) > 1:
+            return (
+                "optimizer_differs",
+                "The gradients were equal; the optimizers' settings are not.",
+                "give every rank's optimizer the same settings, and change them by the same schedule.",
+                (9,),
+                (),
+            )
+        return (
+            "weights_differ",
+            "The gradients were equal: something else has changed the weights on some ranks.",
+            "DDP averages gradients and never repairs weights: change weights on all ranks alike, or broadcast them.",
+            (9,),
+            found.odd,
+        )
+    return _lost_averaging(notes)
+
+
+def _lost_averaging(notes: Notes) -> tuple[str, str, str, tuple[int, ...], tuple[int, ...]]:
+    kind, advice = "gradients_not_averaged", "call the DDP model itself, once before every backward pass."
+
+    def where(event: str) -> str:
+        lines = [
+            m["events"][event] for told in notes.values() for m in told["models"] if event in m["events"]
+        ]
+        return f" at {lines[0]}" if lines and lines[0] else ""
+
+    bypassed = sum(model["bypassed"] for told in notes.values() for model in told["models"])
+    forwards = sum(told["counts"]["forwards"] for told in notes.values())
+    if bypassed and bypassed >= forwards:
+        sentence = f"Gradients were not averaged: the wrapped module was called past DDP (.module){where('bypassed')}."
+        return kind, sentence, advice, (7,), ()
+    if any(told["no_sync_steps"] for told in notes.values()):
+        sentence = (
+            f"Gradients were not averaged: an optimizer stepped after no_sync() alone{where('no_sync_step')}."
+        )
+        return (
+            kind,
+            sentence,
+            "leave no_sync() before the last forward and backward of every step.",
+            (10,),
+            (),
+        )
+    if any(told["bare_backwards"] for told in notes.values()):
+        sentence = (
+            "Gradients were not all averaged: a backward pass followed another without a forward pass between"
+            f"{where('bare_backward')}, and DDP reduces only the first."
+        )
+        return (
+            kind,
+            sentence,
+            "add the losses and call backward() once, or alternate forward and backward.",
+            (6,),
+            (),
+        )
+    if bypassed:
+        sentence = f"Some gradients were not averaged: .module was called past DDP{where('bypassed')}."
+        return kind, sentence, advice, (7,), ()
+    if len({told["counts"]["backwards"] for told in notes.values()}) > 1:
+        sentence = (
+            "The ranks made different numbers of backward passes: gradients of different steps were averaged."
+        )
+        return kind, sentence, "make the same number of forward and backward passes on every rank.", (6,), ()
+    sentence = "Gradients were not averaged on the way to the optimizer."
+    return kind, sentence, advice, (6, 7), ()
+
+
+def _unequal_gradients(notes: Notes) -> bool:
+    return any(
+        _gradients_at(notes, place) for place in range(max(len(t["gradients"]) for t in notes.values()))
+    )
+
+
+def _early_gradients_differ(notes: Notes) -> bool:
+    return _gradients_at(notes, 0)
+
+
+def _gradients_at(notes: Notes, place: int) -> bool:
+    checks = [told["gradients"][place] for told in notes.values() if len(told["gradients"]) > place]
+    if len(checks) < 2:
+        return False
+    return any(
+        len({str(check["gradients"].get(name, [None])[0]) for check in checks}) > 1
+        for name in checks[0]["gradients"]
+    )
+
+
+def _buffers(found: Difference) -> Diagnosis:
+    more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
+    return Diagnosis(
+        "buffers_drift",
+        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}. DDP was told not to "
+        "synchronise buffers, so every rank keeps the statistics of its own data.",
+        (),
+        advice="leave forward_sync_buffers (broadcast_buffers) on, use SyncBatchNorm on GPUs, or average the buffers "
+        "before evaluating and saving.",
+        lesson=taught_in(9),
+        warning=True,
+    )

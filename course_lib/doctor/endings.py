@@ -1,0 +1,218 @@
+"""Ranks that raised, exited, were killed, crashed, were stopped, or did not finish in time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from course_lib.doctor.conditions import rank_condition
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import (
+    blocked_in,
+    call_of,
+    capital,
+    collective_text,
+    positions,
+    rank_list,
+    verb,
+)
+from course_lib.ranks.cell import Frame
+from course_lib.ranks.outcome import Collective, Diagnosis, Ending, Kind, Outcome, exit_text
+
+_CRASHES = {-4, -6, -7, -8, -11}
+#: What gloo says before it ends a rank that receives more bytes than it expects.
+_GLOO_MISMATCH = re.compile(
+    r"op\.preamble\.length <= op\.nbytes|gloo::EnforceNotMet|doesn't match expected size"
+)
+
+
+def died(outcome: Outcome) -> Diagnosis | None:
+    """A rank's process ended before its part did."""
+    if not outcome.exits:
+        return None
+    dead = tuple(outcome.exits)
+    if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in dead):
+        found = _met_a_mismatch(outcome, dead)
+        if found is not None:
+            return found
+    codes = set(outcome.exits.values())
+    kind = "rank_crashed" if codes & _CRASHES else "rank_killed" if min(codes) < 0 else "rank_exited"
+    how = "; ".join(sorted({exit_text(code) for code in codes}))
+    stack = outcome.last_places.get(dead[0]) if kind == "rank_crashed" else None
+    place = f" at {stack[-1].where()}" if stack else ""
+    noticed = [
+        rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.FREED and rank not in dead
+    ]
+    also = f"; {rank_list(noticed)} noticed at once, because the connection broke" if noticed else ""
+    return Diagnosis(
+        kind,
+        f"{capital(rank_list(dead))} died ({how}){place}{also}.",
+        dead,
+        positions(outcome, dead),
+        advice=_why(outcome, codes) + _gone(outcome),
+        lesson=taught_in(13, 0),
+    )
+
+
+def _gone(outcome: Outcome) -> str:
+    if outcome.what == "cell":
+        return " The gang is gone with it; the next %%ranks starts a new one."
+    return ""
+
+
+def _why(outcome: Outcome, codes: Iterable[int]) -> str:
+    codes = set(codes)
+    if -9 in codes:
+        return "a SIGKILL that nobody sent on purpose is usually the system's out-of-memory killer."
+    if any(_GLOO_MISMATCH.search(text) for text in outcome.stderr.values()):
+        return (
+            "gloo ends a rank that receives more than it expects: the ranks met in a collective with different sizes, "
+            "types or operations. Every rank must issue the same ones."
+        )
+    if codes & _CRASHES:
+        return "a crash in C++ code: what it printed on stderr names the place."
+    if any(code < 0 for code in codes):
+        return "look for who sends that signal: a scheduler, a limit, somebody else's kill."
+    return "look for a call of os._exit, or what its stderr says."
+
+
+def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
+    """gloo has ended a rank because of what it received: where was it, and where were the others?"""
+    stack = outcome.last_places.get(dead[0])
+    at = stack[-1] if stack else None
+    meeting = [(rank, record) for rank in outcome.ranks if (record := _under_way(outcome, rank)) is not None]
+    others = [(rank, record) for rank, record in meeting if rank not in dead]
+    if at is None or not others:
+        return None
+    there = [rank for rank, record in others if record.origin is not None and _elsewhere(record.origin, at)]
+    if not there:
+        kind, what = "different_sizes", "the same line with different sizes or types"
+    else:
+        kind, what = "different_collectives", "different collectives"
+    other = next(record for rank, record in others if not there or rank in there)
+    condition = rank_condition(at.file, at.line) if kind == "different_collectives" else None
+    culprits = dead if there and len(dead) < len(there) else ()
+    if condition is not None:
+        kind, culprits = "rank_only_collective", dead
+    because = f" (under `{condition}`)" if condition else ""
+    return Diagnosis(
+        kind,
+        f"{capital(rank_list(dead))} died (gloo aborts a rank that receives more than it expects): the ranks met in "
+        f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: {at.source}{because}; "
+        f"{rank_list(rank for rank, _ in others)} in {collective_text(other)} at {other.where or 'an unknown line'}.",
+        culprits,
+        positions(outcome, culprits),
+        advice="every rank must issue the same collectives in the same order, with equal shapes and types."
+        + _gone(outcome),
+        lesson=taught_in(13, 0),
+    )
+
+
+def _elsewhere(one: Frame, other: Frame) -> bool:
+    return (one.file, one.line) != (other.file, other.line)
+
+
+def _under_way(outcome: Outcome, rank: int) -> Collective | None:
+    open_ones = [record for record in outcome.recorded.get(rank, ()) if not record.done]
+    if open_ones:
+        return open_ones[0]
+    records = outcome.recorded.get(rank, ())
+    return records[-1] if records else None
+
+
+def interrupted(outcome: Outcome) -> Diagnosis | None:
+    """The stop button was pressed."""
+    if not outcome.interrupted:
+        return None
+    stopped = [rank for rank in outcome.ranks if outcome.endings.get(rank) is not Ending.FINISHED]
+    killed = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.KILLED]
+    end = "they keep their variables"
+    if killed:
+        end = f"{rank_list(killed)} could not be freed and was ended: the next %%ranks starts a new gang"
+    return Diagnosis(
+        "interrupted",
+        f"You pressed stop; {rank_list(stopped)} left the {outcome.what}, {end}."
+        if stopped
+        else f"You pressed stop when every rank had just finished the {outcome.what}.",
+        evidence=positions(outcome),
+    )
+
+
+def raised(outcome: Outcome) -> Diagnosis | None:
+    """Ranks raised something of their own; others may wait for them."""
+    found = {rank: error for rank, error in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
+    if outcome.kind is not Kind.RAISES or not found:
+        return None
+    names = sorted({error.type for error in found.values()})
+    summary = f"{capital(rank_list(found))} raised {' / '.join(names)}"
+    if names == ["SystemExit"]:
+        codes = sorted({error.message or "1" for error in found.values()})
+        return Diagnosis(
+            "rank_exited",
+            f"{capital(rank_list(found))} called sys.exit({' / '.join(codes)})"
+            f" at {next(iter(found.values())).where or 'an unknown line'}.",
+            tuple(found),
+            positions(outcome, found),
+            lesson=taught_in(0),
+        )
+    waiting = blocked_in(outcome)
+    if waiting:
+        first = next(iter(waiting.values()))
+        summary += (
+            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}: in a script, "
+            "until the timeout"
+        )
+        kind = "rank_raised"
+    else:
+        kind = "rank_raised" if len(found) < len(outcome.ranks) else "raised"
+        if kind == "rank_raised" and outcome.what == "cell":
+            return Diagnosis("raised", summary + ".", tuple(found))
+    if kind == "raised":
+        return Diagnosis(kind, summary + ".", tuple(found))
+    return Diagnosis(kind, summary + ".", tuple(found), positions(outcome, found), lesson=taught_in(0))
+
+
+def timed_out(outcome: Outcome) -> Diagnosis | None:
+    """Not proved to be a deadlock: somebody still computes."""
+    if not outcome.timed_out:
+        return None
+    waiting = blocked_in(outcome)
+    busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent")}
+    if waiting and busy:
+        first, other = next(iter(busy.values())), next(iter(waiting.values()))
+        place = f" at {first.where}" if first.where else ""
+        return Diagnosis(
+            "straggler",
+            f"Not a deadlock: {rank_list(busy)} {verb(busy, 'is', 'are')} still at work{place}, and "
+            f"{rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(other)} at {other.where}. "
+            f"The time was up.",
+            tuple(busy),
+            positions(outcome, busy),
+            advice="being slow proves nothing: give it more time (--timeout) if this was work, not a fault.",
+            lesson=taught_in(5, 0),
+        )
+    late = rank_list(outcome.waiting)
+    return Diagnosis(
+        "timeout",
+        f"{capital(late)} did not finish in time and {verb(outcome.waiting, 'was', 'were')} stopped.",
+        evidence=positions(outcome),
+        advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
+        lesson=taught_in(0),
+    )
+
+
+def stopped(outcome: Outcome) -> Diagnosis | None:
+    """A signal has stopped a rank."""
+    halted = [rank for rank, waiting in outcome.waiting.items() if waiting.state == "stopped"]
+    if not halted:
+        return None
+    others = [rank for rank in outcome.waiting if rank not in halted]
+    behind = f"; {rank_list(others)} can only wait" if others else ""
+    return Diagnosis(
+        "rank_stopped",
+        f"{capital(rank_list(halted))} {verb(halted, 'was', 'were')} stopped by a signal{behind}.",
+        tuple(halted),
+        positions(outcome, halted),
+        advice="the course has sent SIGCONT; look for who sends SIGSTOP (a debugger, a scheduler, Ctrl-Z).",
+        lesson=taught_in(13),
+    )

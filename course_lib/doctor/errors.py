@@ -1,0 +1,65 @@
+"""What ranks raised, where torch's message has a known meaning (`meanings`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.meanings import MEANINGS, Meaning
+from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.ranks.outcome import Diagnosis, Ending, Kind, Outcome, RankError
+
+
+def known_error(outcome: Outcome) -> Diagnosis | None:
+    """The meaning of what ranks raised, where torch's message has a known one."""
+    if outcome.kind is not Kind.RAISES:
+        return None
+    raised = {rank: e for rank, e in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
+    raised = raised or dict(outcome.errors)
+    for meaning in MEANINGS:
+        hits = {rank: found for rank, error in raised.items() if (found := _fits(meaning, error))}
+        if hits:
+            return _explained(meaning, outcome, raised, hits)
+    return None
+
+
+def _fits(meaning: Meaning, error: RankError) -> re.Match[str] | None:
+    if meaning.type_:
+        return re.fullmatch(meaning.type_, error.type)
+    return re.search(meaning.pattern, error.message)
+
+
+def _explained(
+    meaning: Meaning, outcome: Outcome, raised: Mapping[int, RankError], hits: Mapping[int, re.Match[str]]
+) -> Diagnosis:
+    first = min(hits)
+    words = {
+        "ranks": rank_list(hits),
+        "Ranks": capital(rank_list(hits)),
+        "where": raised[first].where or "an unknown line",
+        "others": _others(outcome, hits),
+        **meaning.fill(outcome, first, hits[first]),
+    }
+    everyone = meaning.everyone or len(hits) == len(outcome.ranks)
+    culprits: tuple[int, ...] = () if everyone else tuple(hits)
+    if "late" in words:
+        culprits = tuple(int(number) for number in re.findall(r"\d+", words["late"]))
+    elif meaning.kind == "collective_timed_out":
+        culprits = tuple(rank for rank in outcome.ranks if rank not in hits)
+    return Diagnosis(
+        meaning.kind,
+        meaning.summary.format(**words),
+        culprits,
+        positions(outcome, culprits),
+        advice=meaning.advice.format(**words) if "{late}" in meaning.advice else meaning.advice,
+        lesson=taught_in(*meaning.lessons),
+    )
+
+
+def _others(outcome: Outcome, hits: Iterable[int]) -> str:
+    waiting = {rank: w for rank, w in blocked_in(outcome).items() if rank not in set(hits)}
+    if not waiting:
+        return ""
+    first = next(iter(waiting.values()))
+    return f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)} at {first.where}"

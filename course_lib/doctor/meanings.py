@@ -1,0 +1,259 @@
+"""The table of torch's own error messages: one row a message, in the words of torch 2.13."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib.doctor.words import rank_list, steps
+from course_lib.ranks.outcome import Outcome
+
+Fill = Callable[[Outcome, int, "re.Match[str]"], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What one message of torch's means.
+
+    Attributes:
+        pattern: found in the message (or, with `type_`, in the type's name) of the exception.
+        summary: a sentence with `{ranks}`, `{s}` (the verb's ending) and what `fill` adds; advice, too.
+        type_: instead of the pattern, the name of the exception's class. lessons: where it is taught.
+        everyone: the fault lies between the ranks: no rank is the culprit.
+    """
+
+    kind: str
+    pattern: str
+    summary: str
+    advice: str
+    lessons: tuple[int, ...] = ()
+    type_: str = ""
+    fill: Fill = field(default=lambda *_: {}, compare=False)
+    everyone: bool = False
+
+
+def _parameter_names(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
+    """Names for the indices in the message."""
+    text = found.group(0)
+    named = re.search(r"Parameters which did not receive grad for rank \d+: ([^\n]+?)(?:\n|$)", text)
+    indices = (
+        [int(number) for number in re.findall(r"rank \d+: ?((?:\d+ ?)+)", text)[0].split()]
+        if re.search(r"rank \d+: ?\d", text)
+        else []
+    )
+    if named:
+        names = [name.strip() for name in named.group(1).split(",")]
+    else:
+        names = _names_of(outcome.facts.get(rank, {}).get("models", []), indices)
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    number = len(names) or len(indices)
+    return {"names": shown or "unknown names", "number": steps(number, "parameter")}
+
+
+def _names_of(models: Iterable[Mapping[str, Any]], indices: Iterable[int]) -> list[str]:
+    wanted = list(indices)
+    fitting = [model for model in models if model["number"] > max(wanted, default=0)]
+    if len(fitting) != 1:
+        return [f"number {index}" for index in wanted]
+    parameters = fitting[0]["parameters"]
+    return [parameters[index][0] if index < len(parameters) else f"number {index}" for index in wanted]
+
+
+def _twice(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
+    text = found.group(0)
+    index = re.search(r"Parameter at index (\d+)(?: with name (\S+))?", text)
+    if index is None:
+        return {"name": "A parameter"}
+    name = (
+        index.group(2) or _names_of(outcome.facts.get(rank, {}).get("models", []), [int(index.group(1))])[0]
+    )
+    return {"name": f"Parameter {name}"}
+
+
+def _culprit_of_barrier(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
+    return {"late": rank_list(int(number) for number in re.findall(r"\d+", found.group(1)))}
+
+
+def _model_difference(outcome: Outcome) -> str:
+    messages = [error.message for error in outcome.errors.values()]
+    for message in messages:
+        if found := re.search(
+            r"Rank (\d+) has (\d+) params, while rank (\d+) has inconsistent (\d+)", message
+        ):
+            a, m, b, n = found.groups()
+            return f"rank {a} has {m} parameters, rank {b} has {n}"
+        pattern = r"params\[(\d+)\] in this process with sizes (\[[\d, ]*\]) appears not to match (\w+)"
+        if found := re.search(pattern, message):
+            index, sizes, what = found.groups()
+            return f"parameter number {index} has {what} {sizes} on one rank, others on rank 0"
+    return "the number or the shapes of their parameters differ"
+
+
+def _init_note(outcome: Outcome) -> str:
+    asked = {rank: facts["init"] for rank, facts in outcome.facts.items() if facts.get("init")}
+    worlds = sorted({init["world_size"] for init in asked.values()})
+    if worlds and worlds != [outcome.world_size]:
+        return f" (asked for world size {', '.join(map(str, worlds))}; {outcome.world_size} processes run)"
+    return ""
+
+
+MEANINGS = (
+    Meaning(
+        "out_of_memory",
+        r"can't allocate memory|out of memory|Cannot allocate memory",
+        "{Ranks} ran out of memory at {where}{others}.",
+        "use a smaller batch on every rank; let the error end the rank, or let all ranks leave the batch out: "
+        "going on alone shifts the iterations against each other.",
+        (11,),
+    ),
+    Meaning(
+        "out_of_memory",
+        "",
+        "{Ranks} ran out of memory at {where}{others}.",
+        "a smaller batch on every rank.",
+        (11,),
+        type_="MemoryError|OutOfMemoryError",
+    ),
+    Meaning(
+        "unused_parameters",
+        r"(?s)Expected to have finished reduction in the prior iteration.*?(?=If you already|$).*",
+        "In the step before, {number} got no gradient on {ranks}: {names}.",
+        "let every parameter take part in the loss, or wrap with find_unused_parameters=True. When an exception was "
+        "swallowed in the step before, that is the cause.",
+        (8,),
+        fill=_parameter_names,
+    ),
+    Meaning(
+        "parameter_ready_twice",
+        r"(?s)Expected to mark a variable ready only once.*",
+        "{name} got its gradient twice in one backward pass on {ranks}.",
+        "a parameter used twice through reentrant checkpointing or in two forward passes with "
+        "find_unused_parameters=True: use checkpoint(..., use_reentrant=False), one forward for both, or "
+        "the default mode.",
+        (8, 6),
+        fill=_twice,
+    ),
+    Meaning(
+        "graph_changed",
+        r"Your training graph has changed in this iteration|static_graph.*graph.*changed",
+        "The graph of {ranks} differs from that of the first iteration: static_graph=True promised it would not.",
+        "leave static_graph out, or make every iteration use the same parameters.",
+        (8,),
+    ),
+    Meaning(
+        "different_models",
+        r"DDP expects same model across all ranks|appears not to match (?:sizes|strides) of the same param",
+        "The ranks wrap different models: {detail}.",
+        "build the same model, with the same parameters in the same order, on every rank.",
+        (9, 7),
+        fill=lambda outcome, rank, found: {"detail": _model_difference(outcome)},
+        everyone=True,
+    ),
+    Meaning(
+        "init_port_taken",
+        r"EADDRINUSE|address already in use",
+        "The address of the process group is already in use (seen on {ranks}).",
+        "another program (or an earlier run of this one) listens on MASTER_PORT, or two processes are rank 0: choose a "
+        "free port, let torchrun choose one (--standalone), and give every process a rank of its own.",
+        (2,),
+    ),
+    Meaning(
+        "nccl_without_gpu",
+        r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in|no NVIDIA driver|no GPUs found|"
+        r"Torch not compiled with CUDA",
+        "{Ranks} asked for NCCL or CUDA at {where}, and this machine (or this build of torch) has no GPU.",
+        'use init_process_group("gloo") on CPU; plain init_process_group() takes what there is.',
+        (2,),
+    ),
+    Meaning(
+        "two_ranks_on_one_gpu",
+        r"Duplicate GPU detected",
+        "{Ranks} share a GPU with another rank, which NCCL refuses.",
+        "call torch.cuda.set_device(local_rank) before init_process_group, and start no more ranks than GPUs.",
+        (2,),
+    ),
+    Meaning(
+        "nccl_timeout",
+        r"Watchdog caught collective operation timeout",
+        "NCCL's watchdog ended {ranks}: a collective did not finish within its timeout.",
+        "one rank did not come: the same script on gloo (ddp-course doctor) shows which one and where.",
+        (13,),
+    ),
+    Meaning(
+        "nccl_error",
+        r"NCCL error|ncclSystemError|ncclInternalError|ncclUnhandledCudaError",
+        "NCCL reported an error on {ranks} at {where}.",
+        "set NCCL_DEBUG=WARN to read NCCL's own reason; in containers the shared memory (--shm-size) and the "
+        "network interface (NCCL_SOCKET_IFNAME) are the usual ones.",
+        (13,),
+    ),
+    Meaning(
+        "init_no_store",
+        r"client socket has timed out|failed to connect to|Connection refused.*(?:TCPStore|MASTER)|"
+        r"Name or service not known|gai error|getaddrinfo|hostname",
+        "{Ranks} found nobody at the address of the process group.",
+        "all ranks need the same MASTER_ADDR and MASTER_PORT, and rank 0 must run there.",
+        (2,),
+    ),
+    Meaning(
+        "init_rank_missing",
+        r"waiting for clients|wait timeout after|Wait timeout|timed out.*\bdefault_pg|store_based_barrier",
+        "{Ranks} waited in vain for the other ranks of the process group{init}.",
+        "start as many processes as WORLD_SIZE says, each with a RANK of its own, and let all of them call "
+        "init_process_group.",
+        (2,),
+        fill=lambda outcome, rank, found: {"init": _init_note(outcome)},
+    ),
+    Meaning(
+        "no_process_group",
+        r"Default process group has not been initialized",
+        "{Ranks} used torch.distributed at {where} before init_process_group.",
+        "call init_process_group once at the beginning (and nothing of torch.distributed after destroy_process_group).",
+        (2,),
+    ),
+    Meaning(
+        "initialized_twice",
+        r"trying to initialize the default process group twice",
+        "{Ranks} called init_process_group a second time at {where}.",
+        "call it once; ask dist.is_initialized() where it may have been called already.",
+        (2,),
+    ),
+    Meaning(
+        "device_ids_on_cpu",
+        r"device_ids and output_device arguments only work with",
+        "{Ranks} gave device_ids to DistributedDataParallel for a model that is on the CPU, at {where}.",
+        "leave device_ids out on the CPU; on GPUs, move the model to its GPU first.",
+        (2, 1),
+    ),
+    Meaning(
+        "sync_batchnorm_on_cpu",
+        r"SyncBatchNorm (?:layers only work with GPU|expected input tensor to be on GPU)",
+        "{Ranks} use SyncBatchNorm without a GPU, at {where}.",
+        "SyncBatchNorm needs GPUs; on the CPU, use BatchNorm and larger batches a rank.",
+        (9,),
+    ),
+    Meaning(
+        "sampler_and_shuffle",
+        r"sampler option is mutually exclusive with shuffle",
+        "{Ranks} gave a DataLoader both a sampler and shuffle=True, at {where}.",
+        "DistributedSampler(..., shuffle=True) shuffles; leave shuffle out of the DataLoader.",
+        (3,),
+    ),
+    Meaning(
+        "collective_timed_out",
+        r"Rank (\d+(?:, \d+)*) failed to pass monitoredBarrier",
+        "monitored_barrier on {ranks} names who did not come: {late}.",
+        "look where {late} was instead of the barrier.",
+        (13,),
+        fill=_culprit_of_barrier,
+    ),
+    Meaning(
+        "collective_timed_out",
+        r"Timed out waiting|Operation timed out|Application timeout caused pair closure|timed out after",
+        "A collective of {ranks} at {where} did not finish within its timeout{others}.",
+        "a timeout is the end of a wait, not its cause: look for the rank that did not come, or was late.",
+        (13, 5),
+    ),
+)

@@ -1,0 +1,216 @@
+"""Ranks that meet in different collectives, or bring different things to the same one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from course_lib.doctor.conditions import rank_condition, rank_only_collective
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, verb
+from course_lib.ranks.deadlock import fit
+from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
+
+_SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."
+
+
+@dataclass(frozen=True)
+class Side:
+    """The ranks that stand in one collective while others stand in another."""
+
+    ranks: tuple[int, ...]
+    collective: Collective
+    waiting: Waiting | None
+
+    def where(self) -> str:
+        """The line they came from."""
+        return self.collective.where or (self.waiting.where if self.waiting else "")
+
+    def condition(self) -> str | None:
+        """The condition on the rank that guards this line."""
+        origin = self.collective.origin
+        return rank_condition(origin.file, origin.line) if origin is not None else None
+
+
+def different_collectives(outcome: Outcome) -> Diagnosis | None:
+    """Ranks have joined the same position of a group's sequence with different collectives."""
+    sides = _sides(outcome)
+    if len(sides) < 2:
+        return None
+    odd = _odd_side(sides, outcome)
+    others = next(side for side in sides if side is not odd)
+    one = odd or sides[0]
+    culprits = odd.ranks if odd is not None else ()
+    for rule in (_sizes, _lost_step, _only_under_a_condition):
+        found = rule(outcome, one, others, culprits)
+        if found is not None:
+            return found
+    met = "; ".join(f"{rank_list(side.ranks)}: {collective_text(side.collective)}" for side in sides)
+    return Diagnosis(
+        "different_collectives",
+        f"Ranks meet in different collectives and wait for each other: {met}.",
+        culprits,
+        positions(outcome, culprits),
+        advice=_SAME_ORDER,
+        lesson=taught_in(13, 0),
+    )
+
+
+def _sides(outcome: Outcome) -> list[Side]:
+    for waiting in outcome.waiting.values():
+        if not waiting.mismatch or waiting.collective is None:
+            continue
+        group, seq = waiting.collective.group, waiting.collective.seq
+        met: dict[str, list[int]] = {}
+        records: dict[str, Collective] = {}
+        issued = {waiting.rank: waiting.collective, **waiting.mismatch}
+        for rank, other in outcome.waiting.items():
+            if other.collective is not None and (other.collective.group, other.collective.seq) == (
+                group,
+                seq,
+            ):
+                issued.setdefault(rank, other.collective)
+        for rank, record in sorted(issued.items()):
+            full = _recorded(outcome, rank, record)
+            key = f"{full.op} {full.sizes} {full.dtypes} {full.stage if full.op != 'barrier' else ''}"
+            met.setdefault(key, []).append(rank)
+            records.setdefault(key, full)
+        return [
+            Side(tuple(ranks), records[key], outcome.waiting.get(ranks[0]))
+            for key, ranks in sorted(met.items(), key=lambda entry: entry[1])
+        ]
+    return []
+
+
+def _recorded(outcome: Outcome, rank: int, record: Collective) -> Collective:
+    """The same record with the line that issued it, which only the rank's own list has."""
+    for own in outcome.recorded.get(rank, ()):
+        if (own.group, own.seq) == (record.group, record.seq):
+            return own
+    return record
+
+
+def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
+    """Ranks that went on after a collective in which they brought different sizes or types: its result is garbage.
+
+    gloo does not always notice. Read from the recorder alone; needs groups whose members agree on who they are.
+    """
+    recorded = {
+        rank: {(r.group, r.seq): r for r in outcome.collectives.get(rank, ())} for rank in outcome.ranks
+    }
+    groups = {rank: facts.get("groups", {}) for rank, facts in outcome.facts.items()}
+    for rank, records in recorded.items():
+        for key, record in sorted(records.items(), key=lambda entry: entry[1].time_ns):
+            members = groups.get(rank, {}).get(record.group, ())
+            peers = [m for m in members if m in recorded and groups.get(m, {}).get(record.group) == members]
+            met = {peer: recorded[peer][key] for peer in peers if key in recorded[peer]}
+            other = next((peer for peer, theirs in met.items() if not fit(record, theirs)), None)
+            if other is not None:
+                return _garbage(outcome, record, met)
+    return None
+
+
+def _garbage(outcome: Outcome, record: Collective, met: dict[int, Collective]) -> Diagnosis:
+    odd = [rank for rank, theirs in met.items() if not fit(record, theirs)]
+    same = [rank for rank in met if rank not in odd]
+    culprits = tuple(odd) if len(odd) < len(same) else tuple(same) if len(same) < len(odd) else ()
+    theirs = met[odd[0]]
+    kind = "different_collectives"
+    if record.op == theirs.op:
+        kind = "different_dtypes" if record.sizes == theirs.sizes else "different_sizes"
+    return Diagnosis(
+        kind,
+        f"Nobody complained, but the ranks met in {collective_text(record)} at {record.where or 'an unknown line'} on "
+        f"{rank_list(same)} and {collective_text(theirs)} at {theirs.where or 'an unknown line'} on {rank_list(odd)}: "
+        "what came out is garbage.",
+        culprits,
+        lines_of({rank: f"{collective_text(r)} at {r.where}" for rank, r in sorted(met.items())}, culprits),
+        advice=_SAME_ORDER,
+        lesson=taught_in(13, 0),
+    )
+
+
+def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
+    """The side that did otherwise: the smaller one, or the one that a condition on the rank has brought there."""
+    ordered = sorted(sides, key=lambda side: len(side.ranks))
+    if len(ordered[0].ranks) * 2 < sum(len(side.ranks) for side in sides):
+        return ordered[0]
+    guarded = [side for side in sides if side.condition() is not None]
+    return guarded[0] if len(guarded) == 1 else None
+
+
+def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    mine, theirs = one.collective, other.collective
+    if mine.op != theirs.op or (mine.stage != theirs.stage):
+        return None
+    if mine.stage and one.where() != other.where():
+        return Diagnosis(
+            "different_order",
+            f"{capital(rank_list(one.ranks))} {verb(one.ranks, 'uses', 'use')} the DDP models in another order than "
+            f"{rank_list(other.ranks)}: {collective_text(mine)} at {one.where()} meets {collective_text(theirs)} at "
+            f"{other.where()}.",
+            culprits,
+            positions(outcome, culprits),
+            advice="call forward and backward of several DDP models in the same order on every rank.",
+            lesson=taught_in(6),
+        )
+    what = "types" if mine.sizes == theirs.sizes else "sizes"
+    return Diagnosis(
+        f"different_{'dtypes' if what == 'types' else 'sizes'}",
+        f"The ranks meet in the same collective with different {what}: {rank_list(one.ranks)} "
+        f"{verb(one.ranks, 'brings', 'bring')} {collective_text(mine)}, {rank_list(other.ranks)} "
+        f"{verb(other.ranks, 'brings', 'bring')} {collective_text(theirs)}.",
+        culprits,
+        positions(outcome, culprits),
+        advice="give every rank a tensor of the same shape and dtype (exchange the sizes first, or pad).",
+        lesson=taught_in(13, 0),
+    )
+
+
+def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    """One side is in a backward pass, the other one in something else: whose step is missing?"""
+    in_backward = next((side for side in (one, other) if side.collective.stage == "gradients"), None)
+    if in_backward is None or one.collective.stage == other.collective.stage:
+        return None
+    elsewhere = other if in_backward is one else one
+    if not elsewhere.collective.stage and elsewhere.condition() is not None:
+        return None  # its own collective is one too many
+    condition = in_backward.condition()
+    if condition is not None or set(culprits) == set(in_backward.ranks):
+        ranks, kind = in_backward.ranks, "extra_backward"
+        because = f" (the line stands under `{condition}`)" if condition else ""
+        summary = (
+            f"{capital(rank_list(ranks))} {verb(ranks, 'is', 'are')} in a backward pass at {in_backward.where()}"
+            f"{because} that {rank_list(elsewhere.ranks)} {verb(elsewhere.ranks, 'does', 'do')} not make: "
+            f"{verb(elsewhere.ranks, 'it is', 'they are')} in {collective_text(elsewhere.collective)} at "
+            f"{elsewhere.where()}."
+        )
+        advice = "run backward() of a DDP model the same number of times on every rank, or under no_sync()."
+    else:
+        ranks, kind = elsewhere.ranks, "missing_backward"
+        summary = (
+            f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} left out a backward pass: "
+            f"{verb(ranks, 'it is', 'they are')} already in {collective_text(elsewhere.collective)} at "
+            f"{elsewhere.where()}, while {rank_list(in_backward.ranks)} {verb(in_backward.ranks, 'waits', 'wait')} "
+            f"in {collective_text(in_backward.collective)} at {in_backward.where()}."
+        )
+        advice = (
+            "every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
+            "with an all_reduce first."
+        )
+    return Diagnosis(kind, summary, ranks, positions(outcome, ranks), advice=advice, lesson=taught_in(6))
+
+
+def _only_under_a_condition(
+    outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
+) -> Diagnosis | None:
+    for side, rest in ((one, other), (other, one)):
+        condition = side.condition()
+        if condition is None or (culprits and side.ranks != culprits):
+            continue
+        instead = (
+            f"; {rank_list(rest.ranks)} {verb(rest.ranks, 'is', 'are')} in {collective_text(rest.collective)} at "
+            f"{rest.where()}"
+        )
+        what = collective_text(side.collective)
+        return rank_only_collective(outcome, side.ranks, side.where(), what, condition, instead)
+    return None

@@ -1,0 +1,154 @@
+"""Run anybody's script on real ranks under observation, and say how it went."""
+
+from __future__ import annotations
+
+import codecs
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from course_lib.doctor.diagnose import explained
+from course_lib.doctor.drift import notes_of
+from course_lib.doctor.words import steps
+from course_lib.ranks.fold import rank_list
+from course_lib.ranks.gang import Gang
+from course_lib.ranks.outcome import Kind, Outcome
+
+#: What the ranks enter before the script: see `watch.probe`.
+PROBE = "course_lib.watch.probe:watching"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A script that was run: its outcome with the diagnosis, and what was compared on the way."""
+
+    outcome: Outcome
+    checked: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """True when nothing is wrong: no error, no hang, no difference between ranks (warnings apart)."""
+        diagnosis = self.outcome.diagnosis
+        return self.outcome.kind is Kind.OK and (diagnosis is None or diagnosis.warning)
+
+
+def examine(
+    script: str,
+    arguments: Sequence[str] = (),
+    *,
+    ranks: int = 2,
+    every: int = 50,
+    timeout: float = math.inf,
+    waiting: bool = True,
+    out: TextIO | None = None,
+    err: TextIO | None = None,
+) -> Examination:
+    """Run a script on `ranks` ranks as `torchrun` would, and watch what they do.
+
+    Args:
+        script: the file; it runs as `__main__`, with `arguments` as `sys.argv[1:]` and its folder first in `sys.path`.
+        every: weights are compared at steps 0-8, 16, 32, every so many steps, and at the end.
+        timeout: seconds until it is stopped. A deadlock is proved without one.
+        waiting: sample how long ranks wait for each other.
+        out, err: where lines the ranks write are passed on to as they come, marked with the rank.
+
+    Raises:
+        GangError, LaunchError: the ranks cannot be started.
+    """
+    gang = Gang(ranks, init=False)
+    try:
+        for link in gang.links:
+            if out is not None:
+                link.stdout.tee = _marked(link.rank, out)
+            if err is not None:
+                link.stderr.tee = _marked(link.rank, err)
+        around = (PROBE, {"every": every, "waiting": waiting})
+        path = os.path.abspath(script)
+        outcome = gang.run_script(path, arguments, timeout=timeout, around=around, repair=False).kept()
+    finally:
+        gang.stop()
+    outcome = explained(outcome)
+    return Examination(outcome, tuple(_checked(outcome)))
+
+
+def _marked(rank: int, stream: TextIO) -> Callable[[bytes], None]:
+    """Pass on complete lines as they come, each with its rank in front."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pending = ""
+
+    def write(chunk: bytes) -> None:
+        nonlocal pending
+        *lines, pending = (pending + decoder.decode(chunk)).split("\n")
+        stream.writelines(f"[rank {rank}] {line}\n" for line in lines)
+        if lines:
+            stream.flush()
+
+    return write
+
+
+def _checked(outcome: Outcome) -> list[str]:
+    """What was compared, in sentences; only where there was something to compare."""
+    notes = notes_of(outcome)
+    if len(notes) < 2:
+        return []
+    told = list(notes.values())
+    sentences = []
+    common = set.intersection(*({(c["model"], c["step"]) for c in each["weights"]} for each in told))
+    if common:
+        sentences.append(f"weights compared at {steps(len(common), 'moment')}")
+    loaders = [loader for each in told for loader in each["loaders"] if loader["trains"]]
+    if loaders:
+        sentences.append("samples of the training loader compared between ranks")
+    numbers = {len(found) for found in outcome.collectives.values()}
+    if len(numbers) == 1 and max(numbers):
+        sentences.append(f"{steps(numbers.pop(), 'collective')} on every rank, in the same order")
+    counts = [each["counts"] for each in told]
+    if counts[0]["steps"]:
+        span = sorted({count["steps"] for count in counts})
+        sentences.append(f"{' or '.join(map(str, span))} optimizer steps on each rank")
+    return sentences
+
+
+def waiting_sentence(outcome: Outcome) -> str:
+    """How long ranks waited for others; the only sentence with times in it, and not part of any report."""
+    shares: dict[int, Mapping[str, Any]] = {rank: told["waiting"] for rank, told in notes_of(outcome).items()}
+    if not shares or max(each["seconds"] for each in shares.values()) < 0.2:
+        return ""
+    parts = [f"rank {rank} {each['share']:.0%}" for rank, each in shares.items()]
+    seconds = max(each["seconds"] for each in shares.values())
+    return f"waiting for other ranks: {', '.join(parts)} of {seconds:.1f} s"
+
+
+def verdict_text(examination: Examination) -> str:
+    """The report: what happened in the first line, then the ranks side by side, then what to do."""
+    outcome, diagnosis = examination.outcome, examination.outcome.diagnosis
+    lines = []
+    if diagnosis is not None:
+        lines.append(f"{'Worth knowing' if diagnosis.warning else 'Diagnosis'}: {diagnosis.summary}")
+        lines += [f"  {line}" for line in diagnosis.evidence]
+        if diagnosis.advice:
+            lines.append(f"What to do: {diagnosis.advice}")
+        if diagnosis.lesson:
+            lines.append(f"Taught in: {diagnosis.lesson}")
+        lines.append(f"[{diagnosis.kind}]")
+    if examination.sound:
+        ranks = rank_list(outcome.ranks)
+        lines.append(
+            f"No fault found on {ranks}." if diagnosis is None else f"No other fault found on {ranks}."
+        )
+        lines += [f"  {sentence}" for sentence in examination.checked]
+    return "\n".join(lines)
+
+
+def error_text(outcome: Outcome) -> str:
+    """The tracebacks of ranks that raised, folded, cut to the script's own lines."""
+    from course_lib.ranks.fold import table
+    from course_lib.ranks.report import sections
+
+    parts = [table(section.rows) for section in sections(outcome) if section.role == "error"]
+    return "\n".join(parts)
+
+
+__all__ = ["Examination", "error_text", "examine", "verdict_text", "waiting_sentence"]

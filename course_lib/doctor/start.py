@@ -1,0 +1,113 @@
+"""Hangs in `init_process_group` and `new_group`: who is not there, and who said what."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, verb
+from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+
+_ADVICE = "start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both)."
+
+
+def init_hang(outcome: Outcome) -> Diagnosis | None:
+    """All that wait do so for a process group that is not complete."""
+    blocked = blocked_in(outcome)
+    if outcome.kind is not Kind.HANG or not blocked:
+        return None
+    inside = [rank for rank, waiting in blocked.items() if waiting.call == "init_process_group"]
+    if not inside:
+        return _new_group(outcome)
+    asked = {rank: outcome.facts[rank]["init"] for rank in inside if outcome.facts.get(rank, {}).get("init")}
+    told = {
+        rank: f"in init_process_group: rank {init['rank']} of world size {init['world_size']}"
+        for rank, init in asked.items()
+    }
+    worlds = {init["world_size"] for init in asked.values()}
+    claimed = Counter(init["rank"] for init in asked.values())
+    where = blocked[inside[0]].where
+    twice = [number for number, count in claimed.items() if count > 1 and number is not None]
+    if twice:
+        same = tuple(rank for rank, init in asked.items() if init["rank"] == twice[0])
+        return Diagnosis(
+            "init_duplicate_rank",
+            f"Processes {rank_list(same).removeprefix('ranks ')} all say that they are rank {twice[0]}, at {where}.",
+            same,
+            lines_of(told, same),
+            advice="give every process a rank of its own: torchrun sets RANK, spawn passes it as the first argument.",
+            lesson=taught_in(2),
+        )
+    if worlds and worlds != {outcome.world_size}:
+        odd = tuple(rank for rank, init in asked.items() if init["world_size"] != outcome.world_size)
+        wished = " and ".join(map(str, sorted(worlds - {outcome.world_size})))
+        return Diagnosis(
+            "init_wrong_world_size",
+            f"{capital(rank_list(odd))} {verb(odd, 'asks', 'ask')} for world size {wished} at {where}, and there are "
+            f"{outcome.world_size} processes: {verb(odd, 'it waits', 'they wait')} for ranks that do not exist.",
+            odd,
+            lines_of(told, odd),
+            advice=_ADVICE,
+            lesson=taught_in(2),
+        )
+    absent = tuple(rank for rank in outcome.ranks if rank not in inside)
+    if absent:
+        return Diagnosis(
+            "init_rank_missing",
+            f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in init_process_group at {where} for "
+            f"{rank_list(absent)}, which {verb(absent, 'does', 'do')} not come.",
+            absent,
+            positions(outcome, absent),
+            advice=_ADVICE,
+            lesson=taught_in(2),
+        )
+    addresses = {
+        rank: tuple(outcome.facts[rank].get("master", ())) for rank in inside if rank in outcome.facts
+    }
+    if len(set(addresses.values())) > 1:
+        odd = _minority(addresses)
+        return Diagnosis(
+            "init_wrong_address",
+            "The ranks look for each other at different addresses (MASTER_ADDR, MASTER_PORT).",
+            odd,
+            positions(outcome, odd),
+            advice="all ranks need the same MASTER_ADDR and MASTER_PORT.",
+            lesson=taught_in(2),
+        )
+    return Diagnosis(
+        "init_incomplete",
+        f"All ranks wait in init_process_group at {where}, and nobody can complete the process group.",
+        (),
+        lines_of(told) or positions(outcome),
+        advice="look for an address that nobody listens on, or a store or file left over from an earlier run.",
+        lesson=taught_in(2),
+    )
+
+
+def _minority(values: dict[int, tuple[str, ...]]) -> tuple[int, ...]:
+    counts = Counter(values.values())
+    common, number = counts.most_common(1)[0]
+    if number * 2 <= len(values):
+        return ()
+    return tuple(rank for rank, value in values.items() if value != common)
+
+
+def _new_group(outcome: Outcome) -> Diagnosis | None:
+    blocked = blocked_in(outcome)
+    inside = tuple(
+        rank for rank, waiting in blocked.items() if waiting.call in ("new_group", "_new_group_with_tag")
+    )
+    if not inside or len(inside) == outcome.world_size:
+        return None
+    absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
+    few = inside if len(inside) < len(absent) else absent
+    return Diagnosis(
+        "new_group_on_some_ranks",
+        f"Only {rank_list(inside)} {verb(inside, 'calls', 'call')} new_group at {blocked[inside[0]].where}; "
+        f"{rank_list(absent)} {verb(absent, 'does', 'do')} not.",
+        few,
+        positions(outcome, few),
+        advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
+        "members (or pass use_local_synchronization=True).",
+        lesson=taught_in(2),
+    )

@@ -1,0 +1,132 @@
+"""The doctor's words for ranks, calls and places: one way to say a thing, whatever the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from course_lib.ranks.fold import fold, rank_label, rank_list
+from course_lib.ranks.outcome import Collective, Ending, Outcome, Waiting, exit_text
+
+#: What is put behind the lines of the ranks that did otherwise.
+ODD = "  ◀ odd one out"
+_CALLS = {
+    "backward": "backward() (DDP's gradient all-reduce)",
+    "forward": "forward() (DDP's broadcast of the buffers)",
+    "wait": "wait()",
+    "send": "send()",
+    "recv": "recv()",
+}
+_STAGES = {
+    "gradients": "backward()'s all-reduce of gradients",
+    "buffers": "forward()'s broadcast of the buffers",
+    "rebuild": "forward()'s broadcast when DDP rebuilds its buckets",
+    "construction": "the DDP constructor's collectives",
+    "join": "Join's bookkeeping",
+}
+
+
+def call_of(waiting: Waiting) -> str:
+    """The call a rank waits in, in the reader's words."""
+    call = waiting.call or ""
+    if call == "forward" and waiting.collective is not None and waiting.collective.stage == "rebuild":
+        return "forward() (DDP's broadcast after it has rebuilt its buckets)"
+    return _CALLS.get(call, call if call.endswith(")") else f"{call}()")
+
+
+def collective_text(record: Collective) -> str:
+    """A collective in words: its purpose for DDP's own, else the call, with the shapes."""
+    shapes = ", ".join("x".join(map(str, size)) or "scalar" for size in record.sizes)
+    kinds = "/".join(sorted(set(record.dtypes)))
+    size = f" ({shapes} {kinds})" if shapes else ""
+    name = _STAGES.get(record.stage) or f"{record.call or record.op}()"
+    return f"{name}{size}" if record.call in ("", record.op) else name
+
+
+def capital(text: str) -> str:
+    """The same with a capital first letter; the rest stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def verb(ranks: Iterable[int], one: str, many: str) -> str:
+    """The form of the verb that fits the number of ranks."""
+    return one if len(list(ranks)) == 1 else many
+
+
+def steps(number: int, word: str) -> str:
+    """`1 backward pass`, `3 backward passes`."""
+    many = word + ("es" if word.endswith("s") else "s")
+    return f"{number} {word if number == 1 else many}"
+
+
+def lines_of(texts: Mapping[int, str], odd: Iterable[int] = ()) -> tuple[str, ...]:
+    """One line a group of ranks with equal text; the odd ones out are marked."""
+    marked = set(odd)
+    everyone = marked >= set(texts)
+    rows = fold(
+        {rank: text + (ODD if rank in marked and not everyone else "") for rank, text in texts.items()}
+    )
+    width = max((len(rank_label(row.ranks)) for row in rows), default=0)
+    return tuple(f"{rank_label(row.ranks):<{width}}  {row.text}" for row in rows)
+
+
+def positions(outcome: Outcome, odd: Iterable[int] = ()) -> tuple[str, ...]:
+    """What each rank is doing, or how its part ended: one line a group of ranks."""
+    texts = {rank: _position(outcome, rank) for rank in outcome.ranks}
+    texts.update(
+        {rank: f"not in this {outcome.what}" for rank in range(outcome.world_size) if rank not in texts}
+    )
+    return lines_of(texts, odd)
+
+
+def _position(outcome: Outcome, rank: int) -> str:
+    waiting = outcome.waiting.get(rank)
+    if waiting is None:
+        return ending(outcome, rank)
+    place = f" at {waiting.where}" if waiting.where else ""
+    match waiting.state:
+        case "stopped":
+            return "stopped by a signal (SIGSTOP): it cannot do anything until somebody continues it"
+        case "silent":
+            return f"not answering{place}: busy in code that never lets other threads run"
+        case "computing":
+            return f"computing{place}: {waiting.source}".rstrip(": ")
+        case _:
+            return f"waiting in {call_of(waiting)}{place}: {waiting.source}".rstrip(": ")
+
+
+def ending(outcome: Outcome, rank: int) -> str:
+    """How a rank's part ended."""
+    error = outcome.errors.get(rank)
+    match outcome.endings.get(rank):
+        case Ending.DIED:
+            stack = outcome.last_places.get(rank)
+            place = f" at {stack[-1].where()}: {stack[-1].source}".rstrip(": ") if stack else ""
+            return f"died ({exit_text(outcome.exits.get(rank, 0))}){place}"
+        case Ending.RAISED if error is not None:
+            return f"raised {error.type} at {error.where}" if error.where else f"raised {error.type}"
+        case Ending.FREED if error is not None:
+            return f"lost the connection at {error.where}" if error.where else "lost the connection"
+        case Ending.KILLED:
+            return "could not be freed and was ended"
+        case _:
+            return f"finished the {outcome.what}"
+
+
+def blocked_in(outcome: Outcome) -> dict[int, Waiting]:
+    """The ranks that wait, not those that compute or were stopped."""
+    return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "blocked"}
+
+
+__all__ = [
+    "ODD",
+    "blocked_in",
+    "call_of",
+    "capital",
+    "collective_text",
+    "ending",
+    "lines_of",
+    "positions",
+    "rank_list",
+    "steps",
+    "verb",
+]

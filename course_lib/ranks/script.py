@@ -1,0 +1,75 @@
+"""Run a script on a rank as `torchrun` would run it: as `__main__`, with its own arguments and folder first.
+
+Used inside a rank. A script that starts its ranks itself with `torch.multiprocessing.spawn` is already on several
+ranks here: each takes the part of one of the processes it would have started.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class SpawnError(RuntimeError):
+    """The script starts another number of processes than there are ranks."""
+
+
+def run_script(main: types.ModuleType, path: str, arguments: Sequence[str]) -> None:
+    """Execute the file at `path` in the module `main`; what it raises is raised here, but `sys.exit(0)` is an end.
+
+    Raises:
+        OSError: the file cannot be read. SyntaxError: it is not Python.
+    """
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(path))
+    rank, world_size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    os.environ.update(
+        GROUP_WORLD_SIZE="1",
+        ROLE_NAME="default",
+        ROLE_RANK=rank,
+        ROLE_WORLD_SIZE=world_size,
+        TORCHELASTIC_RESTART_COUNT="0",
+        TORCHELASTIC_MAX_RESTARTS="0",
+        TORCHELASTIC_RUN_ID="none",
+        MPLBACKEND="agg",
+    )
+    main.__dict__.pop("display", None)
+    main.__dict__.update(__name__="__main__", __file__=path, __spec__=None, __cached__=None)
+    with io.open_code(path) as file:
+        source = file.read()
+    _take_part_in_spawn()
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
+
+
+def _take_part_in_spawn() -> None:
+    import torch.multiprocessing
+
+    here = {name: os.environ.get(name) for name in ("MASTER_ADDR", "MASTER_PORT")}
+
+    def spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
+        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if nprocs != world_size:
+            raise SpawnError(
+                f"this script starts {nprocs} processes itself (torch.multiprocessing.spawn), and runs on "
+                f"{world_size} ranks here: give --ranks {nprocs}"
+                if nprocs > 0
+                else "this script starts 0 processes itself (torch.multiprocessing.spawn): it counts GPUs, "
+                "and there are none"
+            )
+        # What torchrun sets and spawn does not; the address stays only where the script has set one itself.
+        for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"):
+            os.environ.pop(name, None)
+        for name, value in here.items():
+            if os.environ.get(name) == value:
+                os.environ.pop(name, None)
+        fn(rank, *args)
+
+    torch.multiprocessing.spawn = spawn

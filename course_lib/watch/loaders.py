@@ -1,0 +1,134 @@
+"""Which samples a rank draws: noted for every DataLoader, by epoch. Used inside a rank, within `probe.watching`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+_MOST_LOADERS, _MOST_EPOCHS, _MOST_INDICES = 8, 4, 5000
+
+
+@dataclass
+class Epoch:
+    """One pass over a loader: the samples' numbers as drawn (so many at most), and a checksum of all."""
+
+    indices: list[int] = field(default_factory=list)
+    batches: int = 0
+    crc: int = 0
+
+    def add(self, batch: list[int]) -> None:
+        """One batch has been drawn."""
+        self.batches += 1
+        self.crc = zlib.crc32(repr(batch).encode(), self.crc)
+        self.indices += batch[: max(0, _MOST_INDICES - len(self.indices))]
+
+
+@dataclass
+class Loader:
+    """One DataLoader, counted from 0 in the order of their first use."""
+
+    number: int
+    sampler: str
+    shuffles: bool
+    samples: int
+    epochs: list[Epoch] = field(default_factory=list)
+    trains: bool = False
+
+
+class Loaders:
+    """The loaders of this rank."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Loader] = {}
+        self.batches = 0
+        self._kept: list[Any] = []  # a loader's id is its name: it must not be used again
+        self._newest: Loader | None = None
+        self._early: dict[int, list[list[int]]] = {}
+        self._epochs: dict[int, tuple[Loader, Epoch]] = {}
+
+    def told(self) -> list[dict[str, Any]]:
+        """Everything as JSON-able data."""
+        return [
+            {
+                "number": loader.number,
+                "sampler": loader.sampler,
+                "shuffles": loader.shuffles,
+                "samples": loader.samples,
+                "trains": loader.trains,
+                "epochs": [
+                    {"indices": list(epoch.indices), "batches": epoch.batches, "crc": epoch.crc}
+                    for epoch in loader.epochs
+                ],
+            }
+            for loader in list(self.found.values())
+        ]
+
+    def trained(self) -> None:
+        """A DDP model is being trained: with what the newest loader gave."""
+        if self._newest is not None:
+            self._newest.trains = True
+
+    def wrap(self, stack: ExitStack, replace: Callable[..., None]) -> None:
+        """Note what every loader draws, until the stack is closed."""
+        from torch.utils.data import DataLoader
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+        def begin(original: Callable[..., Any]) -> Callable[..., Any]:
+            def iterate(loader: Any) -> Iterator[Any]:
+                made: Iterator[Any] = original(loader)
+                self._begin(loader, made)
+                return made
+
+            return iterate
+
+        def draw(original: Callable[..., Any]) -> Callable[..., Any]:
+            def _next_index(iterator: Any) -> Any:
+                index = original(iterator)
+                self._drawn(iterator, index)
+                return index
+
+            return _next_index
+
+        def give(original: Callable[..., Any]) -> Callable[..., Any]:
+            def following(iterator: Any) -> Any:
+                batch = original(iterator)
+                self.batches += 1
+                return batch
+
+            return following
+
+        replace(stack, DataLoader, "__iter__", begin)
+        replace(stack, _BaseDataLoaderIter, "_next_index", draw)
+        replace(stack, _BaseDataLoaderIter, "__next__", give)
+
+    def _begin(self, loader: Any, iterator: Any) -> None:
+        if id(loader) not in self.found:
+            if len(self.found) >= _MOST_LOADERS:
+                self._newest = None
+                return
+            self._kept.append(loader)
+            sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+            samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else -1
+            self.found[id(loader)] = Loader(
+                len(self.found), type(sampler).__name__, bool(getattr(sampler, "shuffle", False)), samples
+            )
+        self._newest = self.found[id(loader)]
+        epoch = Epoch()
+        if len(self._newest.epochs) < _MOST_EPOCHS:
+            self._newest.epochs.append(epoch)
+        self._epochs[id(iterator)] = (self._newest, epoch)
+        # Workers have drawn their first batches while the iterator was made.
+        for batch in self._early.pop(id(iterator), []):
+            epoch.add(batch)
+
+    def _drawn(self, iterator: Any, index: Any) -> None:
+        batch = [index] if isinstance(index, int) else list(index) if isinstance(index, list | tuple) else []
+        if not all(isinstance(number, int) for number in batch):
+            return
+        if id(iterator) in self._epochs:
+            self._epochs[id(iterator)][1].add(batch)
+        else:
+            self._early.setdefault(id(iterator), []).append(batch)

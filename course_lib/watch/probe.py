@@ -1,0 +1,274 @@
+"""What a script does with DDP, noted on the rank while it runs: steps, batches, weights, and what was swallowed.
+
+`watching()` is a context manager around the learner's code (a job's `around`, or `course_lib.observe()`). It wraps a
+handful of torch's functions for that time and issues no collective of its own: what is noted on each rank is compared
+afterwards, by the doctor. Imports torch when it is entered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib.ranks.cell import is_learners
+from course_lib.ranks.facts import EXTRAS
+from course_lib.watch.loaders import Loaders
+from course_lib.watch.waiting import WaitingClock
+from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, weight_check
+
+_MOST_EVENTS = 20
+
+
+@dataclass
+class Model:
+    """One DDP wrapper, counted from 0 in the order in which a rank has made them."""
+
+    number: int
+    wrapper: weakref.ref[Any]
+    forwards: int = 0
+    plain_forwards: int = 0
+    bypassed: int = 0
+    pending: bool = False
+    inside: bool = False
+    no_sync: bool = False
+    inputs: list[int] = field(default_factory=list)
+    events: dict[str, str] = field(default_factory=dict)
+
+    def note(self, event: str) -> None:
+        """Remember the learner's line at which this happened last."""
+        self.events[event] = learners_line()
+
+
+@dataclass
+class Probe:
+    """All that is noted on this rank."""
+
+    plan: CheckPlan
+    models: list[Model] = field(default_factory=list)
+    loaders: Loaders = field(default_factory=Loaders)
+    backwards: int = 0
+    bare_backwards: int = 0
+    no_sync_steps: int = 0
+    steps: int = 0
+    failures: list[dict[str, str]] = field(default_factory=list)
+    weights: list[dict[str, Any]] = field(default_factory=list)
+    gradients: list[dict[str, Any]] = field(default_factory=list)
+    checked_at: set[tuple[int, int]] = field(default_factory=set)
+    clock: WaitingClock = field(default_factory=WaitingClock)
+
+    def told(self) -> dict[str, Any]:
+        """Everything as JSON-able data; also asked for by the answering thread while the rank is blocked."""
+        return {
+            "counts": {
+                "forwards": sum(model.forwards for model in self.models),
+                "backwards": self.backwards,
+                "batches": self.loaders.batches,
+                "steps": self.steps,
+            },
+            "bare_backwards": self.bare_backwards,
+            "no_sync_steps": self.no_sync_steps,
+            "failures": list(self.failures),
+            "models": [
+                {
+                    "number": model.number,
+                    "plain_forwards": model.plain_forwards,
+                    "bypassed": model.bypassed,
+                    "inputs": list(model.inputs),
+                    "events": dict(model.events),
+                }
+                for model in self.models
+            ],
+            "loaders": self.loaders.told(),
+            "weights": list(self.weights),
+            "gradients": list(self.gradients),
+            "waiting": self.clock.told(),
+        }
+
+    # -- what is noted, and when --------------------------------------------------------------------------------
+
+    def built(self, wrapper: Any) -> None:
+        """A DDP wrapper has been made."""
+        model = Model(len(self.models), weakref.ref(wrapper))
+        self.models.append(model)
+        wrapper.module.register_forward_pre_hook(_entering_module)
+
+    def model_of(self, wrapper: Any) -> Model | None:
+        """What is noted of this wrapper."""
+        return next((model for model in self.models if model.wrapper() is wrapper), None)
+
+    def forward(self, wrapper: Any, arguments: tuple[Any, ...]) -> None:
+        """A DDP model is about to be called."""
+        import torch
+
+        model = self.model_of(wrapper)
+        if model is None:
+            return
+        if not torch.is_grad_enabled():
+            model.plain_forwards += 1
+            return
+        if len(model.inputs) < 4:
+            model.inputs.append(input_digest(arguments))
+        model.forwards += 1
+        model.no_sync = not wrapper.require_backward_grad_sync
+        model.pending |= not model.no_sync
+        self.loaders.trained()
+        if self.plan.due(self.steps) and (model.number, self.steps) not in self.checked_at:
+            self.checked_at.add((model.number, self.steps))
+            self.weights.append(weight_check(wrapper, model.number, self.steps))
+
+    def backward(self) -> None:
+        """A backward pass begins."""
+        pending = [model for model in self.models if model.pending]
+        if pending:
+            self.backwards += 1
+        elif any(model.forwards for model in self.models) and not any(model.no_sync for model in self.models):
+            # The reducer has finished what the last forwards have begun: this pass it does not see.
+            self.bare_backwards += 1
+            for model in self.models:
+                model.note("bare_backward")
+        for model in pending:
+            model.pending = False
+
+    def step(self, optimizer: Any) -> None:
+        """An optimizer is about to step."""
+        for model in self.models:
+            if model.no_sync and model.forwards:
+                self.no_sync_steps += 1
+                model.note("no_sync_step")
+        if self.plan.due(self.steps):
+            self.gradients.append(gradient_check(optimizer, [m.wrapper() for m in self.models], self.steps))
+        self.steps += 1
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """A forward or backward pass raised; the learner's code may swallow it and go on."""
+        if len(self.failures) < _MOST_EVENTS:
+            self.failures.append(
+                {
+                    "in": what,
+                    "type": type(error).__name__,
+                    "where": learners_line(),
+                    "message": str(error)[:200],
+                }
+            )
+
+    def finish(self) -> None:
+        """The code is over: the weights as they are at the end."""
+        for model in self.models:
+            wrapper = model.wrapper()
+            if wrapper is not None:
+                self.weights.append(weight_check(wrapper, model.number, -1))
+
+
+CURRENT: Probe | None = None
+
+
+def learners_line() -> str:
+    """The learner's innermost line on the stack, such as `train.py, line 12`."""
+    from course_lib.ranks.cell import Frame
+
+    frame = sys._getframe(1)
+    while frame is not None:
+        if is_learners(frame.f_code.co_filename):
+            return Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, "").where()
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+def _entering_module(module: Any, _arguments: Any) -> None:
+    """Called before the forward of every wrapped module; a function of this module, so that pickling works."""
+    import torch
+
+    if CURRENT is None or not torch.is_grad_enabled():
+        return
+    for model in CURRENT.models:
+        wrapper = model.wrapper()
+        if wrapper is not None and wrapper.module is module and not model.inside and module.training:
+            model.bypassed += 1
+            model.note("bypassed")
+
+
+@contextlib.contextmanager
+def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
+    """Note what happens on this rank until the block is left.
+
+    Args:
+        every: weights and gradients are compared at steps 0-8, 16, 32, and then every so many steps.
+        waiting: also sample, 50 times a second, whether the main thread waits for other ranks.
+    """
+    global CURRENT
+    probe = Probe(CheckPlan(every))
+    CURRENT = probe
+    EXTRAS["probe"] = probe.told
+    with contextlib.ExitStack() as stack:
+        _wrap_everything(probe, stack)
+        if waiting:
+            stack.enter_context(probe.clock)
+        yield probe
+        probe.finish()
+    CURRENT = None
+
+
+def _wrap_everything(probe: Probe, stack: contextlib.ExitStack) -> None:
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    def constructor(original: Callable[..., Any]) -> Callable[..., Any]:
+        def construct(self: Any, *arguments: Any, **options: Any) -> None:
+            original(self, *arguments, **options)
+            probe.built(self)
+
+        return construct
+
+    def forward(original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(self: Any, *arguments: Any, **options: Any) -> Any:
+            probe.forward(self, arguments)
+            model = probe.model_of(self)
+            try:
+                if model is not None:
+                    model.inside = True
+                return original(self, *arguments, **options)
+            except BaseException as error:
+                probe.failed("forward", error)
+                raise
+            finally:
+                if model is not None:
+                    model.inside = False
+
+        return forward
+
+    def backward(original: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(*arguments: Any, **options: Any) -> Any:
+            probe.backward()
+            try:
+                return original(*arguments, **options)
+            except BaseException as error:
+                probe.failed("backward", error)
+                raise
+
+        return backward
+
+    _replace(stack, DistributedDataParallel, "__init__", constructor)
+    _replace(stack, DistributedDataParallel, "forward", forward)
+    _replace(stack, torch.autograd, "backward", backward)
+    handle = register_optimizer_step_pre_hook(lambda optimizer, *_: probe.step(optimizer))
+    stack.callback(handle.remove)
+    probe.loaders.wrap(stack, _replace)
+
+
+def _replace(
+    stack: contextlib.ExitStack,
+    owner: Any,
+    name: str,
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> None:
+    """Put a wrapper in the place of a function, looking like it from outside, until the stack is closed."""
+    import functools
+
+    original = getattr(owner, name)
+    setattr(owner, name, functools.wraps(original)(make(original)))
+    stack.callback(setattr, owner, name, original)

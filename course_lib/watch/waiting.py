@@ -1,0 +1,63 @@
+"""How long a rank's main thread waits for other ranks: sampled from a thread of its own.
+
+A sample counts as waiting when the main thread stands in a communication call (or in a backward pass) and sleeps; while
+it computes it runs. Used inside a rank.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+from course_lib.ranks.answering import is_asleep
+from course_lib.ranks.cell import Frame
+from course_lib.ranks.waits import waiting_in
+
+_PERIOD_SECONDS = 0.02
+
+
+class WaitingClock:
+    """A context manager around the learner's code, entered on its thread; `told()` has the figures so far."""
+
+    def __init__(self) -> None:
+        self._main = threading.get_ident()
+        self._native = threading.get_native_id()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="course-waiting", daemon=True)
+        self._samples = self._waiting = 0
+        self._started = self._seconds = 0.0
+
+    def __enter__(self) -> WaitingClock:
+        self._started = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._seconds = time.monotonic() - self._started
+        self._ended.set()
+
+    def told(self) -> dict[str, Any]:
+        """`seconds` that were watched and the `share` of them in which the rank waited for others."""
+        seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
+        return {"seconds": seconds, "share": self._waiting / self._samples if self._samples else 0.0}
+
+    def _sample(self) -> None:
+        while not self._ended.wait(_PERIOD_SECONDS):
+            self._samples += 1
+            frame = sys._current_frames().get(self._main)
+            if frame is None or not is_asleep(self._native):
+                continue
+            # Cheap: no source lines are read for a sample.
+            stack: list[Frame] = []
+            while frame is not None:
+                code = frame.f_code
+                stack.append(Frame(code.co_filename, frame.f_lineno, code.co_name, ""))
+                frame = frame.f_back
+            stack.reverse()
+            if waiting_in(stack, self._main) is not None:
+                self._waiting += 1

@@ -1,0 +1,32 @@
+"""The doctor's word on every scenario; the confusion table is printed at the end of the test run."""
+
+import pytest
+
+from course_lib.doctor.script import examine, verdict_text
+from tests.scenarios.catalogue import SILENT, scenarios
+
+ALL = scenarios()
+#: Told by each scenario: what was expected, and what the doctor said.
+SAID: dict[str, tuple[str, str]] = {}
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=[scenario.name for scenario in ALL])
+def test_the_doctor_is_right_about(scenario):
+    found = examine(str(scenario.path), scenario.arguments, ranks=scenario.ranks, every=2, timeout=60)
+    diagnosis = found.outcome.diagnosis
+    said = diagnosis.kind if diagnosis is not None else SILENT
+    SAID[scenario.name] = (scenario.kind, said)
+    assert said == scenario.kind, f"{verdict_text(found)}\n{found.outcome!r}"
+    if scenario.culprits is not None:
+        assert set(diagnosis.culprits) == set(scenario.culprits), verdict_text(found)
+    if diagnosis is not None:
+        assert diagnosis.summary[0].isupper()
+        assert diagnosis.summary.endswith((".", ")"))
+
+
+def test_the_catalogue_is_large_enough_and_confusable():
+    faults = [scenario for scenario in ALL if scenario.kind != SILENT]
+    assert len(faults) >= 40
+    assert len(ALL) - len(faults) >= 12
+    kinds = [scenario.kind for scenario in faults]
+    assert sum(kinds.count(kind) > 1 for kind in kinds) * 2 >= len(kinds), "half of them have a sibling"
