@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from benchmarks import processes, workloads
+from benchmarks import grading, processes, workloads
 from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, ScriptRanks, installed, make
 from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
 from benchmarks.results import COURSE, Row, Sample
@@ -27,6 +27,7 @@ ABOUT = {
     "deadlock": "from deadlock to verdict",
     "first": "first cell in a fresh kernel",
     "stop": "from stop button to usable gang",
+    "grade": "grading the solutions of all tasks",
 }
 
 
@@ -94,7 +95,14 @@ class _Book:
 
 def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
     """Measure what is wanted; rows without any value are left out."""
-    measures = {"gang": _gang, "cell": _cell, "deadlock": _deadlock, "first": _first, "stop": _stop}
+    measures = {
+        "gang": _gang,
+        "cell": _cell,
+        "deadlock": _deadlock,
+        "first": _first,
+        "stop": _stop,
+        "grade": _grade,
+    }
     rows: list[Row] = []
     for name in ABOUT:
         if name in wanted:
@@ -270,3 +278,16 @@ def _press_stop(who: str, bound: float, book: _Book) -> None:
         else:
             kept = "4.0 kept" in answer.text
             book.write("stop", who, seconds, "state kept" if kept else "state lost; starts anew")
+
+
+def _grade(plan: Plan, book: _Book) -> list[Row]:
+    solutions = grading.solutions()
+    for repetition in book.repetitions(plan.repeat):
+        for who, seconds in ((COURSE, grading.seconds_by_grader), ("torchrun", grading.seconds_by_torchrun)):
+            if who != COURSE and repetition:
+                continue  # it takes minutes, and hardly differs from time to time
+            try:
+                book.write("grade", who, mean(seconds(task, source) for task, source in solutions.items()))
+            except _PROBLEMS as error:
+                book.failed("grade", who, error)
+    return [book.row("grade", "A right answer graded on 1 to 4 ranks (mean over all tasks)", "s")]

@@ -98,6 +98,7 @@ GOALS = (
     Goal("memory", "at most 70 MB a rank at 4 ranks", at_most=70.0),
     Goal("deadlock", "a provable deadlock explained in at most 1 s", at_most=1.0),
     Goal("stop", "stop button to usable gang, state kept, in at most 1 s", at_most=1.0),
+    Goal("grade", "a right answer graded on all world sizes in at most 1 s", at_most=1.0),
 )
 
 

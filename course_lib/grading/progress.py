@@ -11,14 +11,22 @@ import contextlib
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
+if TYPE_CHECKING:
+    from course_lib.grading.verdict import Verdict
+
 VERSION = 1
+KINDS = ("attempt", "hint", "gave_up")
+COLUMNS = ("id", "at", "task", "kind", "verdict", "misconceptions", "seconds")
+#: A row of the log, in the order of `COLUMNS`.
+Event = tuple[str, str, str, str, str, str, float]
 FILE_NAME = "progress.sqlite"
 _BUSY_SECONDS = 10.0
 _TABLE = """
@@ -32,6 +40,7 @@ CREATE TABLE IF NOT EXISTS events (
     seconds REAL NOT NULL           -- of an attempt: how long grading took
 ) WITHOUT ROWID
 """
+_INSERT = "VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True)
@@ -39,18 +48,29 @@ class TaskProgress:
     """What the learner has done with one task.
 
     Attributes:
-        attempts: answers that were judged (a stub is none). hints: hints shown. passed_at: UTC, ISO 8601, or None.
+        attempts: answers that were judged (a stub is none). hints: hints shown.
+        began_at, passed_at: first event, first pass; UTC, ISO 8601, or None.
     """
 
     attempts: int = 0
     hints: int = 0
     passed_at: str | None = None
     gave_up: bool = False
+    began_at: str | None = field(default=None, compare=False)
 
     @property
     def passed(self) -> bool:
         """True once an answer has passed."""
         return self.passed_at is not None
+
+    @property
+    def seconds_to_pass(self) -> float | None:
+        """From the first attempt or hint to the pass, pauses included; None where it is not passed."""
+        if self.passed_at is None or self.began_at is None:
+            return None
+        return (
+            datetime.fromisoformat(self.passed_at) - datetime.fromisoformat(self.began_at)
+        ).total_seconds()
 
 
 def data_folder() -> Path:
@@ -66,6 +86,12 @@ class Progress:
         self.path = (folder or data_folder()) / FILE_NAME
         self.notices: list[str] = []
         self._memory: sqlite3.Connection | None = None
+
+    def judged(self, verdict: Verdict) -> None:
+        """Record a verdict; an answer that was not attempted leaves no trace."""
+        if verdict.kind != "not attempted":
+            ids = tuple(item.id for item in verdict.misconceptions)
+            self.attempt(verdict.task, str(verdict.kind), ids, verdict.seconds)
 
     def attempt(
         self, task: str, verdict: str, misconceptions: tuple[str, ...] = (), seconds: float = 0.0
@@ -89,16 +115,46 @@ class Progress:
         """Progress by task name; tasks without any are left out."""
         query = """
             SELECT task, SUM(kind = 'attempt'), SUM(kind = 'hint'), MAX(kind = 'gave_up'),
-                   MIN(CASE WHEN kind = 'attempt' AND verdict = 'pass' THEN at END)
+                   MIN(CASE WHEN kind = 'attempt' AND verdict = 'pass' THEN at END), MIN(at)
             FROM events GROUP BY task
         """
-        rows: list[tuple[str, int, int, int, str | None]] = []
-        with self._log() as log:
-            rows = log.execute(query).fetchall()
+        rows: list[tuple[str, int, int, int, str | None, str]] = self._read(query)
         return {
-            task: TaskProgress(attempts, hints, passed_at, bool(gave_up))
-            for task, attempts, hints, gave_up, passed_at in rows
+            task: TaskProgress(attempts, hints, passed_at, bool(gave_up), began_at)
+            for task, attempts, hints, gave_up, passed_at, began_at in rows
         }
+
+    def events(self) -> list[Event]:
+        """Everything that is known, oldest first."""
+        return self._read(f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY at, id")
+
+    def merge(self, events: Sequence[Event]) -> int:
+        """Add the events of another log to these, all or none; returns how many were not known yet."""
+        for _ in range(2):
+            try:
+                with self._log() as log, log:
+                    before = log.total_changes
+                    log.executemany(f"INSERT OR IGNORE INTO events {_INSERT}", events)
+                    return log.total_changes - before
+            except sqlite3.Error as error:
+                self._stay_in_memory(error)
+        return 0
+
+    def start_anew(self) -> None:
+        """Put the log aside, under another name beside it, and begin a new one."""
+        if self.path.exists():
+            self._put_aside("old", "Your progress begins anew.", "What was there")
+
+    def _read(self, query: str) -> list[Any]:
+        for _ in range(2):
+            try:
+                with self._log() as log:
+                    return log.execute(query).fetchall()
+            except sqlite3.OperationalError as error:
+                self._stay_in_memory(error)
+            except sqlite3.DatabaseError as error:  # damaged further inside than `_connect` looks
+                self._put_aside("damaged", f"The file with your progress is damaged ({error}).")
+        return []
 
     def _record(
         self, task: str, kind: str, verdict: str = "", misconceptions: str = "", seconds: float = 0.0
@@ -108,7 +164,7 @@ class Progress:
         for _ in range(2):
             try:
                 with self._log() as log, log:
-                    log.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                    log.execute(f"INSERT INTO events {_INSERT}", row)
                 return
             except sqlite3.Error as error:  # the disk filled up between opening and writing
                 self._stay_in_memory(error)
@@ -166,7 +222,7 @@ class Progress:
             raise
         return log
 
-    def _put_aside(self, why: str, reason: str) -> None:
+    def _put_aside(self, why: str, reason: str, what: str = "It") -> None:
         number = 1
         while (aside := self.path.with_name(f"progress.{why}-{number}.sqlite")).exists():
             number += 1
@@ -180,7 +236,7 @@ class Progress:
         except OSError as error:
             self._stay_in_memory(error)
             return
-        self.notices.append(f"{reason} It is kept as {aside.name}, and a new one begins.")
+        self.notices.append(f"{reason} {what} is kept as {aside.name}, and a new one begins.")
 
     def _stay_in_memory(self, reason: object) -> sqlite3.Connection:
         if self._memory is None:

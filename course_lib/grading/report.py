@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.catalogue import all_tasks
@@ -63,3 +65,8 @@ def _check(check: CheckResult) -> list[str]:
     if check.observed:
         lines.append(f"      Observed: {check.observed}.")
     return lines
+
+
+def plain(text: str) -> str:
+    """Text without control characters, which terminals and browsers may take for commands."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", lambda m: f"\\x{ord(m[0]):02x}", text)

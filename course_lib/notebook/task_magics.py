@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from course_lib.grading.progress import Progress
-from course_lib.grading.verdict import Verdict, VerdictKind
+from course_lib.grading.verdict import VerdictKind
 from course_lib.notebook.judge import refusing
 from course_lib.notebook.session import Refused
 from course_lib.notebook.show import show_html
@@ -49,7 +49,7 @@ class TaskMagics(Magics):
         with refusing():
             verdict = grade(task, cell, first_line=2, seed=_number(options.get("--seed")))
         self.last = task
-        self._remember(verdict)
+        self.progress_log.judged(verdict)
         from course_lib.notebook.task_panel import html_verdict
 
         show_html(repr(verdict), html_verdict(verdict))
@@ -130,11 +130,6 @@ class TaskMagics(Magics):
             return find_task(name)
         except UnknownTaskError as error:
             raise Refused(str(error)) from None
-
-    def _remember(self, verdict: Verdict) -> None:
-        if verdict.kind is not VerdictKind.NOT_ATTEMPTED:
-            ids = tuple(item.id for item in verdict.misconceptions)
-            self.progress_log.attempt(verdict.task, str(verdict.kind), ids, verdict.seconds)
 
     def _tell_notices(self) -> None:
         for notice in self.progress_log.take_notices():

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.results import GOALS, Goal, Report, Row, Sample, judge_all, number, times
-from benchmarks.workloads import AFTERWARDS, DDP_STEP, ROUND_TRIP, STATE, deadlock, stuck
+from benchmarks.workloads import AFTERWARDS, DDP_STEP, ROUND_TRIP, STATE, deadlock, stuck, trials
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,6 +83,7 @@ def test_every_goal_can_be_judged_by_a_row_of_its_own_unit():
         "memory": "MB",
         "deadlock": "s",
         "stop": "s",
+        "grade": "s",
     }
     assert {goal.row for goal in GOALS} == set(units)
     rows = [
@@ -154,7 +155,10 @@ def test_the_machine_line_names_torch_and_nobodys_machine():
     assert platform.node() not in line.split()
 
 
-@pytest.mark.parametrize("source", [ROUND_TRIP, DDP_STEP, deadlock(0.1), stuck("/x"), STATE, AFTERWARDS])
+@pytest.mark.parametrize(
+    "source",
+    [ROUND_TRIP, DDP_STEP, deadlock(0.1), stuck("/x"), STATE, AFTERWARDS, trials("a.b", "x = 1", "[]", "/x")],
+)
 def test_what_the_ranks_are_asked_to_do_is_python(source):
     compile(source, "workload", "exec")
 

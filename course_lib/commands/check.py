@@ -1,0 +1,76 @@
+"""`ddp-course check`: grade one's own answers in a terminal, as the notebook does."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WATCH_SECONDS = 0.5
+
+
+def check(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[NOTEBOOK|FILE|FOLDER]...",
+            help="Notebooks, or scripts with '# %%task name' cells. By default the course's exercises.",
+            show_default=False,
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and check again what changes whenever a file is saved.")
+    ] = False,
+    no_record: Annotated[
+        bool, typer.Option("--no-record", help="Do not count these attempts in your progress.")
+    ] = False,
+) -> None:
+    """Check your answers: task cells of notebooks or scripts, on real ranks.
+
+    Exit code 0: every answer passed. 1: something did not. 2: there is nothing to check.
+    """
+    from course_lib.grading.check import Checker, CheckError, files_of
+    from course_lib.grading.check import watch as keep_watching
+    from course_lib.grading.progress import Progress
+    from course_lib.grading.report import plain
+    from course_lib.grading.terminal import console, shown
+    from course_lib.grading.verdict import Verdict
+    from course_lib.ranks.gang import GangError, LaunchError
+
+    if not paths:
+        from course_lib.cli import course_root
+
+        paths = [course_root() / "exercises"]
+    screen = console()
+    try:
+        files = files_of(paths)
+    except CheckError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    progress = None if no_record else Progress()
+
+    def show(verdict: Verdict, place: str) -> None:
+        screen.print(shown(verdict, place))
+        screen.print()
+        for notice in progress.take_notices() if progress is not None else ():
+            typer.echo(notice, err=True)
+
+    checker = Checker(files, progress, show, lambda problem: typer.echo(plain(problem), err=True))
+    try:
+        if watch:
+            typer.echo("Watching; Ctrl-C ends it.", err=True)
+            pause = threading.Event()
+            keep_watching(checker, lambda: _wait(pause))
+        good = checker.check()
+    except (GangError, LaunchError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(0 if watch else 130) from None
+    raise typer.Exit(0 if good else 1)
+
+
+def _wait(pause: threading.Event) -> None:
+    pause.wait(WATCH_SECONDS)

@@ -1,0 +1,125 @@
+"""`ddp-course grade`: grade what a class has handed in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from course_lib.grading.classroom.layout import Layout
+
+if TYPE_CHECKING:
+    from course_lib.grading.classroom.batch import ClassReport
+
+
+def grade(
+    submissions: Annotated[
+        Path, typer.Argument(help="A folder with one sub-folder, or one notebook, for each learner.")
+    ],
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Answers graded at the same time; by default one a core."),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a table to this file.")] = None,
+    csv_layout: Annotated[
+        Layout,
+        typer.Option("--csv-layout", help="A row for each answer, or for each learner (as Canvas does)."),
+    ] = Layout.LONG,
+    json: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write an overview and a page for each learner to this folder."),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            "--results",
+            help="Where verdicts are kept from run to run. By default ddp-course-results.jsonl in SUBMISSIONS.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Grade a folder of learners, in parallel. Run again, only what is new or changed is graded.
+
+    Exit code 0: everything could be read and graded. 1: something could not; it is named. 2: nothing to grade.
+    """
+    from course_lib.grading.classroom.batch import grade_class
+    from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
+    from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
+
+    kept = results if results is not None else submissions / FILE_NAME
+    try:
+        handed_in = read_submissions(
+            submissions, [path for path in (kept, csv, json, html) if path is not None]
+        )
+        if not handed_in.submissions:
+            typer.echo(f"There are no submissions in {submissions}.", err=True)
+            raise typer.Exit(2)
+        with Results(kept) as store:
+            if store.damaged:
+                typer.echo(f"{store.damaged} damaged line(s) in {kept}: graded again.", err=True)
+            report = grade_class(handed_in, store, jobs or _cores(), _say_how_far)
+        _write(report, csv, csv_layout, json, html)
+    except (NoSubmissionsError, ResultsError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        typer.echo(f"{error.filename} cannot be written: {error.strerror}.", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("Stopped. What has been graded is kept: run the command again to go on.", err=True)
+        raise typer.Exit(130) from None
+    _print(report)
+    raise typer.Exit(0 if report.flawless else 1)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _say_how_far(done: int, total: int) -> None:
+    typer.echo(f"{done} of {total} answers graded", err=True)
+
+
+def _write(
+    report: ClassReport, csv: Path | None, layout: Layout, json: Path | None, html: Path | None
+) -> None:
+    from course_lib.grading.classroom import gradebook
+
+    for path, text in ((csv, gradebook.as_csv(report, layout)), (json, gradebook.as_json(report))):
+        if path is not None:
+            path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    if html is not None:
+        from course_lib.grading.classroom.pages import write_pages
+
+        typer.echo(f"Written: {write_pages(report, html)}", err=True)
+
+
+def _print(report: ClassReport) -> None:
+    from rich.table import Table
+
+    from course_lib.grading.report import plain
+    from course_lib.grading.terminal import console
+
+    screen = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("learner")
+    for task in report.tasks:
+        table.add_column(task.name)
+    table.add_column("passed", justify="right")
+    for learner in report.learners:
+        states = (learner.entry(task).state for task in report.tasks)
+        table.add_row(plain(learner.name), *states, f"{learner.score} of {report.max_score}")
+    screen.print(table)
+    for common in report.commonest()[:5]:
+        screen.print(f"{len(common.learners)} x {common.task}: {common.misconception.sentence}")
+    for learner in report.learners:
+        for problem in learner.problems:
+            screen.print(plain(f"{learner.name}: {problem}"))
+        for name, entry in learner.entries.items():
+            if entry.problem:
+                screen.print(plain(f"{learner.name}: {name}: {entry.problem}"))
+    for note in report.notes:
+        screen.print(plain(note))

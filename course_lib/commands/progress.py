@@ -1,0 +1,112 @@
+"""`ddp-course progress`: how far one is, and how to carry that to another machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from course_lib.grading.progress import Progress
+
+app = typer.Typer(
+    help="Your progress: show it, carry it to another machine, begin anew.", invoke_without_command=True
+)
+
+
+@app.callback()
+def progress(context: typer.Context) -> None:
+    """Your progress: show it (the default), export it, import it, begin anew."""
+    if context.invoked_subcommand is None:
+        show()
+
+
+@app.command()
+def show() -> None:
+    """The course map: what you have passed, how long it took, what is next."""
+    from course_lib.grading.progress import Progress
+    from course_lib.notebook.course_map import lessons, text_map
+
+    log = Progress()
+    known = log.all()
+    typer.echo(text_map(lessons(), known))
+    lines = []
+    for name, task in sorted(known.items()):
+        took = f", passed after {_span(task.seconds_to_pass)}" if task.seconds_to_pass is not None else ""
+        lines.append(f"  {name}: {_count(task.attempts, 'attempt')}, {_count(task.hints, 'hint')}{took}")
+    if lines:
+        typer.echo("\n".join(["", *lines]))
+    _tell(log)
+
+
+@app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+) -> None:
+    """Write your progress to a file."""
+    from course_lib.grading.progress import Progress
+    from course_lib.grading.progress_files import ProgressFileError, export_progress
+
+    log = Progress()
+    try:
+        number = export_progress(log, file)
+    except ProgressFileError as error:
+        _fail(str(error))
+    _tell(log)
+    typer.echo(f"{_count(number, 'event')} written to {file}.")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A file that 'export' has written.")],
+) -> None:
+    """Add the progress of a file to yours; importing it twice changes nothing."""
+    from course_lib.grading.progress import Progress
+    from course_lib.grading.progress_files import ProgressFileError, import_progress
+
+    log = Progress()
+    try:
+        number = import_progress(log, file)
+    except ProgressFileError as error:
+        _fail(str(error))
+    _tell(log)
+    typer.echo(f"{_count(number, 'new event')} added.")
+
+
+@app.command("reset")
+def reset(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Begin anew; the old progress is kept in a file beside the new one."""
+    from course_lib.grading.progress import Progress
+
+    if not yes:
+        typer.confirm("Put your progress aside and begin anew?", abort=True)
+    log = Progress()
+    log.start_anew()
+    if not _tell(log):
+        typer.echo("There was no progress to put aside.")
+
+
+def _tell(log: Progress) -> bool:
+    notices = log.take_notices()
+    for notice in notices:
+        typer.echo(notice, err=True)
+    return bool(notices)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(2) from None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _span(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{round(seconds)} s"
+    return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"

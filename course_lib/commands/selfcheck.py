@@ -1,0 +1,108 @@
+"""`ddp-course selfcheck`: does the course keep its own promises?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ANSWERS = Path("tests/answers")
+_BESIDE = {".ipynb_checkpoints", "__pycache__"}
+
+
+def selfcheck(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TASK]...", help="Check the answers of these tasks; else of all.", show_default=False
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Read only: run no answer.")] = False,
+) -> None:
+    """Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.
+
+    Exit code 0: all is as it should be. 1: something is not; each thing is one line. 2: no such task.
+    """
+    from course_lib.cli import course_root
+    from course_lib.notebook.build import check_notebooks
+    from course_lib.tasks import UnknownTaskError, all_tasks, find_task
+
+    try:
+        chosen = [find_task(name) for name in tasks] if tasks else list(all_tasks())
+    except UnknownTaskError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    root = course_root()
+    problems = 0
+    for problem in (*check_notebooks(root), *problems_on_paper(root)):
+        typer.echo(problem)
+        problems += 1
+    if not quick:
+        for name, found in run_answers(root, [task.name for task in chosen]):
+            typer.echo(f"  ok  {name}" if not found else "\n".join(found))
+            problems += len(found)
+    typer.echo("All is as it should be." if not problems else f"{problems} problem(s).")
+    raise typer.Exit(1 if problems else 0)
+
+
+def problems_on_paper(root: Path) -> list[str]:
+    """What is wrong with tasks, catalogue and folders, as far as reading shows. Notebooks: see `check_notebooks`."""
+    from course_lib.grading.selfcheck import catalogue, problems_with_catalogue, problems_with_task
+    from course_lib.notebook.task_sources import task_cell
+    from course_lib.tasks import all_tasks
+
+    specimens = catalogue(root / ANSWERS)
+    problems = problems_with_catalogue(root / ANSWERS)
+    for task in all_tasks():
+        problems += problems_with_task(task, specimens)
+        lesson = root / "notebooks" / "sources" / f"{task.lesson}.py"
+        if not lesson.is_file():
+            problems.append(f"{task.name}: there is no lesson {task.lesson}")
+        elif f"exercises/{task.lesson}.ipynb" not in lesson.read_text(encoding="utf-8"):
+            problems.append(
+                f"{task.name}: the lesson {task.lesson} has no link to exercises/{task.lesson}.ipynb"
+            )
+        if task_cell(task, solved=False, root=root) is None:
+            problems.append(f"{task.name}: solutions/sources/{task.lesson}.py has no cell for it")
+    return problems + stray_files(root)
+
+
+def stray_files(root: Path) -> list[str]:
+    """Files in notebooks/, exercises/ and solutions/ that are neither notebooks nor sources."""
+    from course_lib.notebook.build.plan import NOTEBOOK_FOLDERS
+
+    problems = []
+    for folder in NOTEBOOK_FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            inside = path.relative_to(root / folder)
+            if path.is_dir() or _BESIDE & set(inside.parts):
+                continue
+            notebook = (
+                len(inside.parts) == 1 and path.suffix == ".ipynb"
+            )  # without a source: check_notebooks says so
+            source = inside.parts[:-1] == ("sources",) and path.suffix == ".py" and folder != "exercises"
+            if not notebook and not source:
+                problems.append(f"{folder}/{inside.as_posix()}: a stray file")
+    return problems
+
+
+def run_answers(root: Path, names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Run everything that these tasks have: yields what was run, and what is wrong with it."""
+    from course_lib.grading import selfcheck as checks
+    from course_lib.notebook.task_sources import task_cell
+    from course_lib.tasks import find_task
+
+    specimens = checks.catalogue(root / ANSWERS)
+    for name in names:
+        task = find_task(name)
+        exercise = task_cell(task, solved=False, root=root)
+        yield f"{name}, stubs", checks.problems_with_stubs(task, exercise)
+        yield (
+            f"{name}, solution",
+            checks.problems_with_solution(task, task_cell(task, solved=True, root=root)),
+        )
+        for specimen in specimens:
+            if specimen.task == name:
+                yield specimen.name, checks.problems_with_answer(specimen)

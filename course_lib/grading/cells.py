@@ -1,0 +1,189 @@
+"""Find the task cells in a learner's file: a notebook of any format, or a script with `# %%task name` lines.
+
+Runs nothing of what it reads, and never raises for what a file holds or is: what cannot be read becomes a problem, one
+line each. nbformat is imported here when the first notebook is read, because that takes more than a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.tasks import UnknownTaskError, find_task
+
+#: Larger files, and larger cells, are nothing that anybody has written.
+MAX_BYTES, MAX_SOURCE = 256 << 20, 1 << 20
+SUFFIXES = (".ipynb", ".py")
+
+_MAGIC = re.compile(r"%%task(?:[ \t]+(?P<name>[^\s#]\S*))?(?P<rest>.*)")
+_SEED = re.compile(r"--seed[= ]\s*(\d+)")
+_SCRIPT_CELL = re.compile(r"#[ \t]*%%(?P<magic>\S*)")
+
+
+@dataclass(frozen=True)
+class TaskCell:
+    """An answer as it stands in a file.
+
+    Attributes:
+        task: the task's name. source: the cell without its magic line.
+        first_line: the number of the source's first line, counted in the cell (notebook) or in the file (script).
+        place: `cell 4` or `line 12`. seed: what the learner wants the cases to be drawn from, if anything.
+    """
+
+    task: str
+    source: str
+    first_line: int
+    place: str
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file holds: its task cells in order, and what is wrong with it."""
+
+    cells: tuple[TaskCell, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class _Unreadable(Exception):
+    """The file cannot be read; the message is a clause that begins with a verb."""
+
+
+def read_cells(path: Path) -> Reading:
+    """The task cells of a notebook (`.ipynb`) or script (`.py`)."""
+    try:
+        text = _text(path)
+        found = list(_script_cells(text) if path.suffix == ".py" else _notebook_cells(text))
+    except _Unreadable as error:
+        return Reading(problems=(str(error),))
+    cells: list[TaskCell] = []
+    problems: list[str] = []
+    for place, first_line, source in found:
+        if not source.startswith("%%task"):
+            problems.append(f"{place}: %%task does not stand in its first line")
+            continue
+        if len(source) > MAX_SOURCE:
+            problems.append(f"{place}: is too large ({len(source) >> 20} MB of source)")
+            continue
+        magic, _, rest = source.partition("\n")
+        match = _MAGIC.fullmatch(magic.rstrip())
+        name = match["name"] if match else None
+        if match is None or name is None:
+            problems.append(f"{place}: {magic.strip()[:60]!r} names no task")
+            continue
+        try:
+            find_task(name)
+        except UnknownTaskError as error:
+            problems.append(f"{place}: {error}")
+            continue
+        seed = _SEED.search(match["rest"])
+        cells.append(TaskCell(name, rest, first_line, place, int(seed[1]) if seed else None))
+    if not found:
+        problems.append("has no task cells")
+    return Reading(tuple(cells), tuple(problems))
+
+
+def is_task_script(path: Path) -> bool:
+    """True for a script that holds task cells; other scripts are none of the grader's business."""
+    try:
+        return any(True for _ in _script_cells(_text(path)))
+    except _Unreadable:
+        return True  # let it be named
+
+
+def _text(path: Path) -> str:
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise _Unreadable("is a folder, not a file")
+        if not stat.S_ISREG(found.st_mode):
+            raise _Unreadable("is no regular file")
+        if found.st_size > MAX_BYTES:
+            raise _Unreadable(f"is too large ({found.st_size >> 20} MB)")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise _Unreadable(f"cannot be read ({error.strerror or type(error).__name__})") from None
+    if not raw.strip():
+        raise _Unreadable("is empty")
+    # Editors on Windows write a byte order mark, and some of them UTF-16.
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return raw.decode(encoding).replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise _Unreadable("is not UTF-8 text") from None
+
+
+def _script_cells(text: str) -> Iterator[tuple[str, int, str]]:
+    """Cells of a percent script that begin with `# %%task`; a `# %%` of any kind ends them."""
+    lines = text.split("\n")
+    starts = [(number, match) for number, line in enumerate(lines) if (match := _SCRIPT_CELL.match(line))]
+    ends = [*(number for number, _ in starts[1:]), len(lines)]
+    for (number, match), end in zip(starts, ends, strict=False):
+        if match["magic"] == "task":
+            body = "\n".join(lines[number + 1 : end]).rstrip("\n") + "\n"
+            magic = lines[number].lstrip("# \t")
+            yield f"line {number + 1}", number + 2, f"{magic}\n{body}"
+
+
+def _notebook_cells(text: str) -> Iterator[tuple[str, int, str]]:
+    for number, source in enumerate(_code_of(_notebook(text)), start=1):
+        if "%%task" not in source:
+            continue
+        lines = source.split("\n")
+        blank = next(index for index, line in enumerate(lines) if line.strip())
+        if lines[blank].startswith("%%task"):
+            # IPython passes over empty lines above a magic, and so does the course.
+            yield f"cell {number}", blank + 2, "\n".join(lines[blank:])
+        elif any(line.startswith("%%task") for line in lines):
+            yield f"cell {number}", 1, source
+
+
+def _code_of(notebook: Any) -> Iterator[str]:
+    """The source of each cell; empty for what is no code."""
+    for cell in notebook.get("cells", ()):
+        source = cell.get("source", "") if isinstance(cell, dict) else ""
+        is_code = isinstance(cell, dict) and cell.get("cell_type") == "code"
+        yield source if is_code and isinstance(source, str) else ""
+
+
+def _notebook(text: str) -> Any:
+    """The notebook in today's format, without its outputs: they may be large, broken or both, and nobody reads them."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _Unreadable("is not a notebook (no JSON)") from None
+    if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
+        raise _Unreadable("is not a notebook (JSON of something else)")
+    sheets = data["worksheets"] if isinstance(data.get("worksheets"), list) else []
+    data.setdefault("metadata", {})
+    for sheet in (data, *sheets):
+        if isinstance(sheet, dict) and isinstance(sheet.get("cells"), list):
+            sheet["cells"] = [_without_outputs(cell) for cell in sheet["cells"]]
+    import nbformat
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a missing cell id changes no answer
+            return nbformat.reads(json.dumps(data), as_version=4)
+    except Exception as error:  # a notebook can be wrong in more ways than nbformat has exceptions for
+        why = " ".join(str(error).split())[:120]
+        raise _Unreadable(f"is a damaged notebook ({type(error).__name__}: {why})") from None
+
+
+def _without_outputs(cell: Any) -> dict[str, Any]:
+    """The cell; an empty one for what is no cell, so that the others keep their numbers."""
+    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
+        return {"cell_type": "raw", "metadata": {}, "source": ""}
+    return {"metadata": {}, **cell, **({"outputs": []} if cell["cell_type"] == "code" else {})}
+
+
+def notebooks_below(folder: Path) -> list[Path]:
+    """The notebooks in a folder itself, in order."""
+    return sorted(path for path in folder.glob("*.ipynb") if os.path.isfile(path))

@@ -1,0 +1,153 @@
+"""Grade a folder of submissions: what is new is run, what is known is looked up, everything ends in a `ClassReport`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from course_lib.grading.classroom.results import Results, key_of
+from course_lib.grading.classroom.submissions import Answer, HandedIn, Submission
+from course_lib.grading.classroom.workers import grade_all
+from course_lib.grading.verdict import Verdict
+from course_lib.tasks import Task, all_tasks
+from course_lib.tasks.task import Misconception
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What became of one task of one learner: a verdict; or the problem with grading it; or neither, if missing."""
+
+    verdict: Verdict | None = None
+    problem: str = ""
+    place: str = ""
+
+    @property
+    def state(self) -> str:
+        """A verdict's kind, `not graded`, or `missing`."""
+        if self.verdict is not None:
+            return str(self.verdict.kind)
+        return "not graded" if self.problem else "missing"
+
+    @property
+    def passed(self) -> bool:
+        """True for a pass."""
+        return self.verdict is not None and self.verdict.passed
+
+
+MISSING = Entry()
+
+
+@dataclass(frozen=True)
+class Learner:
+    """One learner's results by task name, and what is wrong with the files handed in."""
+
+    name: str
+    entries: Mapping[str, Entry]
+    problems: tuple[str, ...] = ()
+
+    def entry(self, task: Task) -> Entry:
+        """What became of a task."""
+        return self.entries.get(task.name, MISSING)
+
+    @property
+    def score(self) -> int:
+        """The number of tasks passed: one point each."""
+        return sum(entry.passed for entry in self.entries.values())
+
+
+@dataclass(frozen=True)
+class Common:
+    """A misconception and the learners who have it."""
+
+    task: str
+    misconception: Misconception
+    learners: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """The whole class.
+
+    Attributes:
+        tasks: those of every lesson from which anybody handed in a task, in the course's order.
+        learners: by name. notes: what belongs to nobody. graded: answers that were run now; the others were known.
+    """
+
+    tasks: tuple[Task, ...]
+    learners: tuple[Learner, ...]
+    notes: tuple[str, ...] = ()
+    graded: int = 0
+
+    @property
+    def max_score(self) -> int:
+        """The number of tasks."""
+        return len(self.tasks)
+
+    @property
+    def flawless(self) -> bool:
+        """True when there was nothing that could not be read or graded; says nothing of how good answers are."""
+        ungraded = any(entry.problem for learner in self.learners for entry in learner.entries.values())
+        return not ungraded and not any(learner.problems for learner in self.learners)
+
+    def count(self, task: Task) -> Counter[str]:
+        """How often each state occurs for a task."""
+        return Counter(learner.entry(task).state for learner in self.learners)
+
+    def commonest(self) -> list[Common]:
+        """The misconceptions, those of most learners first."""
+        holders: dict[tuple[str, Misconception], list[str]] = {}
+        for learner in self.learners:
+            for task in self.tasks:
+                verdict = learner.entry(task).verdict
+                for item in verdict.misconceptions if verdict is not None else ():
+                    holders.setdefault((task.name, item), []).append(learner.name)
+        found = [Common(task, item, tuple(names)) for (task, item), names in holders.items()]
+        return sorted(found, key=lambda common: -len(common.learners))
+
+
+def grade_class(
+    handed_in: HandedIn, results: Results, jobs: int, on_graded: Callable[[int, int], None] | None = None
+) -> ClassReport:
+    """Grade what has not been graded, and keep each verdict at once.
+
+    Args:
+        handed_in: the submissions. results: an open results file. jobs: worker processes.
+        on_graded: called with the number of answers done and to be done.
+
+    Raises:
+        ResultsError: verdicts cannot be kept.
+    """
+    wanted: dict[str, Answer] = {}
+    for submission in handed_in.submissions:
+        for answer in submission.answers:
+            wanted.setdefault(key_of(answer), answer)
+    new = {key: answer for key, answer in wanted.items() if results.get(key) is None}
+    keys = {answer: key for key, answer in new.items()}
+    problems: dict[str, str] = {}
+    with contextlib.closing(grade_all(new.values(), max(1, min(jobs, len(new))))) as verdicts:
+        for number, graded in enumerate(verdicts, start=1):
+            key = keys[graded.answer]
+            if graded.verdict is not None:
+                results.add(key, graded.verdict)
+            else:
+                problems[key] = graded.problem
+            if on_graded is not None:
+                on_graded(number, len(new))
+    learners = tuple(_learner(submission, results, problems) for submission in handed_in.submissions)
+    return ClassReport(_tasks_of(learners), learners, handed_in.notes, len(new))
+
+
+def _learner(submission: Submission, results: Results, problems: Mapping[str, str]) -> Learner:
+    entries = {}
+    for answer in submission.answers:
+        key = key_of(answer)
+        entries[answer.task] = Entry(results.get(key), problems.get(key, ""), answer.place)
+    return Learner(submission.learner, entries, submission.problems)
+
+
+def _tasks_of(learners: Sequence[Learner]) -> tuple[Task, ...]:
+    named = {name for learner in learners for name in learner.entries}
+    lessons = {task.lesson for task in all_tasks() if task.name in named}
+    return tuple(task for task in all_tasks() if task.lesson in lessons)

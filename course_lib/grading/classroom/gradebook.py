@@ -1,0 +1,127 @@
+"""A class report as CSV, in two layouts, and as JSON. The columns are documented in docs/grading.md."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from course_lib.grading.classroom.batch import ClassReport
+from course_lib.grading.classroom.layout import Layout
+from course_lib.grading.verdict import CheckState, as_data
+from course_lib.tasks import Task
+
+LONG_COLUMNS = (
+    "learner",
+    "lesson",
+    "task",
+    "verdict",
+    "score",
+    "max_score",
+    "misconceptions",
+    "checks_passed",
+    "checks",
+    "headline",
+    "place",
+    "problem",
+)
+#: What Canvas' gradebook import expects before the assignments.
+CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+
+
+def as_csv(report: ClassReport, layout: Layout) -> str:
+    """The report as CSV with a line of headings."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(_long(report) if layout is Layout.LONG else _gradebook(report))
+    return text.getvalue()
+
+
+def _long(report: ClassReport) -> list[list[str | int]]:
+    rows: list[list[str | int]] = [list(LONG_COLUMNS)]
+    for learner in report.learners:
+        problems = " ".join(learner.problems)
+        for task in report.tasks:
+            entry = learner.entry(task)
+            verdict = entry.verdict
+            held = sum(check.state is CheckState.PASSED for check in verdict.checks) if verdict else 0
+            rows.append(
+                [
+                    _harmless(learner.name),
+                    task.lesson,
+                    task.name,
+                    entry.state,
+                    int(entry.passed),
+                    1,
+                    " ".join(item.id for item in verdict.misconceptions) if verdict else "",
+                    held,
+                    len(task.checks),
+                    _harmless(verdict.headline if verdict else ""),
+                    _harmless(entry.place),
+                    _harmless(entry.problem),
+                ]
+            )
+        if problems:
+            # Once a learner: a row of its own, which no sum over scores sees.
+            rows.append(
+                [_harmless(learner.name), "", "", "files", "", "", "", "", "", "", "", _harmless(problems)]
+            )
+    return rows
+
+
+def _gradebook(report: ClassReport) -> list[list[str | int]]:
+    names = [_column(task) for task in report.tasks]
+    rows: list[list[str | int]] = [
+        [*CANVAS_COLUMNS, *names],
+        ["    Points Possible", "", "", "", "", *(1 for _ in names)],
+    ]
+    for learner in report.learners:
+        name = _harmless(learner.name)
+        points = [int(learner.entry(task).passed) for task in report.tasks]
+        rows.append([name, "", "", name, "", *points])
+    return rows
+
+
+def _column(task: Task) -> str:
+    return f"{task.lesson[:2]} {task.name}"
+
+
+def _harmless(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def as_json(report: ClassReport) -> str:
+    """Everything, verdicts included, as JSON."""
+    data = {
+        "tasks": [
+            {"name": task.name, "title": task.title, "lesson": task.lesson, "max_score": 1}
+            for task in report.tasks
+        ],
+        "learners": [
+            {
+                "learner": learner.name,
+                "score": learner.score,
+                "max_score": report.max_score,
+                "problems": list(learner.problems),
+                "tasks": {
+                    task.name: {
+                        "verdict": entry.state,
+                        "score": int(entry.passed),
+                        "place": entry.place,
+                        "problem": entry.problem,
+                        "report": as_data(entry.verdict) if entry.verdict is not None else None,
+                    }
+                    for task in report.tasks
+                    for entry in [learner.entry(task)]
+                },
+            }
+            for learner in report.learners
+        ],
+        "misconceptions": [
+            {"task": c.task, "id": c.misconception.id, "learners": list(c.learners)}
+            for c in report.commonest()
+        ],
+        "notes": list(report.notes),
+    }
+    return json.dumps(data, indent=2) + "\n"

@@ -1,0 +1,12 @@
+"""The two layouts of a CSV file of results; apart, so that a command line can name them without loading the grader."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Layout(enum.StrEnum):
+    """One row a learner and task, or one row a learner."""
+
+    LONG = "long"
+    GRADEBOOK = "gradebook"

@@ -1,0 +1,162 @@
+"""What learners handed in: a folder with one sub-folder, or one notebook, for each. Pure reading; nothing is run.
+
+Whatever a learner's files are - not JSON, links in circles, a folder called `03.ipynb` - becomes a problem of that
+learner, one line each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.grading.cells import SUFFIXES, is_task_script, read_cells
+
+#: More files than this in one learner's folder are no submission.
+MAX_FILES = 500
+_PASSED_OVER = {"__pycache__", "node_modules", "venv"}
+#: Files beside the submissions that the course itself, or an instructor's spreadsheet, writes.
+_REPORTS = (".csv", ".json", ".jsonl", ".html", ".md", ".txt")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One learner's answer to one task; `place` says where it stands: `03_samplers.ipynb, cell 4`."""
+
+    task: str
+    source: str
+    first_line: int
+    place: str
+
+
+@dataclass(frozen=True)
+class Submission:
+    """All that one learner handed in: the answers, by task, and what is wrong with the files."""
+
+    learner: str
+    answers: tuple[Answer, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """The whole folder: submissions in the order of their names, and what belongs to nobody."""
+
+    submissions: tuple[Submission, ...]
+    notes: tuple[str, ...] = ()
+
+
+class NoSubmissionsError(Exception):
+    """The folder is none, or cannot be read; the message is one line."""
+
+
+def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
+    """Read everything below a folder; `ignore` are files and folders that the reports go to.
+
+    Raises:
+        NoSubmissionsError: there is no such folder.
+    """
+    ignored = {os.path.abspath(path) for path in ignore}
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise NoSubmissionsError(f"{folder} cannot be read: {error.strerror}.") from None
+    files: dict[str, list[_Found]] = {}
+    notes = []
+    for entry in entries:
+        path = Path(entry.path)
+        if entry.name.startswith(".") or os.path.abspath(path) in ignored:
+            continue
+        if path.suffix == ".py" and path.is_file() and not is_task_script(path):
+            notes.append(f"{entry.name} is a script without task cells: passed over.")
+        elif path.suffix in SUFFIXES:
+            files.setdefault(path.stem, []).append(_Found(path, entry.name))
+        elif os.path.isdir(path):
+            files.setdefault(entry.name, []).extend(_inside(path))
+        elif path.is_symlink() and not path.exists():
+            files.setdefault(entry.name, []).append(_Found(path, entry.name, "is a link that leads nowhere"))
+        elif path.suffix not in _REPORTS:
+            notes.append(f"{entry.name} is neither a notebook nor a folder: passed over.")
+    return HandedIn(tuple(_submission(learner, files[learner]) for learner in sorted(files)), tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A file to be read, as it is called in reports; or why it is not read."""
+
+    path: Path
+    name: str
+    problem: str = ""
+
+
+def _inside(folder: Path) -> Iterator[_Found]:
+    """The notebooks and task scripts of one learner's folder; links that lead out of it are not followed."""
+    home = os.path.realpath(folder)
+    trouble: list[_Found] = []
+
+    def unreadable(error: OSError) -> None:
+        where = os.path.relpath(error.filename, folder)
+        name = folder.name if where == os.curdir else where
+        trouble.append(_Found(folder, name, f"cannot be read ({error.strerror})"))
+
+    count = 0
+    for place, folders, names in os.walk(folder, onerror=unreadable):
+        here = Path(place)
+        for name in sorted(folders):
+            shown = os.path.relpath(here / name, folder)
+            if os.path.islink(here / name):
+                yield _Found(here / name, shown, "is a link to a folder: not followed")
+            elif name.endswith(".ipynb"):
+                yield _Found(here / name, shown, "is a folder, not a notebook")
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _PASSED_OVER)
+        for name in sorted(names):
+            path = here / name
+            if path.suffix not in SUFFIXES or name.startswith("."):
+                continue
+            count += 1
+            shown = os.path.relpath(path, folder)
+            if count > MAX_FILES:
+                yield _Found(path, folder.name, f"holds more than {MAX_FILES} notebooks and scripts")
+                yield from trouble
+                return
+            yield _Found(path, shown, _link_problem(path, home))
+    yield from trouble
+
+
+def _link_problem(path: Path, home: str) -> str:
+    if not path.is_symlink():
+        return ""
+    try:
+        target = os.path.realpath(path, strict=True)
+    except OSError:
+        return "is a link that leads nowhere"
+    inside = os.path.commonpath([home, target]) == home
+    return "" if inside else "is a link that leads out of the learner's folder: not read"
+
+
+def _submission(learner: str, found: list[_Found]) -> Submission:
+    answers: dict[str, list[Answer]] = {}
+    problems: list[str] = []
+    read = 0
+    for item in found:
+        if item.problem:
+            problems.append(f"{item.name} {item.problem}.")
+            continue
+        if item.path.suffix == ".py" and not is_task_script(item.path):
+            continue
+        read += 1
+        reading = read_cells(item.path)
+        for problem in reading.problems:
+            colon = ", " if problem.startswith(("cell ", "line ")) else " "
+            problems.append(f"{item.name}{colon}{problem.rstrip('.')}.")
+        for cell in reading.cells:
+            place = f"{item.name}, {cell.place}"
+            answers.setdefault(cell.task, []).append(Answer(cell.task, cell.source, cell.first_line, place))
+    if not read and not problems:
+        problems.append("There is no notebook here.")
+    for task, several in answers.items():
+        if len(several) > 1:
+            places = "; ".join(answer.place for answer in several)
+            problems.append(f"{task} is answered {len(several)} times ({places}): the last one counts.")
+    return Submission(learner, tuple(several[-1] for several in answers.values()), tuple(problems))

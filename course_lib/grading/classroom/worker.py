@@ -1,0 +1,55 @@
+"""A process that grades answers: `python -m course_lib.grading.classroom.worker FD FOLDER`.
+
+FD is a socket to the process that hands out the answers. When that is gone, for whatever reason, this one ends, with
+all ranks, and removes FOLDER, where everything temporary is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import signal
+import socket
+import sys
+import threading
+
+from course_lib.grading.grader import grade
+from course_lib.grading.verdict import as_data
+from course_lib.ranks.launcher import close_all, warm_up
+from course_lib.ranks.protocol import BlockingChannel, Message
+
+
+def main(fd: int, folder: str) -> None:
+    """Grade what comes until nothing comes any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = BlockingChannel(socket.socket(fileno=fd))
+    jobs: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, jobs, folder), daemon=True).start()
+    warm_up()
+    while True:
+        channel.send(_reply(jobs.get()))
+
+
+def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: str) -> None:
+    while (message := channel.receive()) is not None:
+        jobs.put(message)
+    # Whatever the main thread is doing: nobody wants it any more.
+    close_all()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _reply(job: Message) -> Message:
+    data = job.data
+    try:
+        verdict = grade(data["task"], data["source"], first_line=data["first_line"])
+    except Exception as error:
+        # A machine that cannot start ranks, a task with a mistake in it: told for this answer, the next may do.
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        return Message("failed", {"why": f"The grader could not run it: {why[0]}"})
+    return Message("graded", {"verdict": as_data(verdict)})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,155 @@
+"""Is a task what it says? Its catalogue of answers decides: right ones pass, wrong ones show their own misconception.
+
+The catalogue is a folder `<lesson>/<task>/` of files `right_*.py` and `wrong_*.py`; the first line of a wrong one names
+the misconception it has: `# misconception: not_reduced`. Each function returns what is wrong, one line each; nothing
+returned means all is well. `problems_with_task` runs nothing, the others run answers on real ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.grading.grader import grade
+from course_lib.grading.verdict import VerdictKind
+from course_lib.tasks import Task, UnknownTaskError, find_task
+
+MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
+_MISCONCEPTION = re.compile(r"# misconception: (\w+)")
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """One file of the catalogue: an answer that is known to be right, or to be wrong in a known way.
+
+    Attributes:
+        path: the file. name: `samplers/evaluate/wrong_padding`. task: the task's name.
+        right: what the file's name says. misconception: what its first line names; None where it names none.
+    """
+
+    path: Path
+    name: str
+    task: str
+    right: bool
+    misconception: str | None
+
+    @property
+    def source(self) -> str:
+        """The answer."""
+        return self.path.read_text(encoding="utf-8")
+
+
+def catalogue(folder: Path) -> tuple[Specimen, ...]:
+    """Every answer below a folder, in order."""
+    return tuple(_specimen(path, folder) for path in sorted(folder.glob("*/*/*.py")))
+
+
+def _specimen(path: Path, folder: Path) -> Specimen:
+    lesson, task, _ = path.relative_to(folder).parts
+    first_line = path.read_text(encoding="utf-8").partition("\n")[0]
+    found = _MISCONCEPTION.fullmatch(first_line.rstrip())
+    return Specimen(
+        path,
+        path.relative_to(folder).with_suffix("").as_posix(),
+        f"{lesson}.{task}",
+        path.name.startswith("right_"),
+        found[1] if found else None,
+    )
+
+
+def problems_with_catalogue(folder: Path) -> list[str]:
+    """What in the folder belongs to no task, or is neither right nor wrong. Runs nothing."""
+    problems = []
+    for path in sorted(item for item in folder.glob("*/**/*") if item.is_file()):
+        shown = path.relative_to(folder).as_posix()
+        if "__pycache__" in path.parts:
+            continue
+        if not re.fullmatch(r"[^/]+/[^/]+/(right|wrong)_\w+\.py", shown):
+            problems.append(f"{shown}: not an answer; answers are LESSON/TASK/right_*.py and wrong_*.py")
+            continue
+        specimen = _specimen(path, folder)
+        try:
+            find_task(specimen.task)
+        except UnknownTaskError as error:
+            problems.append(f"{shown}: {error}")
+    return problems
+
+
+def problems_with_task(task: Task, specimens: Sequence[Specimen]) -> list[str]:
+    """What is missing or inconsistent in a task and its part of the catalogue. Runs nothing."""
+    return [f"{task.name}: {problem}" for problem in _problems(task, specimens)]
+
+
+def _problems(task: Task, specimens: Sequence[Specimen]) -> Iterator[str]:
+    mine = [specimen for specimen in specimens if specimen.task == task.name]
+    right = [specimen for specimen in mine if specimen.right]
+    wrong = [specimen for specimen in mine if not specimen.right]
+    if len(right) < MIN_RIGHT:
+        yield f"{len(right)} right answers; there must be {MIN_RIGHT} or more, written differently"
+    if len(wrong) < MIN_WRONG:
+        yield f"{len(wrong)} wrong answers; there must be {MIN_WRONG} or more"
+    known = {item.id for item in task.misconceptions}
+    if len(known) < len(task.misconceptions):
+        yield "two misconceptions have the same id"
+    for id_ in sorted(known - {specimen.misconception for specimen in wrong}):
+        yield f"no wrong answer shows the misconception {id_}"
+    for specimen in wrong:
+        if specimen.misconception not in known:
+            yield f"{specimen.name} must begin with  # misconception: ID  and name one of {sorted(known)}"
+    for item in task.misconceptions:
+        if not (item.sentence.strip() and item.taught.strip()):
+            yield f"the misconception {item.id} says nothing, or not where it is taught"
+    if len(task.hints) < MIN_HINTS or not all(hint.strip() for hint in task.hints):
+        yield f"{len(task.hints)} hints; there must be {MIN_HINTS} or more, none empty"
+    if not task.checks:
+        yield "it checks nothing"
+    for check in task.checks:
+        if not check.sentence.endswith("."):
+            yield f"a check's sentence ends without a full stop: {check.sentence!r}"
+    if not task.signature.startswith(f"{task.function}("):
+        yield f"the signature must begin with {task.function}("
+    if not task.world_sizes:
+        yield "it runs on no ranks"
+
+
+def problems_with_answer(specimen: Specimen) -> list[str]:
+    """Grade one answer of the catalogue: is it what its name says?"""
+    task = find_task(specimen.task)
+    verdict = grade(task, specimen.source)
+    named = [item.id for item in verdict.misconceptions]
+    problems = []
+    if specimen.right and not verdict.passed:
+        problems.append(f"is right, but:\n{verdict!r}")
+    elif specimen.right and verdict.ran_on != task.world_sizes:
+        problems.append(f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}")
+    elif not specimen.right and verdict.passed:
+        problems.append("is wrong, but passes")
+    elif not specimen.right and named != [specimen.misconception]:
+        problems.append(f"shows {named}, not its own misconception {specimen.misconception}:\n{verdict!r}")
+    elif not specimen.right and "rank" not in repr(verdict):
+        problems.append(f"fails without a word on which rank:\n{verdict!r}")
+    return [f"{specimen.name} {problem}" for problem in problems]
+
+
+def problems_with_stubs(task: Task, cell: str | None) -> list[str]:
+    """Grade what a learner has before the first line: the exercise's cell, and stubs of every form."""
+    forms = ["raise NotImplementedError", "return ...", "answer = ...\n    return answer"]
+    stubs = [f"def {task.signature}:\n    # YOUR CODE HERE\n    {form}\n" for form in forms]
+    problems = []
+    if cell is None:
+        problems.append(f"{task.name}: solutions/sources/{task.lesson}.py has no cell for it")
+    for stub in [*([cell] if cell is not None else []), *stubs]:
+        verdict = grade(task, stub)
+        if verdict.kind is not VerdictKind.NOT_ATTEMPTED:
+            problems.append(f"{task.name}: this stub is not 'not attempted':\n{stub}\n{verdict!r}")
+    return problems
+
+
+def problems_with_solution(task: Task, cell: str | None) -> list[str]:
+    """Grade the course's own solution."""
+    verdict = grade(task, cell) if cell is not None else None
+    if verdict is None or verdict.passed:
+        return []
+    return [f"{task.name}: the course's own solution does not pass:\n{verdict!r}"]

@@ -1,0 +1,208 @@
+"""`ddp-course check` and `progress`: words, exit codes, and what is checked again. Only stubs: no ranks here."""
+
+import json
+import re
+import sqlite3
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib import cli
+from course_lib.grading.check import Checker, CheckError, files_of, watch
+from course_lib.grading.progress import FILE_NAME, Progress
+from tests.unit.submissions import STUB, TASK, notebook, task_cell, write
+
+OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"
+BROKEN = "def f(:\n"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def ddp_course(*words, **options):
+    return CliRunner().invoke(cli._app(), list(map(str, words)), **options)
+
+
+def test_nothing_to_check_is_usage(tmp_path):
+    for path, said in (
+        (tmp_path / "nowhere.ipynb", "no file"),
+        (tmp_path, "no notebook"),
+        (write(tmp_path / "a.txt", ""), "neither"),
+    ):
+        done = ddp_course("check", path)
+        assert done.exit_code == 2
+        assert said in done.stderr
+
+
+def test_the_exercises_are_checked_when_nothing_is_named(tmp_path):
+    (tmp_path / "course_lib").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    write(tmp_path / "exercises" / "03.ipynb", notebook(task_cell(STUB)))
+    done = ddp_course("check")
+    assert done.exit_code == 1, "not attempted is not passed"
+    assert f"{TASK}: not attempted  (exercises/03.ipynb, cell 1)" in done.stdout
+
+
+def test_what_is_wrong_with_an_answer_is_said_with_its_line(tmp_path):
+    path = write(tmp_path / "mine.py", f"import os\n\n# %%task {TASK}\n{BROKEN}")
+    done = ddp_course("check", path)
+    assert done.exit_code == 1
+    assert f"{TASK}: error  (mine.py, line 3)" in done.stdout
+    assert "your answer, line 4" in done.stdout
+    assert "def f(:" in done.stdout
+
+
+def test_attempts_are_remembered_unless_they_are_not_to_be(tmp_path):
+    path = write(tmp_path / "a.ipynb", notebook(task_cell(BROKEN)))
+    ddp_course("check", path, "--no-record")
+    assert Progress().of(TASK).attempts == 0
+    ddp_course("check", path)
+    assert Progress().of(TASK).attempts == 1
+
+
+def test_files_are_those_of_a_folder_or_themselves(tmp_path):
+    a = write(tmp_path / "f" / "a.ipynb", "")
+    b = write(tmp_path / "b.py", "")
+    write(tmp_path / "f" / "c.txt", "")
+    assert files_of([tmp_path / "f", b]) == [a, b]
+    with pytest.raises(CheckError):
+        files_of([tmp_path / "f" / "c.txt"])
+
+
+class _Enough(Exception):
+    pass
+
+
+def test_only_what_has_changed_is_checked_again(tmp_path):
+    path = write(tmp_path / "a.ipynb", notebook(task_cell(STUB), task_cell(BROKEN, "samplers.evaluate")))
+    seen, complaints = [], []
+    checker = Checker(
+        [path], None, lambda verdict, place: seen.append((verdict.task, place)), complaints.append
+    )
+    rounds = [
+        lambda: None,  # nothing happens
+        lambda: write(path, path.read_text()),  # saved, but the same
+        lambda: write(path, notebook(task_cell(OTHER_STUB), task_cell(BROKEN, "samplers.evaluate"))),
+        path.unlink,  # an editor that replaces files
+        lambda: write(path, notebook(task_cell(OTHER_STUB), task_cell(BROKEN * 2, "samplers.evaluate"))),
+        lambda: write(path, '{"half'),
+    ]
+    steps = iter(rounds)
+    log = []
+
+    def wait():
+        log.append(len(seen))
+        try:
+            step = next(steps)
+        except StopIteration:
+            raise _Enough from None
+        step()
+
+    with pytest.raises(_Enough):
+        watch(checker, wait)
+    assert log == [2, 2, 2, 3, 3, 4, 4]
+    assert [task for task, _ in seen[2:]] == [TASK, "samplers.evaluate"]
+    assert complaints == ["a.ipynb is not a notebook (no JSON)."]
+
+
+# -- progress -------------------------------------------------------------------------------------------------------
+
+
+def some_progress():
+    log = Progress()
+    log.hint(TASK)
+    log.attempt(TASK, "wrong", ("epoch_ignored",), 1.0)
+    log.attempt(TASK, "pass", seconds=1.0)
+    log.attempt("samplers.evaluate", "wrong")
+    return log
+
+
+def test_progress_shows_the_map_attempts_hints_and_time():
+    some_progress()
+    done = ddp_course("progress")
+    assert done.exit_code == 0
+    assert re.search(rf"✓ {TASK} +passed", done.stdout)
+    assert re.search(rf"{TASK}: 2 attempts, 1 hint, passed after \d s", done.stdout)
+    assert "Next: samplers.make_loader" in done.stdout
+    assert done.stdout == ddp_course("progress", "show").stdout
+
+
+def test_progress_is_carried_to_another_machine(tmp_path, monkeypatch):
+    before = some_progress()
+    assert ddp_course("progress", "export", "mine.json").exit_code == 0
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "other"))
+    Progress().hint("samplers.evaluate")
+    assert "4 new events added" in ddp_course("progress", "import", "mine.json").stdout
+    assert "0 new events added" in ddp_course("progress", "import", "mine.json").stdout
+    there = Progress()
+    assert there.of(TASK) == before.of(TASK)
+    assert there.of(TASK).began_at == before.of(TASK).began_at
+    assert there.of("samplers.evaluate").hints == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text[:-20], "not JSON"),
+        (lambda _: "[]", "no exported progress"),
+        (lambda text: text.replace('progress": 1', 'progress": 2'), "another version"),
+        (lambda text: text.replace('"wrong"', "3"), "event 2 is none"),
+        (lambda text: text.replace('"kind": "hint"', '"kind": "other"'), "event 1 is none"),
+        (lambda text: text.replace("+00:00", ""), "event 1 is none"),
+        (lambda text: text.replace('"seconds": 1.0', '"seconds": NaN'), "event 2 is none"),
+    ],
+)
+def test_a_damaged_export_changes_nothing(tmp_path, monkeypatch, change, said):
+    some_progress()
+    ddp_course("progress", "export", "mine.json")
+    path = tmp_path / "mine.json"
+    path.write_text(change(path.read_text()))
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "other"))
+    done = ddp_course("progress", "import", "mine.json")
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert Progress().all() == {}
+
+
+def test_what_cannot_be_read_or_written_is_one_clear_line(tmp_path):
+    for words in (("import", "nowhere.json"), ("export", "no/folder/mine.json")):
+        done = ddp_course("progress", *words)
+        assert done.exit_code == 2
+        assert "No such file" in done.stderr
+
+
+def test_beginning_anew_keeps_the_old_progress_beside_it(tmp_path):
+    some_progress()
+    assert ddp_course("progress", "reset", input="n\n").exit_code == 1
+    assert Progress().of(TASK).passed
+    done = ddp_course("progress", "reset", "--yes")
+    assert done.exit_code == 0
+    assert "progress.old-1.sqlite" in done.stderr
+    assert Progress().all() == {}
+    (tmp_path / "home" / "progress.old-1.sqlite").rename(tmp_path / "home" / FILE_NAME)
+    assert Progress().of(TASK).passed
+    assert "no progress" not in ddp_course("progress", "reset", "--yes").stdout
+    assert "There was no progress" in ddp_course("progress", "reset", "--yes").stdout
+
+
+def test_damage_further_inside_is_found_and_put_aside(tmp_path):
+    log = some_progress()
+    for _ in range(300):
+        log.hint("samplers.evaluate")
+    with sqlite3.connect(log.path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = bytearray(log.path.read_bytes())
+    page = int.from_bytes(content[16:18], "big")
+    assert len(content) > 4 * page
+    content[3 * page : 4 * page] = b"\xff" * page
+    log.path.write_bytes(content)
+    done = ddp_course("progress")
+    assert done.exit_code == 0
+    assert "damaged" in done.stderr
+    assert "progress.damaged-1.sqlite" in done.stderr
+    assert json.dumps(str(log.path.parent)) not in done.stdout

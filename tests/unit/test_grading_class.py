@@ -1,0 +1,327 @@
+"""A class on paper: who handed in what, what is kept from run to run, and how it is reported. Nothing is run here."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
+from course_lib.grading.classroom.gradebook import CANVAS_COLUMNS, LONG_COLUMNS, as_csv, as_json
+from course_lib.grading.classroom.layout import Layout
+from course_lib.grading.classroom.pages import page_name, write_pages
+from course_lib.grading.classroom.results import Results, ResultsError, key_of, task_version
+from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
+from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
+from course_lib.tasks import all_tasks, find_task
+from course_lib.tasks.samplers.shard_indices import ShardIndices
+from tests.unit.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
+
+EPOCH = find_task(TASK).misconception("epoch_ignored")
+PASSED = Verdict(
+    TASK, VerdictKind.PASS, "All checks hold.", (CheckResult("A.", CheckState.PASSED),), ran_on=(1, 2)
+)
+FAILED = Verdict(
+    TASK,
+    VerdictKind.WRONG,
+    "1 of 2 checks does not hold.",
+    (
+        CheckResult("A.", CheckState.PASSED),
+        CheckResult("B.", CheckState.FAILED, "rank 1 got <b>5</b>", EPOCH),
+    ),
+    details=("a detail",),
+    misconceptions=(EPOCH,),
+    printed="printed \x1b[31m<script>alert(1)</script>",
+    seed=5,
+    seconds=1.5,
+)
+
+
+def by_name(handed_in):
+    return {submission.learner: submission for submission in handed_in.submissions}
+
+
+# -- who handed in what ---------------------------------------------------------------------------------------------
+
+
+def test_a_learner_is_a_folder_or_a_notebook(tmp_path):
+    write(tmp_path / "anna" / "03.ipynb", notebook(task_cell(RIGHT)))
+    write(tmp_path / "anna" / "more" / "answers.py", "# %%task samplers.evaluate\nx = 1\n")
+    write(tmp_path / "anna" / "own_module.py", "def f(): ...\n")
+    write(tmp_path / "anna" / ".ipynb_checkpoints" / "03.ipynb", "not json")
+    write(tmp_path / "bo.ipynb", notebook(task_cell(WRONG)))
+    write(tmp_path / "results.csv", "")
+    write(tmp_path / ".hidden", "")
+    found = read_submissions(tmp_path)
+    assert found.notes == ()
+    anna, bo = found.submissions
+    assert [(a.task, a.place) for a in anna.answers] == [
+        (TASK, "03.ipynb, cell 1"),
+        ("samplers.evaluate", "more/answers.py, line 1"),
+    ]
+    assert (bo.learner, bo.problems) == ("bo", ())
+
+
+def test_whatever_is_wrong_is_one_learner_s_problem(tmp_path):
+    good = notebook(task_cell(RIGHT))
+    write(tmp_path / "fine" / "a.ipynb", good)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "folder.ipynb").mkdir()
+    (tmp_path / "inner" / "03.ipynb").mkdir(parents=True)
+    write(tmp_path / "twice" / "a.ipynb", notebook(task_cell(WRONG), cell("x = 1"), task_cell(RIGHT)))
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "round").mkdir()
+    (tmp_path / "round" / "again").symlink_to("..")
+    (tmp_path / "thief").mkdir()
+    (tmp_path / "thief" / "a.ipynb").symlink_to("../fine/a.ipynb")
+    (tmp_path / "thief" / "b.ipynb").symlink_to("nowhere")
+    write(tmp_path / "zip.zip", "")
+    write(tmp_path / "tool.py", "print('no task here')")
+    write(tmp_path / "report" / "index.html", "")
+    found = read_submissions(tmp_path, ignore=[tmp_path / "report"])
+    said = {name: " ".join(submission.problems) for name, submission in by_name(found).items()}
+    assert said == {
+        "empty": "There is no notebook here.",
+        "fine": "",
+        "folder": "folder.ipynb is a folder, not a file.",
+        "inner": "03.ipynb is a folder, not a notebook.",
+        "loop": "loop is a link that leads nowhere.",
+        "round": "again is a link to a folder: not followed.",
+        "thief": "a.ipynb is a link that leads out of the learner's folder: not read. "
+        "b.ipynb is a link that leads nowhere.",
+        "twice": f"{TASK} is answered 2 times (a.ipynb, cell 1; a.ipynb, cell 3): the last one counts.",
+    }
+    assert found.notes == (
+        "tool.py is a script without task cells: passed over.",
+        "zip.zip is neither a notebook nor a folder: passed over.",
+    )
+    assert by_name(found)["twice"].answers[0].source.strip() == RIGHT.strip()
+
+
+def test_a_folder_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("course_lib.grading.classroom.submissions.MAX_FILES", 3)
+    for number in range(5):
+        write(tmp_path / "anna" / f"{number}.ipynb", notebook(task_cell(STUB)))
+    (anna,) = read_submissions(tmp_path).submissions
+    assert "anna holds more than 3 notebooks and scripts." in anna.problems
+
+
+def test_no_folder_is_one_clear_line(tmp_path):
+    with pytest.raises(NoSubmissionsError, match="cannot be read: No such file"):
+        read_submissions(tmp_path / "nowhere")
+    with pytest.raises(NoSubmissionsError, match="cannot be read: Not a directory"):
+        read_submissions(write(tmp_path / "a.ipynb", ""))
+
+
+# -- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_survives_being_written(tmp_path):
+    assert from_data(json.loads(json.dumps(as_data(FAILED)))) == FAILED
+    with Results(tmp_path / "r.jsonl") as results:
+        results.add("key", FAILED)
+    with Results(tmp_path / "r.jsonl") as results:
+        assert results.get("key") == FAILED
+        assert results.get("other") is None
+
+
+def test_a_line_cut_off_by_a_crash_costs_that_line(tmp_path):
+    path = tmp_path / "r.jsonl"
+    with Results(path) as results:
+        results.add("one", PASSED)
+        results.add("two", FAILED)
+    path.write_bytes(path.read_bytes()[:-40])
+    with Results(path) as results:
+        assert (results.get("one"), results.get("two"), results.damaged) == (PASSED, None, 1)
+        results.add("two", FAILED)
+    with Results(path) as results:
+        assert (results.get("one"), results.get("two"), results.damaged) == (PASSED, FAILED, 1)
+
+
+@pytest.mark.parametrize(
+    "line", [b"nonsense", b"{}", b"[]", b'{"form": 2, "key": "a", "verdict": {}}', b"\xff\xfe", b"[" * 99999]
+)
+def test_damaged_lines_are_counted_and_passed_over(tmp_path, line):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(line + b"\n\n")
+    with Results(path) as results:
+        assert results.damaged == 1
+
+
+def test_two_graders_do_not_write_into_one_file(tmp_path):
+    with (
+        Results(tmp_path / "r.jsonl"),
+        pytest.raises(ResultsError, match="another 'ddp-course grade'"),
+        Results(tmp_path / "r.jsonl"),
+    ):
+        pass
+
+
+def test_where_results_cannot_be_kept_is_one_clear_line(tmp_path):
+    with (
+        pytest.raises(ResultsError, match="--results names another file"),
+        Results(tmp_path / "no" / "folder"),
+    ):
+        pass
+
+
+def test_a_verdict_belongs_to_text_task_and_line_not_to_a_learner():
+    answer = Answer(TASK, "x = 1", 2, "a.ipynb, cell 1")
+    assert key_of(answer) == key_of(Answer(TASK, "x = 1", 2, "b.ipynb, cell 9"))
+    others = [
+        Answer(TASK, "x = 2", 2, ""),
+        Answer(TASK, "x = 1", 3, ""),
+        Answer("samplers.evaluate", "x = 1", 2, ""),
+        Answer(TASK, "x = '\ud800'", 2, ""),
+    ]
+    assert len({key_of(other) for other in [answer, *others]}) == 5
+
+
+def test_a_changed_task_has_another_version(monkeypatch, tmp_path):
+    import inspect
+
+    before = task_version(find_task(TASK))
+    changed = tmp_path / "shard_indices.py"
+    changed.write_text("# another definition\n")
+    getfile = inspect.getfile
+    monkeypatch.setattr(
+        inspect, "getfile", lambda kind: str(changed) if kind is ShardIndices else getfile(kind)
+    )
+    assert task_version(ShardIndices()) != before
+
+
+def test_what_is_known_is_not_run_again(tmp_path):
+    """An answer that would run for minutes, were it run."""
+    write(tmp_path / "in" / "anna.ipynb", notebook(task_cell("while True: pass")))
+    write(tmp_path / "in" / "bo.ipynb", notebook(task_cell("while True: pass")))
+    handed_in = read_submissions(tmp_path / "in")
+    with Results(tmp_path / "r.jsonl") as results:
+        results.add(key_of(handed_in.submissions[0].answers[0]), FAILED)
+    with Results(tmp_path / "r.jsonl") as results:
+        report = grade_class(handed_in, results, jobs=2)
+    assert report.graded == 0
+    assert [learner.entry(find_task(TASK)).verdict for learner in report.learners] == [FAILED, FAILED]
+
+
+# -- reports --------------------------------------------------------------------------------------------------------
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+REPORT = ClassReport(
+    all_tasks(),
+    (
+        Learner("anna", {TASK: Entry(PASSED, place="a.ipynb, cell 1")}),
+        Learner("=cmd()", {TASK: Entry(FAILED, place="a.ipynb, cell 1")}, ("b.ipynb is empty.",)),
+        Learner(HOSTILE, {TASK: Entry(FAILED), "samplers.evaluate": Entry(problem="It was killed 2 times.")}),
+    ),
+    ("x.zip is passed over.",),
+)
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_long_table_has_a_row_for_each_learner_and_task():
+    found = rows(as_csv(REPORT, Layout.LONG))
+    assert tuple(found[0]) == LONG_COLUMNS
+    assert len(found) == 3 * len(all_tasks()) + 1
+    first, second = (next(row for row in found if row["learner"] == name) for name in ("anna", "'=cmd()"))
+    assert (first["verdict"], first["score"], first["max_score"], first["checks_passed"]) == (
+        "pass",
+        "1",
+        "1",
+        "1",
+    )
+    assert (second["verdict"], second["score"], second["misconceptions"]) == ("wrong", "0", "epoch_ignored")
+    assert [row["problem"] for row in found if row["verdict"] == "files"] == ["b.ipynb is empty."]
+    (lost,) = [row for row in found if row["verdict"] == "not graded"]
+    assert (lost["task"], lost["score"], lost["problem"]) == (
+        "samplers.evaluate",
+        "0",
+        "It was killed 2 times.",
+    )
+    assert sum(row["verdict"] == "missing" for row in found) == 3 * len(all_tasks()) - 4
+
+
+def test_the_gradebook_has_a_row_for_each_learner():
+    heading, possible, anna, *_ = csv.reader(io.StringIO(as_csv(REPORT, Layout.GRADEBOOK)))
+    assert tuple(heading[:5]) == CANVAS_COLUMNS
+    assert len(heading) == 5 + len(all_tasks())
+    assert heading[5] == f"{all_tasks()[0].lesson[:2]} {all_tasks()[0].name}"
+    assert set(possible[5:]) == {"1"}
+    assert anna[:5] == ["anna", "", "", "anna", ""]
+    assert anna[heading.index(f"03 {TASK}")] == "1"
+    assert sum(map(int, anna[5:])) == 1
+
+
+def test_the_json_holds_the_verdicts():
+    data = json.loads(as_json(REPORT))
+    assert from_data(data["learners"][1]["tasks"][TASK]["report"]) == FAILED
+    assert data["misconceptions"] == [{"task": TASK, "id": "epoch_ignored", "learners": ["=cmd()", HOSTILE]}]
+    assert data["learners"][2]["tasks"]["samplers.evaluate"]["verdict"] == "not graded"
+
+
+def test_a_report_says_whether_everything_could_be_graded():
+    assert not REPORT.flawless
+    assert ClassReport(all_tasks(), REPORT.learners[:1]).flawless
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("html")
+    write_pages(REPORT, folder)
+    return folder
+
+
+def test_the_overview_shows_states_in_words_and_what_could_not_be_read(pages):
+    index = (pages / "index.html").read_text(encoding="utf-8")
+    for text in (
+        "✓ pass",
+        "✗ wrong",
+        "– missing",
+        "? not graded",
+        "1 of 3",
+        EPOCH.taught,
+        "x.zip is passed over.",
+    ):
+        assert text in index
+    assert "b.ipynb is empty." in index
+    assert f'href="learners/{page_name("anna")}"' in index
+
+
+def test_a_learner_s_page_shows_what_they_saw(pages):
+    text = (pages / "learners" / page_name("=cmd()")).read_text(encoding="utf-8")
+    for part in (FAILED.headline, "a detail", "rank 1 got &lt;b&gt;5&lt;/b&gt;", "It printed:", EPOCH.taught):
+        assert part in text
+    assert "What this looks like:" in text
+
+
+def test_pages_need_nothing_else_and_run_nothing_of_the_learners(pages):
+    for page in pages.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "<script" not in text
+        assert "<img" not in text
+        assert "\x1b" not in text
+        assert not re.search(r"(src|href)=\"?(https?:|//|file:)|@import|url\(", text)
+        assert "prefers-color-scheme: dark" in text
+    assert len(list(pages.rglob("*.html"))) == 4
+
+
+def test_every_learner_has_a_page_of_their_own():
+    names = [
+        "anna",
+        "Anna",
+        "../../etc/passwd",
+        "a b",
+        "a_b",
+        "é",
+        "e",
+        "x" * 300,
+        "x" * 301,
+        "index",
+        "CON\ud800",
+    ]
+    pages = [page_name(name) for name in names]
+    assert len({page.lower() for page in pages}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,80}\.html", page) for page in pages)
