@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -51,10 +52,12 @@ class Tracer:
         # Shapes come with dtypes, which tell a bucket's all-reduce from that of DDP's map of used parameters.
         self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
         self._stack = contextlib.ExitStack()
+        self._entered_ns = 0
 
     def __enter__(self) -> Tracer:
         from torch.profiler import record_function
 
+        self._entered_ns = time.time_ns()
         self._stack.enter_context(self._profile)
         self._stack.enter_context(_ranges())
         self._stack.enter_context(record_function(TRACED))
@@ -66,9 +69,10 @@ class Tracer:
         self._stack.__exit__(kind, error, traceback)
 
     def events(self) -> list[dict[str, Any]]:
-        """`name`, `start_ns`, `duration_ns`, `thread` and `dtypes` of what was recorded, in order of time.
+        """`name`, `start_ns`, `duration_ns` and `thread` of what was recorded, in order of time.
 
-        Operators inside operators are left out; of more than 20,000 events the first are kept.
+        Collectives have `dtypes` too, and all-reduces `issued_ns`: a thread of the backend's works on them, perhaps
+        later. Operators inside operators are left out; of more than 20,000 events the first are kept.
         """
         profiler: Any = self._profile.profiler
         recorded = [
@@ -77,10 +81,11 @@ class Tracer:
             if event.duration_ns() >= _SHORTEST_NS and not event.name().startswith("PyTorch Profiler")
         ]
         recorded.sort(key=lambda event: (event.start_ns(), -event.duration_ns()))
-        return [_as_data(event) for event in _outermost(recorded)][:_MOST_EVENTS]
+        issued = _issued(recorded, self._entered_ns)
+        return [_as_data(event, issued) for event in _outermost(recorded)][:_MOST_EVENTS]
 
 
-def _as_data(event: Any) -> dict[str, Any]:
+def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:
     data = {
         "name": event.name(),
         "start_ns": event.start_ns(),
@@ -89,7 +94,30 @@ def _as_data(event: Any) -> dict[str, Any]:
     }
     if event.name().startswith(COMMUNICATION):
         data["dtypes"] = [dtype for dtype in event.dtypes() if dtype]
+    if id(event) in issued:
+        data["issued_ns"] = issued[id(event)]
     return data
+
+
+def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
+    """When each all-reduce was issued, by the id of its event.
+
+    Two threads of gloo's take what was issued from one queue, so the order in which all-reduces begin may differ from
+    that in which they were issued; the flight recorder knows the sizes in the latter.
+    """
+    from course_lib.ranks.flight import recorded_collectives
+
+    issues = [event.start_ns() for event in events if event.name() == "c10d::allreduce_"]
+    flights = [event for event in events if event.name() in ("gloo:all_reduce", "nccl:all_reduce")]
+    recorded = [one["sizes"] for one in recorded_collectives(since_ns) if one["op"] == "all_reduce"]
+    sizes: list[Any] = recorded if len(recorded) == len(issues) else [None] * len(issues)
+    found: dict[int, int] = {}
+    for start_ns, size in zip(issues, sizes, strict=True):
+        for number, flight in enumerate(flights):
+            if flight.start_ns() >= start_ns and size in (None, flight.shapes()):
+                found[id(flights.pop(number))] = start_ns
+                break
+    return found
 
 
 def _outermost(events: list[Any]) -> Iterator[Any]:

@@ -1,0 +1,161 @@
+"""A tensor, a random number generator or a plain value as a small JSON-able entry of a fingerprint.
+
+Runs inside a rank; imports torch only inside functions. Two entries with the same checksum stand for equal bytes; the
+statistics and samples are there to say how far two unequal tensors are apart.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+Entry = dict[str, Any]
+
+#: Values kept of a tensor, evenly strided; all values of a tensor that has no more.
+SAMPLES = 32
+#: Elements looked at in one go, so that a large tensor costs little extra memory.
+_CHUNK = 1 << 22
+_LONGEST_TEXT = 200
+
+
+def tensor_entry(tensor: Any) -> Entry:
+    """Shape, dtype, checksum of the bytes, statistics over the finite values, and up to 32 samples.
+
+    Tensors without data (meta device, lazy parameters) have shape and dtype alone. Sparse tensors are described by
+    their coalesced indices and values.
+    """
+    import torch
+
+    if torch.nn.parameter.is_lazy(tensor):
+        return {"kind": "lazy", "dtype": _short(tensor.dtype)}
+    with torch.no_grad():
+        entry: Entry = {"kind": "tensor", "shape": list(tensor.shape), "dtype": _short(tensor.dtype)}
+        if tensor.layout is not torch.strided:
+            entry["layout"] = _short(tensor.layout)
+        if tensor.device.type != "cpu":
+            entry["device"] = tensor.device.type
+        if tensor.is_meta:
+            return entry
+        indices, values = _dense_parts(tensor.detach())
+        entry["crc"] = zlib.crc32(_bytes(values), zlib.crc32(_bytes(indices)) if indices is not None else 0)
+        return {**entry, **_statistics(values)}
+
+
+def _short(name: Any) -> str:
+    """`float32` for `torch.float32`."""
+    return str(name).removeprefix("torch.")
+
+
+def _dense_parts(tensor: Any) -> tuple[Any, Any]:
+    """The indices of a sparse tensor (else None) and its values, flat and on the CPU."""
+    import torch
+
+    indices = None
+    if hasattr(tensor, "to_local"):  # a DTensor: this rank's piece
+        tensor = tensor.to_local()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_sparse_coo() if tensor.layout is not torch.sparse_coo else tensor
+        tensor = tensor.coalesce()
+        indices, tensor = tensor.indices().reshape(-1).cpu(), tensor.values()
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    return indices, tensor.cpu().reshape(-1)
+
+
+def _bytes(flat: Any) -> memoryview | bytes:
+    import torch
+
+    if flat.numel() == 0:
+        return b""
+    return memoryview(flat.contiguous().view(torch.uint8).numpy())
+
+
+def _statistics(flat: Any) -> Entry:
+    """NaN and infinity counted; minimum, maximum, mean and 2-norm of the values that are finite."""
+    nan = infinite = count = 0
+    low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
+    for chunk in _chunks(flat):
+        finite = chunk.isfinite()
+        if not bool(finite.all()):
+            nan += int(chunk.isnan().sum())
+            infinite += int(chunk.isinf().sum())
+            chunk = chunk[finite]
+        if chunk.numel():
+            count += chunk.numel()
+            low, high = min(low, chunk.min().item()), max(high, chunk.max().item())
+            total += chunk.sum().item()
+            squares += chunk.square().sum().item()
+    figures = {"min": low, "max": high, "mean": total / count, "norm": math.sqrt(squares)} if count else {}
+    return {"count": flat.numel(), "nan": nan, "inf": infinite, **figures, "samples": _samples(flat)}
+
+
+def _chunks(flat: Any) -> Iterator[Any]:
+    import torch
+
+    for start in range(0, flat.numel(), _CHUNK):
+        yield flat[start : start + _CHUNK].to(torch.float64)
+
+
+def _samples(flat: Any) -> list[float | str]:
+    """Evenly strided values; what JSON has no number for is a word (`nan`, `inf`, `-inf`)."""
+    import torch
+
+    count = flat.numel()
+    places = range(count) if count <= SAMPLES else [i * (count - 1) // (SAMPLES - 1) for i in range(SAMPLES)]
+    values = [flat[place].to(torch.float64).item() for place in places]
+    return [value if math.isfinite(value) else str(value) for value in values]
+
+
+def value_entry(value: Any) -> Entry:
+    """A number, a string or anything else with a repr, as text."""
+    text = repr(value)
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}… (crc {zlib.crc32(text.encode()):08x})"
+    entry: Entry = {"kind": "value", "text": text}
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        entry["number"] = value
+    return entry
+
+
+def generator_entry(generator: Any) -> Entry:
+    """The state of a `torch.Generator`, a `random.Random` or a `numpy.random.Generator`, as a checksum."""
+    if hasattr(generator, "get_state"):
+        return _state(bytes(generator.get_state().numpy()))
+    if hasattr(generator, "getstate"):
+        return _state(repr(generator.getstate()).encode())
+    return _state(_numpy_text(generator.bit_generator.state))
+
+
+def rng_entries() -> dict[str, Entry]:
+    """The global generators: torch's on the CPU (and on this rank's GPU), Python's, NumPy's where it is loaded."""
+    import random
+
+    import torch
+
+    entries = {
+        "torch": _state(bytes(torch.get_rng_state().numpy())),
+        "python": _state(repr(random.getstate()).encode()),
+    }
+    if "numpy.random" in sys.modules:
+        import numpy as np
+
+        entries["numpy"] = _state(_numpy_text(np.random.get_state(legacy=False)))
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        entries["cuda"] = _state(bytes(torch.cuda.get_rng_state().numpy()))
+    return entries
+
+
+def _numpy_text(state: Any) -> bytes:
+    if isinstance(state, dict):
+        return b";".join(f"{key}=".encode() + _numpy_text(value) for key, value in sorted(state.items()))
+    return bytes(state.tobytes()) if hasattr(state, "tobytes") else repr(state).encode()
+
+
+def _state(data: bytes) -> Entry:
+    return {"kind": "state", "crc": zlib.crc32(data)}
