@@ -204,7 +204,7 @@ def _only_under_a_condition(
     outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
 ) -> Diagnosis | None:
     for side, rest in ((one, other), (other, one)):
-        condition = side.condition()
+        condition = side.condition() if rest.condition() is None else None
         if condition is None or (culprits and side.ranks != culprits):
             continue
         instead = (

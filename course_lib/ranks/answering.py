@@ -102,7 +102,9 @@ def look(main_thread: int, detail: bool = False) -> dict[str, Any]:
     with contextlib.suppress(Exception):
         seen["sequence"] = group.sequence_numbers()
         seen["members"] = group.group_members()
-        seen["records"] = flight.recorded_collectives(group.RENDEZVOUS.since_ns, stacks=detail)
+        computing = stack and seen["waiting_in"] is None
+        if detail or not computing:  # reading thousands of records takes time that a computing rank needs itself
+            seen["records"] = flight.recorded_collectives(group.RENDEZVOUS.since_ns, stacks=detail)
         under_way = {record["group"] for record in seen["records"] if not record["done"]}
         if seen["waiting_in"] is not None:
             seen["ends_by_itself"] = ends_by_itself(main_thread, group.groups_named(under_way))

@@ -17,7 +17,12 @@ POOL = "from concurrent.futures import ThreadPoolExecutor\np = ThreadPoolExecuto
 #: What the ranks do, who then waits, the kind of the diagnosis, and who did otherwise.
 DEADLOCKS = {
     "one rank skips an all_reduce": ("if rank != 2:\n    dist.all_reduce(one)", {0, 1, 3}, "rank_left", (2,)),
-    "one rank alone is in a barrier": ("if rank == 0:\n    dist.barrier()", {0}, "rank_left", (1, 2, 3)),
+    "one rank alone is in a barrier": (
+        "if rank == 0:\n    dist.barrier()",
+        {0},
+        "rank_only_collective",
+        (0,),
+    ),
     "different collectives": (
         "if rank == 3:\n    dist.broadcast(one, 0)\nelse:\n    dist.all_reduce(one)",
         {0, 1, 2, 3},
