@@ -4,24 +4,30 @@ import pytest
 
 from course_lib.doctor.script import examine, verdict_text
 from tests.scenarios.catalogue import SILENT, scenarios
+from tests.scenarios.tally import DELAYS, SAID, confusion
 
 ALL = scenarios()
-#: Told by each scenario: what was expected, and what the doctor said.
-SAID: dict[str, tuple[str, str]] = {}
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=[scenario.name for scenario in ALL])
-def test_the_doctor_is_right_about(scenario):
-    found = examine(str(scenario.path), scenario.arguments, ranks=scenario.ranks, every=2, timeout=60)
+def test_the_doctor_is_right_about(scenario, proof_delay):
+    found = examine(
+        str(scenario.path), scenario.arguments(), ranks=scenario.ranks, every=2, timeout=scenario.timeout
+    )
     diagnosis = found.outcome.diagnosis
     said = diagnosis.kind if diagnosis is not None else SILENT
     SAID[scenario.name] = (scenario.kind, said)
+    DELAYS.update({scenario.name: delay for delay in proof_delay})
     assert said == scenario.kind, f"{verdict_text(found)}\n{found.outcome!r}"
     if scenario.culprits is not None:
         assert set(diagnosis.culprits) == set(scenario.culprits), verdict_text(found)
     if diagnosis is not None:
         assert diagnosis.summary[0].isupper()
         assert diagnosis.summary.endswith((".", ")"))
+
+
+def test_the_table_shows_wrong_answers_first():
+    assert confusion([("a", "a"), ("bb", "a"), ("a", "a")]) == ["bb    1 x a   <- wrong", "a     2 x a"]
 
 
 def test_the_catalogue_is_large_enough_and_confusable():

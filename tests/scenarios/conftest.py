@@ -1,0 +1,35 @@
+"""The summary behind a run of the scenarios."""
+
+import time
+
+import pytest
+
+from course_lib.ranks import drive
+from tests.scenarios import tally
+
+
+@pytest.fixture
+def proof_delay(monkeypatch):
+    """A list that gets, when a deadlock is proved, the seconds since the last thing that happened on any rank."""
+    delays = []
+    end = drive.end
+
+    def noting(gang, this, why, **options):
+        if why == "deadlock":
+            now = time.time_ns()
+            issued = [r.time_ns for look in this.details.values() for r in look.records]
+            ended = [message.data["ended_ns"] for message in this.done.values() if "ended_ns" in message.data]
+            delays.append((now - max([this.started_ns, *issued, *ended])) / 1e9)
+        end(gang, this, why, **options)
+
+    monkeypatch.setattr(drive, "end", noting)
+    return delays
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not tally.SAID:
+        return
+    terminalreporter.section("the doctor on the scenarios: expected, and how often it said what")
+    for line in [*tally.confusion(tally.SAID.values()), tally.delays(tally.DELAYS.values())]:
+        if line:
+            terminalreporter.write_line(line)

@@ -1,0 +1,18 @@
+# kind: weights_differ
+# culprits: -
+# ranks: 2
+# DDP is told not to make the weights equal at the beginning.
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+model = DDP(torch.nn.Linear(4, 1), init_sync=False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()

@@ -1,0 +1,13 @@
+# kind: different_sizes
+# culprits: 1
+# ranks: 3
+# Predictions are summed over ranks, and one rank's last batch is larger than the others'.
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+predictions = torch.ones(3000 if rank == 1 else 10)
+dist.all_reduce(predictions)
+dist.barrier()
+dist.destroy_process_group()

@@ -1,0 +1,21 @@
+# kind: weights_differ
+# culprits: 1
+# ranks: 3
+# One rank's weights are changed in the middle of training.
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+model = DDP(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+    if rank == 1 and step == 2:
+        with torch.no_grad():
+            model.module.weight.add_(0.01 * torch.randn(1, 4))
+dist.destroy_process_group()

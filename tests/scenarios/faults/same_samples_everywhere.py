@@ -1,0 +1,21 @@
+# kind: same_data
+# culprits: -
+# ranks: 2
+# Nobody has given the loader a DistributedSampler.
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(48, 4), torch.randn(48, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = DDP(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+dist.destroy_process_group()
