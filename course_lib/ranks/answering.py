@@ -103,7 +103,8 @@ def look(main_thread: int, detail: bool = False) -> dict[str, Any]:
         seen["sequence"] = group.sequence_numbers()
         seen["members"] = group.group_members()
         computing = stack and seen["waiting_in"] is None
-        if detail or not computing:  # reading thousands of records takes time that a computing rank needs itself
+        # Reading thousands of records takes time that a computing rank needs itself.
+        if detail or not computing:
             seen["records"] = flight.recorded_collectives(group.RENDEZVOUS.since_ns, stacks=detail)
         under_way = {record["group"] for record in seen["records"] if not record["done"]}
         if seen["waiting_in"] is not None:

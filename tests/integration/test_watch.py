@@ -460,5 +460,5 @@ def test_the_examples_of_the_page_run(kernel, tmp_path: Path):
     for cell in cells:
         shown = kernel.run(cell, timeout=120)
         assert shown.status == "ok", f"{cell}\n{shown.text}"
-        for line in re.findall(r"^#> (.*)$", cell, re.MULTILINE):
+        for line in re.findall(r"^# -> (.*)$", cell, re.MULTILINE):
             assert line in shown.text, f"{cell}\n{shown.text}"
