@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 import json
-import os
 import pickletools
 import random
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ import cloudpickle
 
 from course_lib.doctor import explained
 from course_lib.grading import harness
+from course_lib.grading.gangs import Gangs
 from course_lib.grading.watch import OverLimitError, Watch
 from course_lib.ranks.fold import fold, table
-from course_lib.ranks.gang import Gang, GangError, LaunchError
+from course_lib.ranks.gang import Gang, GangError
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks.task import Task, Trial
 
@@ -77,58 +78,45 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
         GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
     """
     clock = _Clock(task.seconds, task.seconds * CALLS_IN_ALL)
+    plan = {size: list(task.cases(size, random.Random(f"{seed}/{size}"))) for size in task.world_sizes}
+    oracles: dict[int, list[Any]] = {}
     trials: list[Trial] = []
     printed: list[str] = []
     case: dict[str, Any] | None = None
     world_size = 0
-    try:
-        for world_size in task.world_sizes:
-            case = None
-            place = os.path.join(folder, f"{world_size}")
-            os.makedirs(place)
-            # Nothing is protected by this; it keeps accidents away from the learner's own files.
-            gang = _started(world_size, task.backend, environment={"DDP_COURSE_HOME": place, "HOME": place})
-            try:
+    with Gangs(task.world_sizes, task.backend, folder) as gangs:
+        try:
+            for gang, place in gangs.each():
+                world_size, case = gang.world_size, None
+                oracles = oracles or _oracles(task, plan, gang)
                 ranks = _Ranks(gang, Watch(gang, folder), clock)
                 ranks.ask(harness.load, source, first_line, place)
-                for case in task.cases(world_size, random.Random(f"{seed}/{world_size}")):
-                    replies, text = ranks.ask(harness.run_trial, task.name, json.dumps(case))
-                    trials.append(Trial(world_size, case, None, _observations(replies, first=not trials)))
+                for case, oracle in zip(plan[world_size], oracles[world_size], strict=True):
+                    text = _printed(ranks.run(harness.run_trial, task.name, json.dumps(case)))
+                    seen = _observations(ranks.hand_over(), first=not trials)
+                    trials.append(Trial(world_size, case, oracle, seen))
                     printed.append(text)
-            finally:
-                gang.stop(gently=False)
-                gang.reap()
-    except _Ended as ended:
-        words = _printed(ended.outcome) if ended.outcome is not None else ""
-        return Attempt(
-            _with_oracle(task, trials),
-            tuple(printed),
-            ended.end,
-            ended.outcome,
-            ended.reason,
-            world_size,
-            case,
-            words,
-        )
-    return Attempt(_with_oracle(task, trials), tuple(printed), End.COMPLETE)
+        except _Ended as ended:
+            words = _printed(ended.outcome) if ended.outcome is not None else ""
+            how = (ended.end, ended.outcome, ended.reason, world_size, case, words)
+            return Attempt(tuple(trials), tuple(printed), *how)
+    return Attempt(tuple(trials), tuple(printed), End.COMPLETE)
 
 
-def _started(world_size: int, backend: str, **options: Any) -> Gang:
-    """A gang that is ready. Tried twice: an answer may have killed the process that starts ranks."""
-    for last in (False, True):
-        gang = None
-        try:
-            gang = Gang(world_size, backend=backend, **options)
-            gang.wait_ready()
-            return gang
-        except (GangError, LaunchError):
-            if last:
-                raise
-        except BaseException:
-            if gang is not None:
-                gang.stop(gently=False)
-            raise
-    raise AssertionError("unreachable")
+def _oracles(task: Task, plan: Mapping[int, list[dict[str, Any]]], gang: Gang) -> dict[int, list[Any]]:
+    """What is right for each case, computed by rank 0 of a gang in which no answer has run yet."""
+    if type(task).oracle is Task.oracle:
+        return {size: [None] * len(cases) for size, cases in plan.items()}
+    questions = json.dumps([[size, case] for size, cases in plan.items() for case in cases])
+    payload = cloudpickle.dumps((harness.run_oracle, (task.name, questions), []))
+    outcome = gang.call(payload, timeout=60.0, only=(0,))
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.kind is not Kind.OK:
+        raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
+    answers = iter(json.loads(_text(outcome.raw_values[0])))
+    gang.call(cloudpickle.dumps((harness.forget, (), [])), only=(0,))
+    return {size: [next(answers) for _ in cases] for size, cases in plan.items()}
 
 
 @dataclass
@@ -156,8 +144,24 @@ class _Ranks:
         self.clock = clock
         watch.look()
 
-    def ask(self, function: Callable[..., str], *arguments: Any) -> tuple[dict[int, Any], str]:
-        """Run a function of the harness on all ranks: their replies, and what was printed meanwhile."""
+    def hand_over(self) -> dict[int, Any]:
+        """What the ranks observed in the last trial; raises _Ended for a reply that is not the harness' own."""
+        nonce = secrets.token_hex(8)
+        replies = self.ask(harness.hand_over, nonce)
+        if not all(isinstance(reply, dict) and reply.get("nonce") == nonce for reply in replies.values()):
+            raise _Ended(End.UNREADABLE, "no observation")
+        return replies
+
+    def ask(self, function: Callable[..., str], *arguments: Any) -> dict[int, Any]:
+        """Run a function of the harness on all ranks and read their replies."""
+        raw = self.run(function, *arguments).raw_values
+        try:
+            return {rank: json.loads(_text(raw[rank])) for rank in range(self.gang.world_size)}
+        except (ValueError, KeyError, RecursionError) as error:
+            raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
+        """Run a function of the harness on all ranks; raises _Ended where one of them does not come to its end."""
         payload = cloudpickle.dumps((function, arguments, []))
         limit, called = self.clock.limit()
         started = time.monotonic()
@@ -181,13 +185,7 @@ class _Ranks:
             raise KeyboardInterrupt
         if outcome.kind is not Kind.OK:
             raise _Ended(End.BROKE, called, explained(outcome))
-        try:
-            raw = outcome.raw_values
-            return {rank: json.loads(_text(raw[rank])) for rank in range(outcome.world_size)}, _printed(
-                outcome
-            )
-        except (ValueError, KeyError, RecursionError) as error:
-            raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+        return outcome
 
 
 def _text(blob: bytes) -> str:
@@ -220,25 +218,3 @@ def _printed(outcome: Outcome) -> str:
     texts = {rank: text.rstrip("\n") for rank, text in outcome.stdout.items() if text.strip()}
     short = {rank: text if len(text) <= _PRINTED else text[:_PRINTED] + "\n…" for rank, text in texts.items()}
     return table(fold(short)) if short else ""
-
-
-def _with_oracle(task: Task, trials: list[Trial]) -> tuple[Trial, ...]:
-    """The trials with what is right, computed by one process in which no answer has run."""
-    if not trials or type(task).oracle is Task.oracle:
-        return tuple(trials)
-    questions = json.dumps([[trial.world_size, trial.case] for trial in trials])
-    gang = _started(1, "gloo", init=False)
-    try:
-        outcome = gang.call(cloudpickle.dumps((harness.run_oracle, (task.name, questions), [])), timeout=60.0)
-    finally:
-        gang.stop(gently=False)
-        gang.reap()
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    if outcome.kind is not Kind.OK:
-        raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
-    answers = json.loads(_text(outcome.raw_values[0]))
-    return tuple(
-        Trial(trial.world_size, trial.case, oracle, trial.seen)
-        for trial, oracle in zip(trials, answers, strict=True)
-    )

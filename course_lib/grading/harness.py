@@ -2,6 +2,11 @@
 
 Loads the answer once, calls it once a trial, and hands the observation back as JSON text: the grader never unpickles
 what an answer's process sent. It decides nothing; forging an observation takes knowing the right one.
+
+What was observed is handed over in a second step, together with a nonce that the grader draws only after the answer has
+returned. A reply that an answer sends in the harness' name while it runs is therefore worth nothing. This does not stop
+an answer that replaces functions of this module, or leaves a thread behind that waits for the nonce: all live in one
+process, and whoever reads this file can do it. Guarding from that takes a judge that calls the answer from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ _dumps, _loads = json.dumps, json.loads
 all_tasks()
 
 
+_held: dict[str, Any] = {}
+
+
 class _NotAttempted(BaseException):
     """The answer is still a stub."""
 
@@ -41,17 +49,25 @@ def load(source: str, first_line: int, folder: str) -> str:
     return _dumps({"loaded": True})
 
 
-def run_trial(task_name: str, case: str) -> str:
-    """Call the answer once; returns `{"seen": observation}`, `{"stub": true}` or `{"missing": true}` as JSON."""
+def run_trial(task_name: str, case: str) -> None:
+    """Call the answer once and hold what was observed, for `hand_over`."""
+    global _held
+    _held = {}
     task = find_task(task_name)
     function = sys.modules["__main__"].__dict__.get(task.function)
     if not callable(function):
-        return _dumps({"missing": True, "stub": function is ...})
+        _held = {"missing": True, "stub": function is ...}
+        return
     forget_forks()
     try:
-        return _dumps({"seen": task.trial(_noticing_stubs(function), _loads(case))})
+        _held = {"seen": task.trial(_noticing_stubs(function), _loads(case))}
     except _NotAttempted:
-        return _dumps({"stub": True})
+        _held = {"stub": True}
+
+
+def hand_over(nonce: str) -> str:
+    """What the last trial gave: `{"seen": observation}`, `{"stub": true}` or `{"missing": true}`, with the nonce."""
+    return _dumps({**_held, "nonce": nonce})
 
 
 def _noticing_stubs(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,6 +94,22 @@ def _raised_by_answer(error: BaseException) -> bool:
 
 
 def run_oracle(task_name: str, cases: str) -> str:
-    """The oracle's answer to each `[world_size, case]`, in order, as JSON. Runs where no answer has been."""
+    """The oracle's answer to each `[world_size, case]`, in order, as JSON. Runs before the answer is loaded."""
+    import random
+
+    import numpy as np
+    import torch
+
     task = find_task(task_name)
-    return _dumps([task.oracle(case, world_size) for world_size, case in _loads(cases)])
+    states = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
+    try:
+        return _dumps([task.oracle(case, world_size) for world_size, case in _loads(cases)])
+    finally:
+        # The answer finds the generators as they are on every other rank.
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.random.set_rng_state(states[2])
+
+
+def forget() -> None:
+    """Nothing: after it, the rank keeps no earlier value that an answer could look at."""

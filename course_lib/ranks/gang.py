@@ -262,6 +262,8 @@ class Gang:
 
         deadline = time.monotonic() + timeout
         while any(link.pid is None or link.alive for link in self.links) and time.monotonic() < deadline:
+            if self.launcher.gone:
+                return  # killed, and its ranks with it
             select.select([self.launcher], [], [], 0.5)
             self.launcher.pump()
 

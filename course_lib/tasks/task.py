@@ -4,7 +4,7 @@ A task is a class with four parts, each in the place where it runs:
 
 * `cases` (grader): what the answer is called with, drawn from a seeded generator; plain JSON-able data.
 * `trial` (every rank): calls the answer once on one case and returns what was observed, again as plain data.
-* `oracle` (a process of its own, without the answer): what would be right, computed by torch itself.
+* `oracle` (a rank in which no answer has run): what would be right, computed by torch itself.
 * `@check` methods (grader): one sentence each, and what was observed when it does not hold. Nothing of the answer is
   there any more, only data.
 """

@@ -190,6 +190,33 @@ def test_what_does_no_harm_costs_nothing(what):
     assert verdict.passed, repr(verdict)
 
 
+def test_a_reply_in_the_harness_s_name_is_worth_nothing():
+    """The answer knows what is right, and says so to the grader instead of returning it."""
+    source = """
+import json, pickle
+from torch.utils.data import DistributedSampler
+from course_lib.ranks import worker
+from course_lib.ranks.protocol import Message
+
+def shard_indices(n, rank, world_size, epoch, seed, drop_last):
+    sampler = DistributedSampler(range(n), world_size, rank, seed=seed, drop_last=drop_last)
+    sampler.set_epoch(epoch)
+    forged = pickle.dumps(json.dumps({"seen": list(sampler), "nonce": ""}))
+    for number in range(500):
+        data = {"id": number, "error": None, "shown": None, "has_value": True, "not_sent": None}
+        worker.CURRENT.channel.send(Message("done", data, forged))
+    return []
+"""
+    verdict = grade(Quick(), source)
+    assert verdict.kind in (VerdictKind.WRONG, VerdictKind.ERROR)
+    assert not verdict.passed
+
+
+def test_a_rank_keeps_nothing_of_the_oracle():
+    source = "from course_lib.ranks import worker\nprint(worker.CURRENT.kept_value)\nassert False"
+    assert "rank 0 | None" in grade("samplers.shard_indices", source).printed
+
+
 def test_the_next_answer_is_graded_as_if_nothing_had_happened():
     for body in ("import os; os.kill(os.getppid(), 9)", "import os; os.fork(); os._exit(1)"):
         assert grade(Quick(), answer(body)).kind is VerdictKind.ERROR
@@ -240,7 +267,9 @@ def evaluate(model, dataset):
     verdict = grade("samplers.evaluate", source)
     assert time.monotonic() - before < Evaluate.seconds / 2, "it was proved, not waited for"
     assert verdict.kind is VerdictKind.DEADLOCK
-    assert "Rank 0 waits in all_reduce() at your answer, line 10 for rank 1" in verdict.headline
+    assert "rank 0" in verdict.headline
+    assert "all_reduce()" in verdict.headline
+    assert "at your answer, line 10" in verdict.headline
     assert any("rank 1" in line and "finished" in line for line in verdict.details)
 
 

@@ -1,0 +1,78 @@
+"""The gangs of one answer, one for each world size: each is started while the one before it still runs.
+
+Starting ranks takes as long as what they then do, and much of it is waiting; two gangs side by side fill the waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from course_lib.ranks.gang import Gang, GangError, LaunchError
+
+
+class Gangs:
+    """A context; within it, `each` gives ready gangs. At its end every rank of them is gone."""
+
+    def __init__(self, world_sizes: Sequence[int], backend: str, folder: str) -> None:
+        self.world_sizes = tuple(world_sizes)
+        self.backend = backend
+        self.folder = folder
+        self._begun: list[Gang] = []
+
+    def __enter__(self) -> Gangs:
+        """Nothing is started yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop what still runs, all at once, then wait for the end of all."""
+        for gang in self._begun:
+            gang.stop(gently=False)
+        for gang in self._begun:
+            gang.reap()
+
+    def each(self) -> Iterator[tuple[Gang, str]]:
+        """Gangs in the order of the world sizes, each with its working folder; the one before is stopped.
+
+        Raises:
+            GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
+        """
+        coming = self._begin(self.world_sizes[0])
+        for world_size, following in zip(self.world_sizes, [*self.world_sizes[1:], None], strict=True):
+            gang = self._ready(coming, world_size)
+            coming = self._begin(following) if following is not None else None
+            yield gang, self._place(world_size)
+            gang.stop(gently=False)
+
+    def _place(self, world_size: int) -> str:
+        return os.path.join(self.folder, f"{world_size}")
+
+    def _begin(self, world_size: int) -> Gang | None:
+        """A gang that is starting; None where it could not even begin: then it is tried again when it is needed."""
+        try:
+            return self._started(world_size)
+        except (GangError, LaunchError):
+            return None
+
+    def _ready(self, gang: Gang | None, world_size: int) -> Gang:
+        """The gang, ready; a new one if need be: an answer may have killed the process that starts ranks."""
+        if gang is not None:
+            try:
+                gang.wait_ready()
+                return gang
+            except (GangError, LaunchError):
+                gang.stop(gently=False)
+        gang = self._started(world_size)
+        gang.wait_ready()
+        return gang
+
+    def _started(self, world_size: int) -> Gang:
+        place = self._place(world_size)
+        os.makedirs(place, exist_ok=True)
+        # Nothing is protected by this; it keeps accidents away from the learner's own files.
+        gang = Gang(world_size, backend=self.backend, environment={"DDP_COURSE_HOME": place, "HOME": place})
+        self._begun.append(gang)
+        return gang
