@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from course_lib.doctor.conditions import rank_condition, rank_only_collective
+from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import (
@@ -36,7 +36,7 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
         return _circle(outcome, blocked)
     idle = [rank for rank in gone if rank not in outcome.ranks]
     if idle != gone:
-        for rule in (_built_on_some, _behind, _guarded_wait):
+        for rule in (_built_on_some, _guarded_wait, _behind):
             found = rule(outcome, blocked, gone, first)
             if found is not None:
                 return found
@@ -99,7 +99,13 @@ def _behind(
     mine, theirs = done[first.rank], done[gone[0]]
     calls = calls_of_line(outcome, first.collective)
     many = (calls.get(first.rank, 0), min(calls.get(rank, 0) for rank in gone))
-    if mine.forwards is not None and mine.forwards == theirs.forwards and theirs.backwards is not None:
+    in_backward = first.collective.stage == "gradients"
+    if (
+        in_backward
+        and mine.forwards is not None
+        and mine.forwards == theirs.forwards
+        and theirs.backwards is not None
+    ):
         return _left_out(outcome, blocked, gone, first, mine.backwards or 0, theirs.backwards)
     if many[1] == 0 and "gradients" in stages:
         return _left_out(outcome, blocked, gone, first, mine.backwards, theirs.backwards)
@@ -138,9 +144,7 @@ def _left_out(
     there: int | None,
 ) -> Diagnosis:
     if len(blocked) < len(gone):
-        condition = None
-        if first.collective is not None and first.collective.origin is not None:
-            condition = rank_condition(first.collective.origin.file, first.collective.origin.line)
+        condition = condition_of(first.collective, first)
         because = f", because the line stands under `{condition}`" if condition else ""
         return Diagnosis(
             "extra_backward",
@@ -170,10 +174,9 @@ def _guarded_wait(
 ) -> Diagnosis | None:
     if len(blocked) > len(gone):
         return None
-    frame = next((f for f in reversed(first.stack) if f.where() == first.where), None)
-    origin = first.collective.origin if first.collective is not None else frame
-    origin = origin or frame
-    condition = rank_condition(origin.file, origin.line) if origin is not None else None
+    if first.collective is not None and first.collective.stage == "gradients":
+        return None
+    condition = condition_of(first.collective, first)
     if condition is None:
         return None
     what = collective_text(first.collective) if first.collective is not None else call_of(first)

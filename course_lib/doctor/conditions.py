@@ -8,7 +8,8 @@ import linecache
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import positions, rank_list, verb
-from course_lib.ranks.outcome import Diagnosis, Outcome
+from course_lib.ranks.cell import is_learners
+from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
 
 
 @functools.lru_cache(maxsize=256)
@@ -32,6 +33,15 @@ def rank_condition(file: str, line: int) -> str | None:
                     text = ast.unparse(node.test)
                     found = f"not ({text})" if negated else text
     return found
+
+
+def condition_of(record: Collective | None, waiting: Waiting | None) -> str | None:
+    """The condition on the rank under which ranks came to a collective: at its line, or at a caller's."""
+    frames = [record.origin] if record is not None and record.origin is not None else []
+    if waiting is not None:
+        frames += [frame for frame in reversed(waiting.stack) if is_learners(frame.file)]
+    found = (rank_condition(frame.file, frame.line) for frame in frames)
+    return next((condition for condition in found if condition is not None), None)
 
 
 def _mentions_rank(test: ast.expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from course_lib.doctor.conditions import rank_condition, rank_only_collective
+from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, verb
 from course_lib.ranks.deadlock import fit
@@ -27,8 +27,7 @@ class Side:
 
     def condition(self) -> str | None:
         """The condition on the rank that guards this line."""
-        origin = self.collective.origin
-        return rank_condition(origin.file, origin.line) if origin is not None else None
+        return condition_of(self.collective, self.waiting)
 
 
 def different_collectives(outcome: Outcome) -> Diagnosis | None:
@@ -97,7 +96,10 @@ def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
     recorded = {
         rank: {(r.group, r.seq): r for r in outcome.collectives.get(rank, ())} for rank in outcome.ranks
     }
-    groups = {rank: facts.get("groups", {}) for rank, facts in outcome.facts.items()}
+    groups = {
+        rank: {**facts.get("extras", {}).get("probe", {}).get("groups", {}), **facts.get("groups", {})}
+        for rank, facts in outcome.facts.items()
+    }
     for rank, records in recorded.items():
         for key, record in sorted(records.items(), key=lambda entry: entry[1].time_ns):
             members = groups.get(rank, {}).get(record.group, ())

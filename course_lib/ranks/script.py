@@ -49,6 +49,26 @@ def run_script(main: types.ModuleType, path: str, arguments: Sequence[str]) -> N
             raise
 
 
+def _as_on_rank_0(rank: int, mine: tuple[Any, ...], here: dict[str, str | None]) -> tuple[Any, ...]:
+    """What rank 0 has, handed over through the gang's own store; one's own where it cannot be pickled."""
+    import cloudpickle
+    from torch.distributed import TCPStore
+
+    store = TCPStore(here["MASTER_ADDR"] or "127.0.0.1", int(here["MASTER_PORT"] or 0), is_master=False)
+    if rank == 0:
+        try:
+            blob = cloudpickle.dumps(mine)
+        except Exception:
+            blob = b""
+        store.set("course/spawn", blob)
+        return mine
+    blob = store.get("course/spawn")
+    if not blob:
+        return mine
+    content: tuple[Any, ...] = cloudpickle.loads(blob)
+    return content
+
+
 def _take_part_in_spawn() -> None:
     import torch.multiprocessing
 
@@ -67,9 +87,12 @@ def _take_part_in_spawn() -> None:
         # What torchrun sets and spawn does not; the address stays only where the script has set one itself.
         for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"):
             os.environ.pop(name, None)
-        for name, value in here.items():
-            if os.environ.get(name) == value:
-                os.environ.pop(name, None)
+        # The part before spawn() has run on every rank: what it chose at random (a free port) counts on rank 0 only.
+        mine = {name: value for name in here if (value := os.environ.get(name)) not in (None, here[name])}
+        chosen, args = _as_on_rank_0(rank, (mine, tuple(args)), here)
+        for name in here:
+            os.environ.pop(name, None)
+        os.environ.update(chosen)
         fn(rank, *args)
 
     torch.multiprocessing.spawn = spawn

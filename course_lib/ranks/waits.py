@@ -59,7 +59,11 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
 def _ddp_stage(function: str) -> str:
     if function in ("__init__", "_ddp_init_helper"):
         return "DistributedDataParallel()"
-    if "buffer" in function or function in ("_pre_forward", "forward", "_run_ddp_forward", "_post_forward"):
+    if (
+        "buffer" in function
+        or "broadcast_coalesced" in function
+        or function in ("_pre_forward", "forward", "_run_ddp_forward", "_post_forward")
+    ):
         return "forward"
     return function
 

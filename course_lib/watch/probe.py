@@ -59,6 +59,8 @@ class Probe:
     gradients: list[dict[str, Any]] = field(default_factory=list)
     checked_at: set[tuple[int, int]] = field(default_factory=set)
     clock: WaitingClock = field(default_factory=WaitingClock)
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
 
     def told(self) -> dict[str, Any]:
         """Everything as JSON-able data; also asked for by the answering thread while the rank is blocked."""
@@ -86,6 +88,7 @@ class Probe:
             "weights": list(self.weights),
             "gradients": list(self.gradients),
             "waiting": self.clock.told(),
+            "groups": dict(self.groups),
         }
 
     # -- what is noted, and when --------------------------------------------------------------------------------
@@ -142,6 +145,19 @@ class Probe:
         if self.plan.due(self.steps):
             self.gradients.append(gradient_check(optimizer, [m.wrapper() for m in self.models], self.steps))
         self.steps += 1
+
+    def leaving(self) -> None:
+        """The process group is about to be destroyed: its connections are kept open.
+
+        A rank that leaves early would otherwise end its peers with an error about a lost connection; kept waiting, they
+        can be proved to wait for it.
+        """
+        from torch.distributed import distributed_c10d
+
+        from course_lib.ranks.group import group_members
+
+        self.groups.update(group_members())
+        self.kept.extend(distributed_c10d._world.pg_map)
 
     def failed(self, what: str, error: BaseException) -> None:
         """A forward or backward pass raised; the learner's code may swallow it and go on."""
@@ -252,6 +268,15 @@ def _wrap_everything(probe: Probe, stack: contextlib.ExitStack) -> None:
 
         return backward
 
+    def destroy(original: Callable[..., Any]) -> Callable[..., Any]:
+        def destroy_process_group(*arguments: Any, **options: Any) -> Any:
+            with contextlib.suppress(Exception):
+                probe.leaving()
+            return original(*arguments, **options)
+
+        return destroy_process_group
+
+    _replace(stack, torch.distributed, "destroy_process_group", destroy)
     _replace(stack, DistributedDataParallel, "__init__", constructor)
     _replace(stack, DistributedDataParallel, "forward", forward)
     _replace(stack, torch.autograd, "backward", backward)
