@@ -99,17 +99,14 @@ def _behind(
     mine, theirs = done[first.rank], done[gone[0]]
     calls = calls_of_line(outcome, first.collective)
     many = (calls.get(first.rank, 0), min(calls.get(rank, 0) for rank in gone))
+    counted = None not in (mine.forwards, theirs.forwards, mine.backwards, theirs.backwards)
+    ahead = counted and (mine.forwards or 0) > (theirs.forwards or 0)
     in_backward = first.collective.stage == "gradients"
-    if (
-        in_backward
-        and mine.forwards is not None
-        and mine.forwards == theirs.forwards
-        and theirs.backwards is not None
-    ):
-        return _left_out(outcome, blocked, gone, first, mine.backwards or 0, theirs.backwards)
+    if in_backward and counted and not ahead and (theirs.backwards or 0) < (mine.backwards or 0):
+        return _left_out(outcome, blocked, gone, first, theirs.forwards, theirs.backwards)
     if many[1] == 0 and "gradients" in stages:
         return _left_out(outcome, blocked, gone, first, mine.backwards, theirs.backwards)
-    if many[1] == 0:
+    if many[1] == 0 and not ahead:
         return None
     a, b = (
         (mine.batches, theirs.batches)

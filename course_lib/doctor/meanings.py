@@ -244,7 +244,7 @@ MEANINGS = (
     Meaning(
         "collective_timed_out",
         r"Rank (\d+(?:, \d+)*) failed to pass monitoredBarrier",
-        "monitored_barrier on {ranks} names who did not come: {late}.",
+        "The monitored_barrier of {ranks} names who did not come: {late}.",
         "look where {late} was instead of the barrier.",
         (13,),
         fill=_culprit_of_barrier,

@@ -36,8 +36,8 @@ def different_collectives(outcome: Outcome) -> Diagnosis | None:
     if len(sides) < 2:
         return None
     odd = _odd_side(sides, outcome)
-    others = next(side for side in sides if side is not odd)
     one = odd or sides[0]
+    others = next(side for side in sides if side is not one)
     culprits = odd.ranks if odd is not None else ()
     for rule in (_sizes, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)

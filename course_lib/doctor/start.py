@@ -45,7 +45,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             "init_wrong_world_size",
             f"{capital(rank_list(odd))} {verb(odd, 'asks', 'ask')} for world size {wished} at {where}, and there are "
             f"{outcome.world_size} processes: {verb(odd, 'it waits', 'they wait')} for ranks that do not exist.",
-            odd,
+            odd if len(odd) < outcome.world_size else (),
             lines_of(told, odd),
             advice=_ADVICE,
             lesson=taught_in(2),

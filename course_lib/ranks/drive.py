@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: Pace of looking for a deadlock: first look, then while somebody computes, then between the two looks of a proof.
 _FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
 _SHOW_EVERY = 0.1
+#: A rank that looks for rank 0's store before that listens tries again for some seconds, asleep between: no proof yet.
+_CONNECT_SECONDS = 10.0
 
 
 def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
@@ -90,6 +92,7 @@ class Watch:
         self.before: dict[int, deadlock.Look] = {}
         self.asked: int | None = None
         self.replies: dict[int, deadlock.Look] = {}
+        self.connecting_since: float | None = None
 
     def step(self) -> bool:
         """Ask, or read the answers; True when the proof is complete (it is then in the run's `waiting`)."""
@@ -131,8 +134,19 @@ class Watch:
             proof = deadlock.judge(before, now, running, stopped)
             if proof is None and stopped == running and running:
                 proof = {rank: Waiting(rank, None, "", "", state="stopped") for rank in sorted(stopped)}
+            if proof is not None and self._connecting(now):
+                proof = None
             # A rank may have left the code since it was looked at: then this is no proof of anything.
             if proof is not None and frozenset(link.rank for link in self.this.running()) == running:
                 self.this.waiting = proof
                 return True
         return False
+
+    def _connecting(self, looks: dict[int, deadlock.Look]) -> bool:
+        """True while ranks may still be finding each other's store."""
+        if not any(look.stack and look.stack[-1].function == "_create_c10d_store" for look in looks.values()):
+            self.connecting_since = None
+            return False
+        if self.connecting_since is None:
+            self.connecting_since = self.this.seconds()
+        return self.this.seconds() - self.connecting_since < _CONNECT_SECONDS

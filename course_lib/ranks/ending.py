@@ -44,9 +44,7 @@ def see_where(gang: Gang, this: Run) -> None:
     for link in this.running():
         if link.rank in looks:
             look = looks[link.rank]
-            before = this.looks.get(link.rank)
-            still = before is None or look.same_place(before)
-            state = "blocked" if look.waiting_in is not None and still else "computing"
+            state = "blocked" if look.waiting_in is not None and look.asleep else "computing"
             this.waiting[link.rank] = deadlock.describe(look, looks, state)
         else:
             state = "stopped" if link.is_stopped() else "silent"

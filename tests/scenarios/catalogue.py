@@ -3,6 +3,7 @@
 A scenario's first lines say what is expected: `# kind: uneven_batches`, `# culprits: 1` (or `-` for none),
 `# ranks: 3`, and what it is about. Words behind `# args:` become the script's arguments, with `{free_port}` for a port
 that is free at that moment; `# timeout: 3` stops the script after so many seconds.
+Behind `# open:` stands why the doctor is still wrong about it: such a scenario may fail, and the table shows it.
 """
 
 import re
@@ -26,6 +27,7 @@ class Scenario:
     ranks: int
     words: tuple[str, ...]
     timeout: float
+    open: str
 
     @property
     def name(self) -> str:
@@ -43,7 +45,7 @@ def scenarios() -> list[Scenario]:
 
 def _read(path: Path) -> Scenario:
     text = path.read_text(encoding="utf-8")
-    head = dict(re.findall(r"^# (kind|culprits|ranks|args|timeout): (.*)$", text, re.MULTILINE))
+    head = dict(re.findall(r"^# (kind|culprits|ranks|args|timeout|open): (.*)$", text, re.MULTILINE))
     culprits = None
     if "culprits" in head:
         culprits = tuple(int(number) for number in re.findall(r"\d+", head["culprits"]))
@@ -54,6 +56,7 @@ def _read(path: Path) -> Scenario:
         int(head.get("ranks", "2")),
         tuple(head.get("args", "").split()),
         float(head.get("timeout", TIMEOUT)),
+        head.get("open", ""),
     )
 
 

@@ -9,7 +9,12 @@ from tests.scenarios.tally import DELAYS, SAID, confusion
 ALL = scenarios()
 
 
-@pytest.mark.parametrize("scenario", ALL, ids=[scenario.name for scenario in ALL])
+def _expected_to_pass_or_open(scenario):
+    marks = [pytest.mark.xfail(reason=scenario.open)] if scenario.open else []
+    return pytest.param(scenario, id=scenario.name, marks=marks)
+
+
+@pytest.mark.parametrize("scenario", [_expected_to_pass_or_open(scenario) for scenario in ALL])
 def test_the_doctor_is_right_about(scenario, proof_delay):
     found = examine(
         str(scenario.path), scenario.arguments(), ranks=scenario.ranks, every=2, timeout=scenario.timeout
@@ -17,7 +22,8 @@ def test_the_doctor_is_right_about(scenario, proof_delay):
     diagnosis = found.outcome.diagnosis
     said = diagnosis.kind if diagnosis is not None else SILENT
     SAID[scenario.name] = (scenario.kind, said)
-    DELAYS.update({scenario.name: delay for delay in proof_delay})
+    if proof_delay:
+        DELAYS[scenario.name] = proof_delay[-1]
     assert said == scenario.kind, f"{verdict_text(found)}\n{found.outcome!r}"
     if scenario.culprits is not None:
         assert set(diagnosis.culprits) == set(scenario.culprits), verdict_text(found)
@@ -31,8 +37,8 @@ def test_the_table_shows_wrong_answers_first():
 
 
 def test_the_catalogue_is_large_enough_and_confusable():
-    faults = [scenario for scenario in ALL if scenario.kind != SILENT]
+    faults = [scenario for scenario in ALL if scenario.kind != SILENT and not scenario.open]
     assert len(faults) >= 40
-    assert len(ALL) - len(faults) >= 12
+    assert sum(scenario.kind == SILENT for scenario in ALL) >= 12
     kinds = [scenario.kind for scenario in faults]
     assert sum(kinds.count(kind) > 1 for kind in kinds) * 2 >= len(kinds), "half of them have a sibling"

@@ -11,7 +11,7 @@ rank = dist.get_rank()
 torch.manual_seed(rank)
 model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(4):
+for _step in range(4):
     optimizer.zero_grad()
     model(torch.randn(8, 4)).square().mean().backward()
     optimizer.step()

@@ -1,4 +1,4 @@
-# kind: waiting_in_a_circle
+# kind: nobody_answers
 # culprits: -
 # ranks: 3
 # Everybody receives before anybody sends.

@@ -13,7 +13,7 @@ data = TensorDataset(torch.randn(48, 4), torch.randn(48, 1))
 loader = DataLoader(data, batch_size=8, shuffle=True)
 model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(3):
+for _epoch in range(3):
     for x, y in loader:
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()

@@ -14,7 +14,7 @@ model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = TensorDataset(torch.randn(26, 4), torch.randn(26, 1))
 loader = DataLoader(data, batch_size=8, shuffle=True, drop_last=rank == 0)
-for epoch in range(2):
+for _epoch in range(2):
     for x, y in loader:
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()

@@ -10,7 +10,7 @@ rank = dist.get_rank()
 torch.manual_seed(rank)
 model = DDP(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(3):
+for _epoch in range(3):
     model.train()
     for _ in range(2):
         optimizer.zero_grad()

@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
-for step in range(5):
+for _step in range(5):
     received = torch.zeros(10)
     sending = dist.isend(torch.full((10,), float(rank)), dst=(rank + 1) % size)
     receiving = dist.irecv(received, src=(rank - 1) % size)
