@@ -25,7 +25,7 @@ def test_state_values_and_output_are_the_same(spawned):
 def test_a_deadlock_is_proved_and_freed(spawned):
     outcome = spawned("if rank:\n    dist.barrier()")
     assert outcome.kind is Kind.HANG
-    assert outcome.diagnosis.kind == "rank_left"
+    assert outcome.diagnosis.kind == "rank_only_collective"
     assert spawned("x = torch.ones(1)\ndist.all_reduce(x)\nx.item()").values[0] == 2.0
 
 

@@ -412,7 +412,9 @@ def test_each_buckets_all_reduce_is_a_span(ranks):
         timeline = traced(ranks, f"for _ in range(2):\n    step(models[{number}])")
         for rank, count in counts.items():
             assert count > 1
-            assert [span.bucket for span in timeline.buckets(rank)] == [*range(count), *range(count)]
+            numbers = [span.bucket for span in timeline.buckets(rank)]
+            # gloo's threads may begin two of one step in either order; a step's buckets never mix with the next one's.
+            assert [sorted(numbers[:count]), sorted(numbers[count:])] == [[*range(count)], [*range(count)]]
             assert all(span.duration > 0 for span in timeline.buckets(rank))
 
 
