@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 _MOST_LOADERS, _MOST_EPOCHS, _MOST_INDICES = 8, 4, 5000
 
@@ -46,8 +47,9 @@ class Loaders:
         self.batches = 0
         self._kept: list[Any] = []  # a loader's id is its name: it must not be used again
         self._newest: Loader | None = None
-        self._early: dict[int, list[list[int]]] = {}
-        self._epochs: dict[int, tuple[Loader, Epoch]] = {}
+        # By the iterator itself: the id of one that has ended is soon used again for the next epoch's.
+        self._early: WeakKeyDictionary[Any, list[list[int]]] = WeakKeyDictionary()
+        self._epochs: WeakKeyDictionary[Any, Epoch] = WeakKeyDictionary()
 
     def told(self) -> list[dict[str, Any]]:
         """Everything as JSON-able data."""
@@ -119,16 +121,16 @@ class Loaders:
         epoch = Epoch()
         if len(self._newest.epochs) < _MOST_EPOCHS:
             self._newest.epochs.append(epoch)
-        self._epochs[id(iterator)] = (self._newest, epoch)
+        self._epochs[iterator] = epoch
         # Workers have drawn their first batches while the iterator was made.
-        for batch in self._early.pop(id(iterator), []):
+        for batch in self._early.pop(iterator, []):
             epoch.add(batch)
 
     def _drawn(self, iterator: Any, index: Any) -> None:
         batch = [index] if isinstance(index, int) else list(index) if isinstance(index, list | tuple) else []
         if not all(isinstance(number, int) for number in batch):
             return
-        if id(iterator) in self._epochs:
-            self._epochs[id(iterator)][1].add(batch)
+        if iterator in self._epochs:
+            self._epochs[iterator].add(batch)
         else:
-            self._early.setdefault(id(iterator), []).append(batch)
+            self._early.setdefault(iterator, []).append(batch)
