@@ -94,12 +94,14 @@ def _notebooks(
     check: Annotated[bool, typer.Option("--check", help="Build nothing, say what does not match.")] = False,
 ) -> None:
     """Build the notebooks from their sources and execute them, or check that the saved ones match."""
-    from course_lib.notebook.build import BuildError, build_notebook, check_notebooks, find_targets
+    from course_lib.notebook import build
 
     root = course_root()
     try:
         if check:
-            problems = check_notebooks(root, names or ())
+            problems = build.check_notebooks(root, names or ())
+            if not names:
+                problems += build.check_claims(root)
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -108,12 +110,15 @@ def _notebooks(
                 )
                 raise typer.Exit(1)
             return
-        for target in find_targets(root, names or ()):
+        for target in build.find_targets(root, names or ()):
             began = time.monotonic()
-            built = build_notebook(target)
+            built = build.build_notebook(target)
             cells = sum(cell.cell_type == "code" for cell in built.cells)
             typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
-    except BuildError as error:
+        build.write_claims_page(root)
+        for problem in build.check_claims(root):
+            typer.echo(problem, err=True)
+    except build.BuildError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 

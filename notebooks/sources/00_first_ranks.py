@@ -93,7 +93,7 @@ p = predict(
     },
 )
 
-# %%
+# %% claims={"54": "holds"}
 # %%ranks --expect hang
 if dist.get_rank() != 2:
     dist.all_reduce(x)
@@ -168,7 +168,7 @@ p = predict(
     },
 )
 
-# %%
+# %% claims={"60": "holds"}
 # %%ranks --expect died:3 --as out
 if dist.get_rank() == 3:
     os._exit(1)

@@ -30,7 +30,7 @@ p = predict(
     },
 )
 
-# %%
+# %% claims={"28": "incomplete"}
 # %%ranks 4 --as out
 import torch
 import torch.distributed as dist
@@ -126,7 +126,7 @@ for epoch in range(3):
 # You will read that the sampler must be “reset” in every epoch. There is nothing to reset: `set_epoch` sets one integer.
 # Three consequences, each in a line:
 
-# %%
+# %% claims={"27": "refined"}
 # %%ranks
 sampler.set_epoch(0)
 before = list(sampler)
@@ -222,7 +222,7 @@ p = predict(
     },
 )
 
-# %%
+# %% claims={"57": "holds"}
 # %%ranks
 torch.manual_seed(1000 + rank)
 model = torch.nn.Linear(4, 1)

@@ -5,7 +5,8 @@
                                    ->  exercises/NN_topic.ipynb   the same with holes to fill in
 
 Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to cells), ``execute`` (run them
-on a real kernel), ``check`` (does a saved notebook still match). Imports nothing of the course.
+on a real kernel), ``check`` (does a saved notebook still match), ``claims`` (which cell shows which claim:
+docs/claims.md). Imports nothing of the course.
 
 Promises: nothing is ever read back from a notebook, so an edit made there is lost and ``check`` says so
 first. Building twice gives the same cells, ids and metadata, and as the lessons' output is stable, the same
@@ -33,7 +34,17 @@ after ``STUB:`` and one blank keeps its further indentation. Cells tagged ``only
 """
 
 from .check import check_notebooks
+from .claims import check_claims, write_claims_page
 from .execute import build_notebook
 from .plan import BuildError, Edition, Target, find_targets
 
-__all__ = ["BuildError", "Edition", "Target", "build_notebook", "check_notebooks", "find_targets"]
+__all__ = [
+    "BuildError",
+    "Edition",
+    "Target",
+    "build_notebook",
+    "check_claims",
+    "check_notebooks",
+    "find_targets",
+    "write_claims_page",
+]
