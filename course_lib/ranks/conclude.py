@@ -1,31 +1,27 @@
-"""From what is known of a job that is over to its `Outcome`; puts the process group right where it was broken."""
+"""From what is known of a job that is over to its `Outcome`."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.ending import main_stack
 from course_lib.ranks.job import Run
 from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError
+from course_lib.ranks.wires import Wires
 
-if TYPE_CHECKING:
-    from course_lib.ranks.gang import Gang
-
-_PEER_LOST = (
+#: What torch says on a rank whose peers are gone.
+PEER_LOST = (
     "connection closed by peer",
     "connection reset",
     "broken pipe",
     "connectfullmesh",
     "socket closed",
 )
-#: After one of these a gloo group refuses everything that follows.
-_GROUP_BROKEN = (*_PEER_LOST, "timed out waiting", "application timeout caused", "pair closure")
 
 
-def conclude(gang: Gang, this: Run) -> Outcome:
-    """Judge how each rank's part ended, rebuild what was broken, and put it all into one object."""
+def conclude(wires: Wires, this: Run) -> Outcome:
+    """Judge how each rank's part ended, ask what it takes to explain it, and put it all into one object."""
     errors: dict[int, RankError] = {}
     endings: dict[int, Ending] = {}
     exits: dict[int, int] = {}
@@ -43,7 +39,7 @@ def conclude(gang: Gang, this: Run) -> Outcome:
         else:
             endings[rank] = Ending.FINISHED
     # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
-    for link in gang.links:
+    for link in wires.links:
         if not link.alive and link.rank not in endings and not link.killed_by_course:
             exits[link.rank] = link.exit_code or 0
     for rank, why in this.stopped_at.items():
@@ -52,20 +48,17 @@ def conclude(gang: Gang, this: Run) -> Outcome:
             endings[rank] = Ending.FREED
     if exits:
         for rank, error in errors.items():
-            if any(sign in error.message.lower() for sign in _PEER_LOST):
+            if any(sign in error.message.lower() for sign in PEER_LOST):
                 endings[rank] = Ending.FREED
     kind = _kind(this, endings, exits)
     if kind is not Kind.OK and not this.details:
-        this.details = gang.look(1.0, detail=True)
+        this.details = wires.look(1.0, detail=True)
     recorded = _recorded(this, kind)
     facts = _facts(this)
-    notes = _put_right(gang, this)
-    fetchable = not this.killed and not exits
-    started, ended = this.started_ns, time.time_ns()
     waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
     return Outcome(
         kind=kind,
-        world_size=gang.world_size,
+        world_size=wires.world_size,
         ranks=tuple(link.rank for link in this.links),
         stdout={link.rank: link.stdout.text() for link in this.links},
         stderr={link.rank: link.stderr.text() for link in this.links},
@@ -77,7 +70,6 @@ def conclude(gang: Gang, this: Run) -> Outcome:
         endings=endings,
         waiting=dict(sorted(waiting.items())),
         pictures={link.rank: tuple(link.pictures) for link in this.links if link.pictures},
-        notes=tuple(notes),
         proved=this.proved,
         interrupted=this.interrupted,
         timed_out=this.timed_out,
@@ -94,8 +86,6 @@ def conclude(gang: Gang, this: Run) -> Outcome:
             for rank, m in sorted(this.done.items())
             if m.data.get("has_value")
         },
-        _fetch=gang.fetch if fetchable else None,
-        _read_collectives=(lambda: gang.collectives_between(started, ended)) if fetchable else None,
     )
 
 
@@ -131,33 +121,3 @@ def _facts(this: Run) -> dict[int, dict[str, Any]]:
 def _last_place(this: Run, rank: int) -> tuple[Frame, ...]:
     """Where a rank that crashed was, as far as it could still say."""
     return main_stack(next(link for link in this.links if link.rank == rank).stack_dump.text())
-
-
-def _put_right(gang: Gang, this: Run) -> list[str]:
-    """After the job: is the process group still whole? If not, give the ranks a new one, and say so."""
-    if not all(link.alive for link in gang.links):
-        from course_lib.ranks.gang import State
-
-        gang.state = State.BROKEN
-        return []
-    standing = {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
-    groups = {name for numbers in standing.values() for name in numbers}
-    unequal = any(
-        len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
-    )
-    messages = [m.data["error"]["message"].lower() for m in this.done.values() if m.data["error"] is not None]
-    broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
-    if not this.job.repair or not (this.freed or broken or (messages and unequal)):
-        return []
-    if not gang.init:
-        return ["The ranks are free again; their process groups are yours to rebuild."]
-    moved = gang.rebuild_group()
-    if moved is None:
-        return ["The process group could not be rebuilt: the gang has to be restarted."]
-    note = (
-        "The process group has been rebuilt; variables are kept. Tensors that were in a collective may hold partial "
-        "sums: set them again."
-    )
-    if moved:
-        note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
-    return [note]

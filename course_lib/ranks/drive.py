@@ -1,10 +1,13 @@
 """Run one job on a gang, from sending it to the `Outcome`: stream output, watch for deadlocks, stop what must stop.
 
-What a job is stands in `job`, how ranks are made to leave it in `ending`, how its outcome is made in `conclude`.
+What a job is stands in `job`, how ranks are made to leave it in `ending`, how its outcome is made in `conclude`, and
+how the gang is made usable again in `repair`. `follow` does the same for ranks that somebody else has started.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 from course_lib.ranks import deadlock
@@ -12,8 +15,11 @@ from course_lib.ranks.conclude import conclude
 from course_lib.ranks.ending import end, give_up_on_broken_wires, see_details, see_where
 from course_lib.ranks.interrupts import StopRequests
 from course_lib.ranks.job import Job, Run, collect, progress_of
+from course_lib.ranks.link import Link
 from course_lib.ranks.outcome import Outcome, Waiting
 from course_lib.ranks.protocol import Message
+from course_lib.ranks.repair import put_right
+from course_lib.ranks.wires import Wires
 
 if TYPE_CHECKING:
     from course_lib.ranks.gang import Gang
@@ -27,47 +33,58 @@ _CONNECT_SECONDS = 10.0
 
 def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
     """Run the job to its end, whatever that is, and leave the gang usable if that is possible."""
-    links = [link for link in gang.links if job.only is None or link.rank in job.only]
+    links: list[Link] = [link for link in gang.links if job.only is None or link.rank in job.only]
     gang.job += 1
     this = Run(job, gang.job, links)
     for link in gang.links:
-        link.stdout.clear()
-        link.stderr.clear()
-        link.stack_dump.clear()
-        link.pictures.clear()
-        link.inbox.clear()
+        link.forget_last_job()
     data = {**job.data, "id": this.number, "trace": job.trace, "around": job.around}
     message = Message(job.kind, data, job.blob)
-    for link in links:
-        link.channel.send(message)
-    watch = Watch(gang, this)
+    for taking_part in links:
+        taking_part.channel.send(message)
+    outcome = follow(gang, this, stop)
+    notes = put_right(gang, this)
+    fetchable = not this.killed and not outcome.exits
+    started, ended = this.started_ns, time.time_ns()
+    return dataclasses.replace(
+        outcome,
+        notes=notes,
+        _fetch=gang.fetch if fetchable else None,
+        _read_collectives=(lambda: gang.collectives_between(started, ended)) if fetchable else None,
+    )
+
+
+def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
+    """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
+    job = this.job
+    watch = Watch(wires, this)
     shown_at = 0.0
     while this.running():
         now = this.seconds()
         wait = min(job.timeout - now, watch.next_look - now)
         if job.on_progress is not None:
             wait = min(wait, _SHOW_EVERY)
-        gang.pump(wait, stop)
+        wires.pump(wait, stop)
         collect(this)
         give_up_on_broken_wires(this)
         if stop.pressed:
             stop.heed()
             this.interrupted = True
-            see_where(gang, this)
+            see_where(wires, this)
             collect(this)
-            end(gang, this, "stopped")
+            end(wires, this, "stopped")
             break
         if watch.step():
             this.proved = True
-            see_details(gang, this)
-            end(gang, this, "deadlock", free_first=True)
+            see_details(wires, this)
+            end(wires, this, "deadlock", free_first=True)
             break
         if this.seconds() >= job.timeout and this.running():
-            see_where(gang, this)
+            see_where(wires, this)
             collect(this)
             if this.running():
                 this.timed_out = True
-                end(gang, this, "timeout")
+                end(wires, this, "timeout")
             break
         if job.on_progress is not None and this.seconds() - shown_at >= _SHOW_EVERY and this.running():
             shown_at = this.seconds()
@@ -79,14 +96,14 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
                     link.kill()
                 raise
     collect(this)
-    return conclude(gang, this)
+    return conclude(wires, this)
 
 
 class Watch:
     """Looks at the ranks now and then, and says when a deadlock is proved."""
 
-    def __init__(self, gang: Gang, this: Run) -> None:
-        self.gang = gang
+    def __init__(self, wires: Wires, this: Run) -> None:
+        self.wires = wires
         self.this = this
         self.next_look = _FIRST_LOOK
         self.before: dict[int, deadlock.Look] = {}
@@ -100,21 +117,21 @@ class Watch:
             if self.this.seconds() >= self.next_look:
                 self._ask()
             return False
-        for link in self.gang.links:
+        for link in self.wires.links:
             message = link.take("seen", self.asked)
             if message is not None:
                 self.replies[link.rank] = deadlock.Look.from_message(link.rank, message.data)
-        living = [link for link in self.gang.links if link.alive]
+        living = [link for link in self.wires.links if link.alive]
         if len(self.replies) < len(living) and self.this.seconds() < self.next_look:
             return False
         return self._judge()
 
     def _ask(self) -> None:
-        self.gang.job += 1
-        self.asked = self.gang.job
+        self.wires.job += 1
+        self.asked = self.wires.job
         self.replies = {}
         self.next_look = self.this.seconds() + _IDLE_LOOK
-        for link in self.gang.links:
+        for link in self.wires.links:
             if link.alive:
                 link.channel.send(Message("look", {"id": self.asked}))
 

@@ -10,18 +10,15 @@ import linecache
 import re
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from course_lib.ranks import deadlock
 from course_lib.ranks.answering import STACK_SIGNAL
 from course_lib.ranks.cell import Frame, is_learners
 from course_lib.ranks.job import Run, collect
+from course_lib.ranks.link import Link
 from course_lib.ranks.outcome import Waiting
 from course_lib.ranks.protocol import Message
-
-if TYPE_CHECKING:
-    from course_lib.ranks.gang import Gang
-    from course_lib.ranks.link import RankLink
+from course_lib.ranks.wires import Wires
 
 GRACE_SECONDS = 1.0
 #: The outermost frame of a rank's main thread.
@@ -37,9 +34,9 @@ def give_up_on_broken_wires(this: Run) -> None:
                 link.signal(signal.SIGKILL)
 
 
-def see_where(gang: Gang, this: Run) -> None:
+def see_where(wires: Wires, this: Run) -> None:
     """Before ending ranks that are late: where is each of them?"""
-    looks = gang.look(0.3, detail=True)
+    looks = wires.look(0.3, detail=True)
     this.details = looks
     for link in this.running():
         if link.rank in looks:
@@ -48,27 +45,27 @@ def see_where(gang: Gang, this: Run) -> None:
             this.waiting[link.rank] = deadlock.describe(look, looks, state)
         else:
             state = "stopped" if link.is_stopped() else "silent"
-            stack = () if state == "stopped" else _stack_from_signal(gang, link)
+            stack = () if state == "stopped" else _stack_from_signal(wires, link)
             where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
             this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
-def see_details(gang: Gang, this: Run) -> None:
+def see_details(wires: Wires, this: Run) -> None:
     """A deadlock is proved: whose line issued what, and what else the ranks can say of themselves."""
-    looks = gang.look(1.0, detail=True)
+    looks = wires.look(1.0, detail=True)
     this.details = looks
     for rank, waiting in this.waiting.items():
         if rank in looks and waiting.state == "blocked":
             this.waiting[rank] = deadlock.describe(looks[rank], looks)
 
 
-def _stack_from_signal(gang: Gang, link: RankLink) -> tuple[Frame, ...]:
+def _stack_from_signal(wires: Wires, link: Link) -> tuple[Frame, ...]:
     """The learner's frames of a thread that holds the GIL, as faulthandler prints them (innermost first)."""
     link.signal(STACK_SIGNAL)
     deadline = time.monotonic() + 0.5
     # faulthandler writes frame by frame; the outermost one is always <module>.
     while _OUTERMOST not in link.stack_dump.text() and time.monotonic() < deadline:
-        gang.pump(deadline - time.monotonic())
+        wires.pump(deadline - time.monotonic())
     return main_stack(link.stack_dump.text())
 
 
@@ -84,7 +81,7 @@ def main_stack(dump: str) -> tuple[Frame, ...]:
     return tuple(reversed(frames))
 
 
-def end(gang: Gang, this: Run, why: str, free_first: bool = False) -> None:
+def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
     """Make every rank that still runs leave the learner's code."""
     for link in this.running():
         this.stopped_at[link.rank] = why
@@ -92,35 +89,35 @@ def end(gang: Gang, this: Run, why: str, free_first: bool = False) -> None:
     for link in continued:
         link.signal(signal.SIGCONT)
     # A collective that goes on must not be cut while it sends: gloo can miss the cut and wait for its own timeout.
-    if continued and _wait(gang, this, GRACE_SECONDS / 2):
+    if continued and _wait(wires, this, GRACE_SECONDS / 2):
         return
     if not free_first:
         for link in this.running():
             link.interrupt()
-        if _wait(gang, this, 0.1):
+        if _wait(wires, this, 0.1):
             return
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
     this.freed = True
     for cut_store in (False, True):
-        for link in gang.links:
+        for link in wires.links:
             if link.alive:
                 link.channel.send(Message("free", {"id": 0, "store": cut_store}))
-        if _wait(gang, this, GRACE_SECONDS / 2):
+        if _wait(wires, this, GRACE_SECONDS / 2):
             return
     for _ in range(3):
         for link in this.running():
             link.interrupt()
-        if _wait(gang, this, GRACE_SECONDS / 2):
+        if _wait(wires, this, GRACE_SECONDS / 2):
             return
     for link in this.running():
         this.killed.add(link.rank)
         link.kill()
-    _wait(gang, this, 5.0)
+    _wait(wires, this, 5.0)
 
 
-def _wait(gang: Gang, this: Run, seconds: float) -> bool:
+def _wait(wires: Wires, this: Run, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while this.running() and time.monotonic() < deadline:
-        gang.pump(deadline - time.monotonic())
+        wires.pump(deadline - time.monotonic())
         collect(this)
     return not this.running()

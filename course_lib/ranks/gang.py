@@ -10,9 +10,7 @@ import contextlib
 import dataclasses
 import enum
 import os
-import selectors
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,22 +20,20 @@ import psutil
 from course_lib.ranks import drive
 from course_lib.ranks.backend import MB_PER_RANK, BackendChoice, choose_backend
 from course_lib.ranks.cell import remember_cell
-from course_lib.ranks.deadlock import Look
 from course_lib.ranks.interrupts import StopRequests, deferred
 from course_lib.ranks.job import Job
 from course_lib.ranks.launcher import Launcher, LaunchError, warm_up
 from course_lib.ranks.link import RankLink
 from course_lib.ranks.outcome import Collective, Outcome, RankVariableError, exit_text
-from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.store import listen_on_loopback
 from course_lib.ranks.values import Packed
+from course_lib.ranks.wires import Wires
 
 #: Connecting every rank with every other takes time that grows with their number.
 START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
 REBUILD_SECONDS, REBUILD_SECONDS_PER_RANK = 10.0, 0.5
 FETCH_SECONDS = 60.0
 MAX_RANKS = 256
-_LONGEST_WAIT = 1.0
 
 
 class GangError(RuntimeError):
@@ -88,7 +84,7 @@ def check_wish(world_size: int, backend: str = "auto", method: str | None = None
     return choose_backend(world_size, backend, machine.gpus, machine.nccl)
 
 
-class Gang:
+class Gang(Wires):
     """Real ranks with a process group, and state that lasts from job to job."""
 
     def __init__(
@@ -122,12 +118,8 @@ class Gang:
         self.launcher: Launcher = warm_up(method)
         self.state = State.STARTING
         self.epoch = 0
-        self.job = 0
         self.left_behind: dict[int, str] = {}
-        self._lock = threading.RLock()
-        self._selector = selectors.DefaultSelector()
-        self._writing: set[int] = set()
-        self._watched: set[int] = set()
+        super().__init__()
         self.links: list[RankLink] = []
         try:
             with deferred() as stop:
@@ -168,9 +160,7 @@ class Gang:
             self.links.append(RankLink(rank, self.launcher, config, self._environment_of(rank, port)))
         self._watch(self.launcher.fileno(), self.launcher.pump)
         for link in self.links:
-            self._watch(link.channel.fileno(), link.read)
-            for buffer in (link.stdout, link.stderr, link.stack_dump):
-                self._watch(buffer.fd, buffer.read)
+            self._watch_link(link)
 
     def _environment_of(self, rank: int, port: int) -> dict[str, str]:
         return {
@@ -267,83 +257,6 @@ class Gang:
             select.select([self.launcher], [], [], 0.5)
             self.launcher.pump()
 
-    # -- waiting ------------------------------------------------------------------------------------------------
-
-    def _watch(self, fd: int, on_ready: Callable[[], Any]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, on_ready)
-        self._watched.add(fd)
-
-    def _forget(self, fd: int) -> None:
-        if fd in self._watched:
-            self._watched.discard(fd)
-            self._selector.unregister(fd)
-
-    def pump(self, timeout: float | None, stop: StopRequests | None = None) -> None:
-        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
-        if self.launcher.gone:
-            self._forget(self.launcher.fileno())
-        for link in self.links:
-            self._watch_writing(link.channel)
-            if link.channel.closed:
-                self._forget(link.channel.fileno())
-        if stop is not None:
-            self._selector.register(stop.fileno(), selectors.EVENT_READ, stop.take)
-        try:
-            # Never for long: with several gangs, another thread may have taken in what the launcher said.
-            longest = _LONGEST_WAIT if timeout is None else min(max(0.0, timeout), _LONGEST_WAIT)
-            for key, events in self._selector.select(longest):
-                if events & selectors.EVENT_WRITE:
-                    for link in self.links:
-                        if not link.channel.closed and link.channel.fileno() == key.fd:
-                            link.channel.flush()
-                if events & selectors.EVENT_READ and key.data() is False:
-                    self._forget(key.fd)  # the pipe's other end is closed
-        finally:
-            if stop is not None:
-                self._selector.unregister(stop.fileno())
-
-    def _watch_writing(self, channel: BufferedChannel) -> None:
-        if channel.closed or channel.fileno() not in self._watched:
-            return
-        fd = channel.fileno()
-        if channel.wants_write != (fd in self._writing):
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_write else 0)
-            self._selector.modify(fd, events, self._selector.get_key(fd).data)
-            (self._writing.add if channel.wants_write else self._writing.discard)(fd)
-
-    def ask(
-        self,
-        kind: str,
-        reply: str,
-        data: dict[str, Any],
-        timeout: float,
-        ranks: Sequence[int] | None = None,
-        stop: StopRequests | None = None,
-    ) -> dict[int, Message]:
-        """Send a message to ranks and collect their replies; ranks that do not answer in time are left out.
-
-        A press of the stop button ends the waiting too (given `stop`).
-        """
-        self.job += 1
-        job = self.job
-        links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
-        for link in links:
-            link.channel.send(Message(kind, {"id": job, **data}))
-        replies: dict[int, Message] = {}
-        deadline = time.monotonic() + timeout
-        while True:
-            for link in links:
-                if link.rank not in replies:
-                    message = link.take(reply, job)
-                    if message is not None:
-                        replies[link.rank] = message
-            left = deadline - time.monotonic()
-            if left <= 0 or all(link.rank in replies or not link.answers for link in links):
-                return replies
-            if stop is not None and stop.pressed:
-                return replies
-            self.pump(left, stop)
-
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def run_cell(self, source: str, *, label: str = "cell", first_line: int = 1, **options: Any) -> Outcome:
@@ -359,6 +272,12 @@ class Gang:
     def run_script(self, path: str, arguments: Sequence[str] = (), **options: Any) -> Outcome:
         """Run a script on the ranks as `torchrun` would; options as in `job.Job`."""
         return self._run(Job("script", {"path": path, "arguments": list(arguments)}, **options))
+
+    def pump(self, timeout: float | None, stop: StopRequests | None = None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        if self.launcher.gone:
+            self._forget(self.launcher.fileno())
+        super().pump(timeout, stop)
 
     def _run(self, job: Job) -> Outcome:
         with self._lock, deferred() as stop:
@@ -396,12 +315,6 @@ class Gang:
         if not all(link.alive for link in self.links):
             self.state = State.BROKEN
 
-    def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
-        """Where every rank is now; ranks that do not answer in time are left out. `detail`: see `answering.look`."""
-        with self._lock:
-            replies = self.ask("look", "seen", {"detail": detail}, timeout)
-            return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}
-
     def fetch(self, name: str | None, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
         """A variable of the ranks' namespace (or, with None, the last value) by rank, still packed.
 
@@ -428,6 +341,10 @@ class Gang:
         if not found:
             raise RankVariableError(f"No rank has a variable named {name!r}.")
         return {rank: (message.blob, message.data["not_sent"]) for rank, message in found.items()}
+
+    def mark_broken(self) -> None:
+        """A rank is gone: only a restart helps."""
+        self.state = State.BROKEN
 
     def collectives_between(self, started_ns: int, ended_ns: int) -> dict[int, tuple[Collective, ...]]:
         """The collectives issued in a span of time, by rank; empty when the gang is gone."""

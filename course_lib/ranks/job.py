@@ -12,7 +12,7 @@ from course_lib.ranks.outcome import Waiting
 from course_lib.ranks.protocol import Message
 
 if TYPE_CHECKING:
-    from course_lib.ranks.link import RankLink
+    from course_lib.ranks.link import Link
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Run:
 
     job: Job
     number: int
-    links: list[RankLink]
+    links: list[Link]
     started: float = field(default_factory=time.monotonic)
     started_ns: int = field(default_factory=time.time_ns)
     done: dict[int, Message] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Run:
     died_first: dict[int, int] = field(default_factory=dict)
     wire_closed: dict[int, float] = field(default_factory=dict)
 
-    def running(self) -> list[RankLink]:
+    def running(self) -> list[Link]:
         """The ranks that live and have not answered yet."""
         return [link for link in self.links if link.rank not in self.done and link.alive]
 

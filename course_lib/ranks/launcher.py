@@ -230,3 +230,9 @@ def close_all() -> None:
     """End every launcher of this process."""
     while _launchers:
         _launchers.popitem()[1].close()
+
+
+def close_for_good() -> None:
+    """End every launcher, for a process that is about to end itself: a thread that wants another one then waits."""
+    _launchers_lock.acquire()
+    close_all()

@@ -1,11 +1,13 @@
-"""One rank as the kernel holds it: its wire, its output pipes, its process."""
+"""One rank as it is held from outside: its wire, its output pipes, its process."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 from course_lib.ranks.launcher import Launcher
@@ -16,44 +18,31 @@ from course_lib.ranks.protocol import BufferedChannel, Message
 LEAVE_SECONDS = 1.0
 
 
-class RankLink:
-    """The kernel's handle of one rank."""
+class Link(abc.ABC):
+    """One rank as it is held from outside: its wire, what it writes, its process."""
 
-    def __init__(
-        self, rank: int, launcher: Launcher, config: dict[str, Any], environment: dict[str, str]
-    ) -> None:
+    def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
         self.rank = rank
-        self.launcher = launcher
+        self.channel = channel
+        self.stdout, self.stderr, self.stack_dump = buffers
         self.ready: dict[str, Any] | None = None
         self.inbox: list[Message] = []
         self.pictures: list[bytes] = []
         self.killed_by_course = False
-        mine, theirs = socket.socketpair()
-        pipes = [os.pipe() for _ in range(3)]
-        with theirs:
-            fds = [theirs.fileno(), *(write for _, write in pipes)]
-            try:
-                self.token = launcher.start("rank", config, environment, fds)
-            finally:
-                for _, write in pipes:
-                    os.close(write)
-        self.channel = BufferedChannel(mine)
-        self.stdout, self.stderr, self.stack_dump = (OutputBuffer(read) for read, _ in pipes)
 
     @property
+    @abc.abstractmethod
     def pid(self) -> int | None:
-        """The process id, once the launcher has told it."""
-        return self.launcher.pids.get(self.token)
+        """The process id, once it is known."""
 
     @property
+    @abc.abstractmethod
     def exit_code(self) -> int | None:
         """How the process ended: None while it lives, negative for a signal."""
-        if self.token in self.launcher.failures:
-            return 1
-        pid = self.pid
-        if pid is not None and pid in self.launcher.exits:
-            return self.launcher.exits[pid]
-        return -9 if self.launcher.gone else None
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """Kill the process and everything it started; its peers' exits are not its fault."""
 
     @property
     def alive(self) -> bool:
@@ -74,6 +63,13 @@ class RankLink:
                 self.pictures.append(message.blob)
             else:
                 self.inbox.append(message)
+
+    def forget_last_job(self) -> None:
+        """Make room for what the next job writes and answers."""
+        for buffer in (self.stdout, self.stderr, self.stack_dump):
+            buffer.clear()
+        self.pictures.clear()
+        self.inbox.clear()
 
     def take(self, kind: str, job: int) -> Message | None:
         """The reply of this kind to this job, if it has come; older replies are dropped."""
@@ -105,6 +101,47 @@ class RankLink:
         except psutil.Error:
             return False
 
+    def close(self) -> None:
+        """Give the descriptors back. The rank sees the end of its wire and leaves by itself."""
+        self.channel.close()
+        for buffer in (self.stdout, self.stderr, self.stack_dump):
+            with contextlib.suppress(OSError):
+                os.close(buffer.fd)
+
+
+class RankLink(Link):
+    """A rank of a gang: its process is the launcher's child."""
+
+    def __init__(
+        self, rank: int, launcher: Launcher, config: dict[str, Any], environment: dict[str, str]
+    ) -> None:
+        self.launcher = launcher
+        mine, theirs = socket.socketpair()
+        pipes = [os.pipe() for _ in range(3)]
+        with theirs:
+            fds = [theirs.fileno(), *(write for _, write in pipes)]
+            try:
+                self.token = launcher.start("rank", config, environment, fds)
+            finally:
+                for _, write in pipes:
+                    os.close(write)
+        super().__init__(rank, BufferedChannel(mine), [OutputBuffer(read) for read, _ in pipes])
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, once the launcher has told it."""
+        return self.launcher.pids.get(self.token)
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended: None while it lives, negative for a signal."""
+        if self.token in self.launcher.failures:
+            return 1
+        pid = self.pid
+        if pid is not None and pid in self.launcher.exits:
+            return self.launcher.exits[pid]
+        return -9 if self.launcher.gone else None
+
     def kill(self) -> None:
         """Kill the process and everything it started; its peers' exits are not its fault."""
         self.killed_by_course = True
@@ -117,10 +154,3 @@ class RankLink:
         if self.pid is not None and self.alive:
             self.channel.send(Message("stop", {}))
             self.launcher.kill(self.pid, after=LEAVE_SECONDS)
-
-    def close(self) -> None:
-        """Give the descriptors back. The rank sees the end of its wire and leaves by itself."""
-        self.channel.close()
-        for buffer in (self.stdout, self.stderr, self.stack_dump):
-            with contextlib.suppress(OSError):
-                os.close(buffer.fd)
