@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from course_lib.ranks import last_words
 from course_lib.ranks.cell import Frame
+from course_lib.ranks.deadlock import Look
 from course_lib.ranks.ending import main_stack
 from course_lib.ranks.job import Run
 from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError
@@ -53,6 +55,7 @@ def conclude(wires: Wires, this: Run) -> Outcome:
     kind = _kind(this, endings, exits)
     if kind is not Kind.OK and not this.details:
         this.details = wires.look(1.0, detail=True)
+    this.details = {**this.details, **_last_words(this)}
     recorded = _recorded(this, kind)
     facts = _facts(this)
     waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
@@ -101,6 +104,14 @@ def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
     return Kind.OK
 
 
+def _last_words(this: Run) -> dict[int, Look]:
+    """What ranks that C++ has ended could still say."""
+    told = {link.rank: link.take(last_words.KIND, 0) for link in this.links if link.rank in this.died_first}
+    return {
+        rank: Look.from_message(rank, message.data) for rank, message in told.items() if message is not None
+    }
+
+
 def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
     """Keep the collectives of a run that went wrong: a rebuilt group forgets them."""
     if kind is Kind.OK:
@@ -120,4 +131,4 @@ def _facts(this: Run) -> dict[int, dict[str, Any]]:
 
 def _last_place(this: Run, rank: int) -> tuple[Frame, ...]:
     """Where a rank that crashed was, as far as it could still say."""
-    return main_stack(next(link for link in this.links if link.rank == rank).stack_dump.text())
+    return main_stack(next(link for link in this.links if link.rank == rank))

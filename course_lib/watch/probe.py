@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from course_lib.ranks import worker
 from course_lib.ranks.cell import is_learners
 from course_lib.ranks.facts import EXTRAS
+from course_lib.ranks.last_words import last_words
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, weight_check
@@ -223,6 +225,8 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
         _wrap_everything(probe, stack)
         if waiting:
             stack.enter_context(probe.clock)
+        if worker.CURRENT is not None:
+            stack.enter_context(last_words(worker.CURRENT.channel))
         yield probe
         probe.finish()
     CURRENT = None
