@@ -116,14 +116,10 @@ def _behind(
     word = "batch" if mine.batches and theirs.batches else "backward pass"
     if a is None or b is None or a == b:
         a, b, word = *many, "training step"
-    many_of = {"batch": "batches", "backward pass": "backward passes", "training step": "training steps"}[
-        word
-    ]
     return Diagnosis(
         "uneven_batches",
-        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} run out of data: {b} {many_of if b != 1 else word} "
-        f"there, and {rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in number {a} in {call_of(first)} at "
-        f"{first.where}.",
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} run out of data after {steps(b, word)}, and "
+        f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {word} {a} in {call_of(first)} at {first.where}.",
         tuple(gone),
         positions(outcome, gone),
         advice="give every rank the same number of batches (DistributedSampler, drop_last), or train inside "
@@ -145,8 +141,8 @@ def _left_out(
         because = f", because the line stands under `{condition}`" if condition else ""
         return Diagnosis(
             "extra_backward",
-            f"{capital(rank_list(blocked))} {verb(blocked, 'is', 'are')} in a backward pass at {first.where} that "
-            f"{rank_list(gone)} {verb(gone, 'does', 'do')} not make{because}.",
+            f"Only {rank_list(blocked)} {verb(blocked, 'makes', 'make')} a backward pass at {first.where}{because}; "
+            f"{rank_list(gone)} {verb(gone, 'does', 'do')} not.",
             tuple(blocked),
             positions(outcome, blocked),
             advice="run backward() of a DDP model the same number of times on every rank, or under no_sync().",

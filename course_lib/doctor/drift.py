@@ -12,10 +12,9 @@ from typing import Any
 from course_lib.doctor.data import data_fault
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
-from course_lib.doctor.words import capital, lines_of, positions, rank_list
+from course_lib.doctor.notes import Notes, notes_of
+from course_lib.doctor.words import capital, lines_of, positions, rank_list, steps
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
-
-Notes = Mapping[int, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,6 @@ class Difference:
     at_least: float | None
     odd: tuple[int, ...]
     names: tuple[str, ...]
-
-
-def notes_of(outcome: Outcome) -> dict[int, Mapping[str, Any]]:
-    """What the probe of each rank has told."""
-    found = {
-        rank: facts.get("extras", {}).get("probe")
-        for rank, facts in outcome.facts.items()
-        if facts.get("extras", {}).get("probe")
-    }
-    return dict(sorted(found.items()))
 
 
 def swallowed_error(outcome: Outcome) -> Diagnosis | None:
@@ -167,8 +156,7 @@ def _weights(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
         else f"since step {found.step}"
     )
     texts = {
-        rank: f"{told['counts']['forwards']} forward, {told['counts']['backwards']} reduced backward passes, "
-        f"{told['counts']['steps']} optimizer steps"
+        rank: _counted(told) + (_unlike_settings(told, notes) if kind == "optimizer_differs" else "")
         for rank, told in notes.items()
     }
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
@@ -180,6 +168,28 @@ def _weights(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
         advice=advice,
         lesson=taught_in(*lessons),
     )
+
+
+def _counted(told: Mapping[str, Any]) -> str:
+    counts = told["counts"]
+    return (
+        f"{steps(counts['forwards'], 'forward pass')}, {steps(counts['backwards'], 'backward pass')} with averaging, "
+        f"{steps(counts['steps'], 'optimizer step')}"
+    )
+
+
+def _unlike_settings(told: Mapping[str, Any], notes: Notes) -> str:
+    """Those of a rank's settings at the first step that are not the same everywhere: `, lr=0.1`."""
+    everyones = [each["gradients"][0]["settings"] for each in notes.values() if each["gradients"]]
+    own = told["gradients"][0]["settings"] if told["gradients"] else []
+    unlike = {
+        f"{name}={value}": None
+        for groups in everyones
+        for group, other in zip(own, groups, strict=False)
+        for name, value in group.items()
+        if other.get(name) != value
+    }
+    return "".join(f", {setting}" for setting in list(unlike)[:4])
 
 
 def _cause(

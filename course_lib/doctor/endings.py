@@ -153,14 +153,15 @@ def raised(outcome: Outcome) -> Diagnosis | None:
             f" at {next(iter(found.values())).where or 'an unknown line'}.",
             tuple(found),
             positions(outcome, found),
+            advice="let all ranks agree to stop (one all_reduce of a flag), and leave together.",
             lesson=taught_in(0),
         )
     waiting = blocked_in(outcome)
     if waiting:
         first = next(iter(waiting.values()))
         summary += (
-            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}: in a script, "
-            "until the timeout"
+            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}: "
+            f"{'' if outcome.what == 'script' else 'in a script, '}until the timeout"
         )
         kind = "rank_raised"
     else:
@@ -169,7 +170,14 @@ def raised(outcome: Outcome) -> Diagnosis | None:
             return Diagnosis("raised", summary + ".", tuple(found))
     if kind == "raised":
         return Diagnosis(kind, summary + ".", tuple(found))
-    return Diagnosis(kind, summary + ".", tuple(found), positions(outcome, found), lesson=taught_in(0))
+    return Diagnosis(
+        kind,
+        summary + ".",
+        tuple(found),
+        positions(outcome, found),
+        advice=f"mend the error of {rank_list(found)}{'; the others only wait for it' if waiting else ''}.",
+        lesson=taught_in(0),
+    )
 
 
 def timed_out(outcome: Outcome) -> Diagnosis | None:
@@ -183,9 +191,9 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
         place = f" at {first.where}" if first.where else ""
         return Diagnosis(
             "straggler",
-            f"Not a deadlock: {rank_list(busy)} {verb(busy, 'is', 'are')} still at work{place}, and "
-            f"{rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(other)} at {other.where}. "
-            f"The time was up.",
+            f"Not a deadlock: when the time was up, {rank_list(busy)} {verb(busy, 'was', 'were')} still at "
+            f"work{place}, and {rank_list(waiting)} waited for {verb(busy, 'it', 'them')} in {call_of(other)} at "
+            f"{other.where}.",
             tuple(busy),
             positions(outcome, busy),
             advice="being slow proves nothing: give it more time (--timeout) if this was work, not a fault.",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.doctor.words import rank_list, steps
+from course_lib.doctor.words import capital, rank_list, steps
 from course_lib.ranks.outcome import Outcome
 
 Fill = Callable[[Outcome, int, "re.Match[str]"], dict[str, str]]
@@ -73,7 +73,8 @@ def _twice(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
 
 
 def _culprit_of_barrier(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
-    return {"late": rank_list(int(number) for number in re.findall(r"\d+", found.group(1)))}
+    late = rank_list(int(number) for number in re.findall(r"\d+", found.group(1)))
+    return {"late": late, "Late": capital(late)}
 
 
 def _model_difference(outcome: Outcome) -> str:
@@ -129,9 +130,8 @@ MEANINGS = (
         "parameter_ready_twice",
         r"(?s)Expected to mark a variable ready only once.*",
         "{name} got its gradient twice in one backward pass on {ranks}.",
-        "a parameter used twice through reentrant checkpointing or in two forward passes with "
-        "find_unused_parameters=True: use checkpoint(..., use_reentrant=False), one forward for both, or "
-        "the default mode.",
+        "with checkpointing, pass use_reentrant=False; with find_unused_parameters=True, put both uses into one "
+        "forward pass, or leave that option out.",
         (8, 6),
         fill=_twice,
     ),
@@ -244,7 +244,7 @@ MEANINGS = (
     Meaning(
         "collective_timed_out",
         r"Rank (\d+(?:, \d+)*) failed to pass monitoredBarrier",
-        "The monitored_barrier of {ranks} names who did not come: {late}.",
+        "{Late} did not come to the monitored_barrier at {where} before its timeout.",
         "look where {late} was instead of the barrier.",
         (13,),
         fill=_culprit_of_barrier,

@@ -43,10 +43,10 @@ def different_collectives(outcome: Outcome) -> Diagnosis | None:
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
-    met = "; ".join(f"{rank_list(side.ranks)}: {collective_text(side.collective)}" for side in sides)
+    met = ", ".join(f"{rank_list(side.ranks)} in {collective_text(side.collective)}" for side in sides)
     return Diagnosis(
         "different_collectives",
-        f"Ranks meet in different collectives and wait for each other: {met}.",
+        f"The ranks wait for each other in different collectives: {met}.",
         culprits,
         positions(outcome, culprits),
         advice=_SAME_ORDER,

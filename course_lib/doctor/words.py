@@ -16,6 +16,17 @@ _CALLS = {
     "send": "send()",
     "recv": "recv()",
 }
+#: The flight recorder's names for dtypes, where torch's are others.
+_DTYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+}
 _STAGES = {
     "gradients": "backward()'s all-reduce of gradients",
     "buffers": "forward()'s broadcast of the buffers",
@@ -36,7 +47,7 @@ def call_of(waiting: Waiting) -> str:
 def collective_text(record: Collective) -> str:
     """A collective in words: its purpose for DDP's own, else the call, with the shapes."""
     shapes = ", ".join("x".join(map(str, size)) or "scalar" for size in record.sizes)
-    kinds = "/".join(sorted(set(record.dtypes)))
+    kinds = "/".join(sorted({_DTYPES.get(dtype, dtype.lower()) for dtype in record.dtypes}))
     size = f" ({shapes} {kinds})" if shapes else ""
     name = _STAGES.get(record.stage) or f"{record.call or record.op}()"
     return f"{name}{size}" if record.call in ("", record.op) else name
@@ -54,7 +65,7 @@ def verb(ranks: Iterable[int], one: str, many: str) -> str:
 
 def steps(number: int, word: str) -> str:
     """`1 backward pass`, `3 backward passes`."""
-    many = word + ("es" if word.endswith("s") else "s")
+    many = word + ("es" if word.endswith(("s", "ch")) else "s")
     return f"{number} {word if number == 1 else many}"
 
 

@@ -25,21 +25,27 @@ _EDGES = {"calm": BLUE, "good": GREEN, "bad": VERMILION, "ask": ORANGE}
 _MUTED = "opacity: 0.75"
 _PRE = (
     "margin: 0; padding: 0; border: none; background: transparent; "
-    "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.4; font-size: 13px"
+    "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; line-height: 1.4; font-size: 13px"
 )
 _TABLE = "margin: 0; border: none; border-collapse: collapse; table-layout: auto; font-size: 1em"
-_NAME = (
+_SIDE = (
     "min-width: 5.2em; padding: 0 0.7em 0 0; text-align: right; vertical-align: top; white-space: nowrap; "
-    "font-weight: normal; font-size: 0.9em; line-height: 1.55; border: none; "
-    f"border-right: 2px solid rgba(128, 128, 128, 0.4); {_MUTED}"
+    "font-size: 0.9em; line-height: 1.55; border: none; border-right: 2px solid rgba(128, 128, 128, 0.4); "
 )
+_NAME = f"{_SIDE}font-weight: normal; {_MUTED}"
+_MARKED = f"{_SIDE}font-weight: bold"
 _CELL = (
     "padding: 0 0 0 0.7em; text-align: left; vertical-align: top; white-space: normal; "
     "border: none; line-height: 1.4"
 )
 
-#: A line of evidence says who, then what: `ranks 0,1  waiting in barrier()`.
-_WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*)")
+_MARK = (
+    "padding: 0 0 0 1em; text-align: left; vertical-align: top; white-space: nowrap; border: none; "
+    "font-size: 0.9em; line-height: 1.55; font-weight: bold"
+)
+
+#: A line of evidence says who, then what, and marks the odd one out: `rank 1  finished the cell  ◀ odd one out`.
+_WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*?)(?:  (◀ .*))?")
 
 
 def panel(*parts: str) -> str:
@@ -68,12 +74,22 @@ def note(text: str) -> str:
 
 def table(entries: Iterable[tuple[str, str]]) -> str:
     """Names on the left, HTML beside each."""
-    lines = "".join(
-        f'<tr style="background: transparent"><th scope="row" style="{_NAME}">{escape(name)}</th>'
-        f'<td style="{_CELL}">{content}</td></tr>'
-        for name, content in entries
+    return _tabled(_row(name, content) for name, content in entries)
+
+
+def _row(name: str, content: str, mark: str = "") -> str:
+    """A line of a table; a mark stands at its end and makes the name bold."""
+    weight = _MARKED if mark else _NAME
+    last = f'<td style="{_MARK}">{escape(mark)}</td>' if mark else ""
+    return (
+        f'<tr style="background: transparent"><th scope="row" style="{weight}">{escape(name)}</th>'
+        f'<td style="{_CELL}">{content}</td>{last}</tr>'
     )
-    return f'<table style="{_TABLE}"><tbody>{lines}</tbody></table>' if lines else ""
+
+
+def _tabled(lines: Iterable[str]) -> str:
+    body = "".join(lines)
+    return f'<table style="{_TABLE}"><tbody>{body}</tbody></table>' if body else ""
 
 
 def rows(folded: Iterable[Folded]) -> str:
@@ -100,14 +116,14 @@ def _section(section: Section, outcome: Outcome) -> str:
 
 def _evidence(lines: Iterable[str]) -> str:
     """What each rank was doing as a table, what to do about it as sentences."""
-    ranks: list[tuple[str, str]] = []
+    ranks: list[str] = []
     sentences: list[str] = []
     for line in lines:
         if found := _WHO_WHAT.fullmatch(line):
-            ranks.append((found[1], pre(found[2])))
+            ranks.append(_row(found[1], pre(found[2]), found[3] or ""))
         else:
             sentences.append(f'<div style="margin: 4px 0 0 0; overflow-wrap: anywhere">{escape(line)}</div>')
-    return f'<div style="margin: 4px 0">{table(ranks)}</div>' + "".join(sentences)
+    return f'<div style="margin: 4px 0">{_tabled(ranks)}</div>' + "".join(sentences)
 
 
 def live_html(progress: Progress) -> str:

@@ -130,3 +130,20 @@ def steady_message(message: str) -> str:
     message = _GLOO_SOURCE.sub("", message)
     message = _LOG_HINT.sub("", message)
     return steady(message).strip()
+
+
+#: torch's C++ backtraces: one line a frame, with addresses.
+_BACKTRACE = re.compile(
+    r"^Exception raised from .*\n(?:(?:frame #\d+: .*|<omitting python frames>|)(?:\n|\Z))*", re.MULTILINE
+)
+_ENFORCE_SOURCE = re.compile(r"(\[enforce fail at )/[\w/.+-]*/([\w.]+):\d+")
+_INSTALLED = re.compile(r"/[^\s:]*/site-packages/(?:[^\s:/]+/)*([^\s:/]+\.py):\d+")
+_SOCKET = re.compile(r"SocketImpl\(fd=[^)]*\)")
+
+
+def steady_log(text: str) -> str:
+    """What was written to stderr without torch's C++ backtraces, its build paths and the numbers of its sockets."""
+    text = _BACKTRACE.sub("", text)
+    text = _ENFORCE_SOURCE.sub(r"\1\2", text)
+    text = _INSTALLED.sub(r"\1", text)
+    return steady(_SOCKET.sub("a socket", text))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from course_lib.ranks.expect import in_words
 from course_lib.ranks.fold import Folded, fold, rank_list, table
 from course_lib.ranks.outcome import Ending, Kind, Outcome, exit_text
-from course_lib.ranks.output import steady, steady_message
+from course_lib.ranks.output import steady, steady_log, steady_message
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ class Section:
 
 
 def sections(outcome: Outcome) -> list[Section]:
-    """The parts of the report, in the order in which they are read."""
+    """The parts of the report, in the order in which they are read: what happened stands above the tracebacks."""
     parts: list[Section] = []
     parts += [Section("output", rows=tuple(rows)) for rows in _output(outcome) if rows]
+    verdict = _verdict(outcome)
+    if verdict is not None:
+        parts.append(verdict)
     own_errors = {
         rank: steady_message_in(error.traceback)
         for rank, error in outcome.errors.items()
@@ -41,12 +44,9 @@ def sections(outcome: Outcome) -> list[Section]:
     }
     if own_errors:
         parts.append(Section("error", rows=tuple(fold(own_errors))))
-    stderr = fold({rank: steady(text) for rank, text in outcome.stderr.items()})
+    stderr = fold({rank: steady_log(text) for rank, text in outcome.stderr.items()})
     if stderr:
         parts.append(Section("stderr", "stderr", rows=tuple(stderr)))
-    verdict = _verdict(outcome)
-    if verdict is not None:
-        parts.append(verdict)
     if outcome.notes:
         parts.append(Section("note", lines=outcome.notes))
     return parts
@@ -90,7 +90,8 @@ def _what_happened(outcome: Outcome) -> Section:
             lines.append(f"What to do: {diagnosis.advice}")
         if diagnosis.lesson:
             lines.append(f"Taught in: {diagnosis.lesson}")
-        return Section("verdict", diagnosis.summary, lines=tuple(lines))
+        head = "Worth knowing: " if diagnosis.warning else ""
+        return Section("verdict", head + diagnosis.summary, lines=tuple(lines))
     if outcome.exits:
         ends = ", ".join(f"rank {rank}: {exit_text(code)}" for rank, code in outcome.exits.items())
         return Section("verdict", f"died: {ends}")

@@ -58,8 +58,10 @@ def merged(named: Mapping[str, Fingerprint]) -> Fingerprint:
 
 
 def part_name(owner: str, part: str) -> str:
-    """`model parameters`; a lone value is called as its owner is."""
-    return owner if part == "value" and owner else f"{owner} {part}".strip()
+    """`model parameters`; a lone value is called as its owner is, and a `sampler` is said once."""
+    if part == "value" and owner:
+        return owner
+    return owner if owner.rpartition(".")[2] == part else f"{owner} {part}".strip()
 
 
 def _collect(thing: Any, owner: str, parts: dict[str, dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from course_lib.watch import CompareError, compare, compare_fingerprints
-from course_lib.watch.fingerprint import merged
+from course_lib.watch.fingerprint import merged, part_name
 from tests.unit.fingerprints import indices, module, part, tensor, value
 from tests.unit.outcomes import outcome
 
@@ -184,3 +184,18 @@ def test_fingerprints_for_tests_are_what_ranks_can_send():
 def test_watching_needs_no_torch_in_the_kernel():
     source = "import sys, course_lib.watch; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "part", "name"),
+    [
+        ("model", "parameters", "model parameters"),
+        ("step", "value", "step"),
+        ("sampler", "sampler", "sampler"),
+        ("train.sampler", "sampler", "train.sampler"),
+        ("rng", "rng", "rng"),
+        ("", "rng", "rng"),
+    ],
+)
+def test_a_part_is_called_by_its_owner_and_its_sort_and_nothing_is_said_twice(owner, part, name):
+    assert part_name(owner, part) == name

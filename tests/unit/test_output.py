@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from course_lib.ranks.output import OutputBuffer, carry_out_returns, steady, steady_message
+from course_lib.ranks.output import OutputBuffer, carry_out_returns, steady, steady_log, steady_message
 
 
 @pytest.fixture
@@ -100,3 +100,18 @@ def test_an_error_message_loses_build_paths_and_torchs_backtrace():
     )
     assert steady_message(message) == "Connection closed by peer [127.0.0.1]."
     assert steady_message("no\nException raised from f at x.cpp:1\nframe 0") == "no"
+
+
+def test_stderr_is_freed_of_backtraces_build_paths_and_sockets():
+    log = (
+        "before\n[W1121 15:02:03.123456789 TCPStore.cpp:106] [c10d] failed on SocketImpl(fd=5, addr=[::1]:99): no\n"
+        "Exception raised from recvBytes at /build/Utils.hpp:787 (most recent call first):\n"
+        "frame #0: c10::Error::Error(x) + 0x9d (0x7f98 in /lib/libc10.so)\n<omitting python frames>\n"
+        "frame #45: _start + 0x21 (0x55d1 in /bin/python)\n\n"
+        "  what():  [enforce fail at /build/gloo/pair.cc:456] a <= b. 88 vs 44.\n"
+        "/home/me/site-packages/torch/distributed/c10d.py:18: UserWarning: hm\nafter\n"
+    )
+    assert steady_log(log) == (
+        "before\n[W TCPStore.cpp] [c10d] failed on a socket: no\n"
+        "  what():  [enforce fail at pair.cc] a <= b. 88 vs 44.\nc10d.py: UserWarning: hm\nafter\n"
+    )

@@ -36,7 +36,13 @@ def test_stderr_comes_after_the_output():
 def test_an_error_is_shown_with_its_line_and_named():
     text = said(raised(0, 1, 2, 3))
     assert text.count("ValueError: no") == 1
-    assert text.endswith("Ranks 0-3 raised ValueError.")
+    assert text.startswith("Ranks 0-3 raised ValueError.\n")
+
+
+def test_what_happened_stands_above_tracebacks_and_stderr():
+    text = said(raised(1, stdout={1: "printed\n"}, stderr={1: "noise\n"}))
+    places = [text.index(part) for part in ("printed", "Rank 1 raised ValueError", "ValueError: no", "noise")]
+    assert places == sorted(places)
 
 
 def test_a_death_is_named_with_its_signal():
