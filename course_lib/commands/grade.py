@@ -100,7 +100,7 @@ def _write(
 def _print(report: ClassReport) -> None:
     from rich.table import Table
 
-    from course_lib.grading.report import plain
+    from course_lib.grading.report import one_line
     from course_lib.grading.terminal import console
 
     screen = console()
@@ -111,15 +111,15 @@ def _print(report: ClassReport) -> None:
     table.add_column("passed", justify="right")
     for learner in report.learners:
         states = (learner.entry(task).state for task in report.tasks)
-        table.add_row(plain(learner.name), *states, f"{learner.score} of {report.max_score}")
+        table.add_row(one_line(learner.name), *states, f"{learner.score} of {report.max_score}")
     screen.print(table)
     for common in report.commonest()[:5]:
         screen.print(f"{len(common.learners)} x {common.task}: {common.misconception.sentence}")
     for learner in report.learners:
         for problem in learner.problems:
-            screen.print(plain(f"{learner.name}: {problem}"))
+            screen.print(one_line(f"{learner.name}: {problem}"))
         for name, entry in learner.entries.items():
             if entry.problem:
-                screen.print(plain(f"{learner.name}: {name}: {entry.problem}"))
+                screen.print(one_line(f"{learner.name}: {name}: {entry.problem}"))
     for note in report.notes:
-        screen.print(plain(note))
+        screen.print(one_line(note))

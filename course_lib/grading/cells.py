@@ -52,6 +52,12 @@ class Reading:
     problems: tuple[str, ...] = ()
 
 
+def complaint(file: str, problem: str) -> str:
+    """A problem of `Reading` as a sentence that begins with the file's name."""
+    separator = ", " if problem.startswith(("cell ", "line ")) else " "
+    return f"{file}{separator}{problem}" + ("" if problem.endswith((".", "?")) else ".")
+
+
 class _Unreadable(Exception):
     """The file cannot be read; the message is a clause that begins with a verb."""
 

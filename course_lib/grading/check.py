@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.grading.cells import SUFFIXES, TaskCell, notebooks_below, read_cells
+from course_lib.grading.cells import SUFFIXES, TaskCell, complaint, notebooks_below, read_cells
 from course_lib.grading.grader import grade
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import Verdict
@@ -62,8 +62,7 @@ class Checker:
             reading = read_cells(file)
             for problem in reading.problems:
                 good = False
-                separator = ", " if problem.startswith(("cell ", "line ")) else " "
-                self.complain(f"{_shown(file)}{separator}{problem.rstrip('.')}.")
+                self.complain(complaint(_shown(file), problem))
             for key, cell in _numbered(file, reading.cells):
                 if self._graded.get(key) == (cell.source, cell.seed):
                     continue

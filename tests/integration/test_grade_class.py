@@ -55,6 +55,7 @@ def hand_in(folder):
     (folder / "folder.ipynb").mkdir()
     (folder / "latin.ipynb").write_bytes(notebook(task_cell(RIGHT)).encode() + "é".encode("latin-1"))
     (folder / "loop").symlink_to("loop")
+    write(folder / "O'Néill <img src=x>\n" / "a b.ipynb", notebook(task_cell(WRONG)))
     write(folder / "zkiller.ipynb", notebook(task_cell(KILLER)))
 
 
@@ -71,8 +72,12 @@ def graded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("class")
     hand_in(folder / "in")
     kept = folder / "in" / "ddp-course-results.jsonl"
+    (folder / "temporary").mkdir()
     first = subprocess.Popen(
-        command(folder / "in"), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(folder / "in"),
+        env={**ENVIRONMENT, "TMPDIR": str(folder / "temporary")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     until(lambda: kept.exists() and kept.read_bytes().count(b"\n"), 60)
     family = psutil.Process(first.pid).children(recursive=True)
@@ -101,6 +106,7 @@ def test_every_answer_gets_its_verdict_whatever_the_others_are(graded):
     folder, _, _, second = graded
     assert second.returncode == 1, second.stderr  # there were files that could not be read
     assert states(folder) == {
+        ("O'Néill <img src=x>\n", TASK): "wrong",
         ("anna", TASK): "pass",
         ("bo", TASK): "wrong",
         ("bo", "samplers.evaluate"): "deadlock",
@@ -137,6 +143,7 @@ def test_a_crash_loses_nothing_and_leaves_nobody(graded):
     assert kept.startswith(known)
     keys = [json.loads(line)["key"] for line in kept.splitlines()]
     assert len(keys) == len(set(keys)), "nothing was graded twice"
+    assert list((folder / "temporary").iterdir()) == []
     already = known.count(b"\n")
     total = len(keys) - already + 1  # and the one that kills
     assert f"{total} of {total} answers graded" in second.stderr
@@ -157,7 +164,8 @@ def test_only_what_is_new_is_graded_again(graded):
 def test_the_report_shows_the_class_and_each_learner(graded):
     folder, *_ = graded
     index = (folder / "html" / "index.html").read_text(encoding="utf-8")
-    assert "∞ deadlock" in index
+    assert 'title="deadlock">∞' in index
+    assert "&lt;img src=x&gt;" in index
     assert "damaged.ipynb is not a notebook" in index
     page = (folder / "html" / "learners" / "bo.html").read_text(encoding="utf-8")
     assert "all_reduce() at your answer, line 6" in page

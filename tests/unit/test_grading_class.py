@@ -13,6 +13,7 @@ from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import page_name, write_pages
 from course_lib.grading.classroom.results import Results, ResultsError, key_of, task_version
 from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
+from course_lib.grading.report import one_line
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
 from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.samplers.shard_indices import ShardIndices
@@ -274,8 +275,13 @@ def pages(tmp_path_factory):
     return folder
 
 
+def words(page):
+    """What a reader sees, roughly: without tags."""
+    return re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+
+
 def test_the_overview_shows_states_in_words_and_what_could_not_be_read(pages):
-    index = (pages / "index.html").read_text(encoding="utf-8")
+    index = words(pages / "index.html")
     for text in (
         "✓ pass",
         "✗ wrong",
@@ -287,7 +293,7 @@ def test_the_overview_shows_states_in_words_and_what_could_not_be_read(pages):
     ):
         assert text in index
     assert "b.ipynb is empty." in index
-    assert f'href="learners/{page_name("anna")}"' in index
+    assert f'href="learners/{page_name("anna")}"' in (pages / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_learner_s_page_shows_what_they_saw(pages):
@@ -295,6 +301,7 @@ def test_a_learner_s_page_shows_what_they_saw(pages):
     for part in (FAILED.headline, "a detail", "rank 1 got &lt;b&gt;5&lt;/b&gt;", "It printed:", EPOCH.taught):
         assert part in text
     assert "What this looks like:" in text
+    assert "No answer handed in" in text
 
 
 def test_pages_need_nothing_else_and_run_nothing_of_the_learners(pages):
@@ -306,6 +313,13 @@ def test_pages_need_nothing_else_and_run_nothing_of_the_learners(pages):
         assert not re.search(r"(src|href)=\"?(https?:|//|file:)|@import|url\(", text)
         assert "prefers-color-scheme: dark" in text
     assert len(list(pages.rglob("*.html"))) == 4
+
+
+def test_nothing_of_a_learner_leaves_its_line(tmp_path):
+    write(tmp_path / "in" / "new\nline" / "a.ipynb", notebook(task_cell(RIGHT, "samplers.shard_index")))
+    (submission,) = read_submissions(tmp_path / "in").submissions
+    assert submission.problems[0].endswith("?"), "a question keeps its mark, and gets no full stop"
+    assert one_line(f"{submission.learner}: \x1b[31m") == "new\\nline: \\x1b[31m"
 
 
 def test_every_learner_has_a_page_of_their_own():

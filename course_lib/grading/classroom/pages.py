@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import jinja2
@@ -43,7 +45,12 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(
-        signs=_SIGNS, marks=MARKS, checks_title=checks_title, closing_lines=closing_lines
+        signs=_SIGNS,
+        marks=MARKS,
+        checks_title=checks_title,
+        closing_lines=closing_lines,
+        missing_of=lambda learner: [task for task in report.tasks if learner.entry(task).state == "missing"],
+        lessons=[(lesson, list(tasks)) for lesson, tasks in groupby(report.tasks, attrgetter("lesson"))],
     )
     environment.filters["plain"] = plain
     known = {"report": report, "pages": pages}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.cells import SUFFIXES, is_task_script, read_cells
+from course_lib.grading.cells import SUFFIXES, complaint, is_task_script, read_cells
 
 #: More files than this in one learner's folder are no submission.
 MAX_FILES = 500
@@ -147,9 +147,7 @@ def _submission(learner: str, found: list[_Found]) -> Submission:
             continue
         read += 1
         reading = read_cells(item.path)
-        for problem in reading.problems:
-            colon = ", " if problem.startswith(("cell ", "line ")) else " "
-            problems.append(f"{item.name}{colon}{problem.rstrip('.')}.")
+        problems += [complaint(item.name, problem) for problem in reading.problems]
         for cell in reading.cells:
             place = f"{item.name}, {cell.place}"
             answers.setdefault(cell.task, []).append(Answer(cell.task, cell.source, cell.first_line, place))

@@ -6,6 +6,7 @@ all ranks, and removes FOLDER, where everything temporary is kept.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import shutil
@@ -16,7 +17,7 @@ import threading
 
 from course_lib.grading.grader import grade
 from course_lib.grading.verdict import as_data
-from course_lib.ranks.launcher import close_all, warm_up
+from course_lib.ranks.launcher import close_for_good, warm_up
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 
@@ -35,8 +36,10 @@ def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: 
     while (message := channel.receive()) is not None:
         jobs.put(message)
     # Whatever the main thread is doing: nobody wants it any more.
-    close_all()
+    close_for_good()
     shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(folder))  # the last worker of a process that was killed
     os._exit(0)
 
 
