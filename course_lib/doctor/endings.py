@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from course_lib.doctor.conditions import rank_condition
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.mismatches import aborted
 from course_lib.doctor.words import (
     blocked_in,
     call_of,
@@ -32,7 +33,7 @@ def died(outcome: Outcome) -> Diagnosis | None:
         return None
     dead = tuple(outcome.exits)
     if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in dead):
-        found = _met_a_mismatch(outcome, dead)
+        found = aborted(outcome, dead) or _met_a_mismatch(outcome, dead)
         if found is not None:
             return found
     codes = set(outcome.exits.values())

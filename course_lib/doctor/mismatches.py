@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.notes import notes_of
+from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, verb
+from course_lib.ranks.cell import Frame
 from course_lib.ranks.deadlock import fit
 from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
 
@@ -33,8 +37,10 @@ class Side:
 def different_collectives(outcome: Outcome) -> Diagnosis | None:
     """Ranks have joined the same position of a group's sequence with different collectives."""
     sides = _sides(outcome)
-    if len(sides) < 2:
-        return None
+    return _judged(outcome, sides) if len(sides) >= 2 else None
+
+
+def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     odd = _odd_side(sides, outcome)
     one = odd or sides[0]
     others = next(side for side in sides if side is not one)
@@ -59,8 +65,6 @@ def _sides(outcome: Outcome) -> list[Side]:
         if not waiting.mismatch or waiting.collective is None:
             continue
         group, seq = waiting.collective.group, waiting.collective.seq
-        met: dict[str, list[int]] = {}
-        records: dict[str, Collective] = {}
         issued = {waiting.rank: waiting.collective, **waiting.mismatch}
         for rank, other in outcome.waiting.items():
             if other.collective is not None and (other.collective.group, other.collective.seq) == (
@@ -68,16 +72,18 @@ def _sides(outcome: Outcome) -> list[Side]:
                 seq,
             ):
                 issued.setdefault(rank, other.collective)
-        for rank, record in sorted(issued.items()):
-            full = _recorded(outcome, rank, record)
-            key = f"{full.op} {full.sizes} {full.dtypes} {full.stage if full.op != 'barrier' else ''}"
-            met.setdefault(key, []).append(rank)
-            records.setdefault(key, full)
-        return [
-            Side(tuple(ranks), records[key], outcome.waiting.get(ranks[0]))
-            for key, ranks in sorted(met.items(), key=lambda entry: entry[1])
-        ]
+        full = {rank: _recorded(outcome, rank, record) for rank, record in sorted(issued.items())}
+        return _sides_of(full, outcome.waiting)
     return []
+
+
+def _sides_of(met: Mapping[int, Collective], waiting: Mapping[int, Waiting]) -> list[Side]:
+    """The ranks by what they brought."""
+    ranks: dict[str, list[int]] = {}
+    for rank, record in met.items():
+        key = f"{record.op} {record.sizes} {record.dtypes} {record.stage if record.op != 'barrier' else ''}"
+        ranks.setdefault(key, []).append(rank)
+    return [Side(tuple(each), met[each[0]], waiting.get(each[0])) for each in sorted(ranks.values())]
 
 
 def _recorded(outcome: Outcome, rank: int, record: Collective) -> Collective:
@@ -88,11 +94,41 @@ def _recorded(outcome: Outcome, rank: int, record: Collective) -> Collective:
     return record
 
 
+def aborted(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
+    """gloo has ended ranks that received more than they expected: what did the ranks bring?"""
+    met = _first_misfit(outcome)
+    if met is None:
+        return None
+    sides = _sides_of(
+        met,
+        {rank: _stood_in(rank, outcome.last_places[rank]) for rank in dead if rank in outcome.last_places},
+    )
+    if len(sides) < 2:
+        return None
+    found = _judged(outcome, sides)
+    died = f" gloo aborts a rank that receives more than it expects: {rank_list(dead)} died."
+    lines = {
+        rank: f"{collective_text(r)} at {r.where or 'an unknown line'}{' (died)' if rank in dead else ''}"
+        for rank, r in sorted(met.items())
+    }
+    return replace(found, summary=found.summary + died, evidence=lines_of(lines, found.culprits))
+
+
+def _stood_in(rank: int, stack: tuple[Frame, ...]) -> Waiting:
+    return Waiting(rank, None, stack[-1].where() if stack else "", "", stack=stack)
+
+
 def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
     """Ranks that went on after a collective in which they brought different sizes or types: its result is garbage.
 
     gloo does not always notice. Read from the recorder alone; needs groups whose members agree on who they are.
     """
+    met = _first_misfit(outcome)
+    return _garbage(met) if met is not None else None
+
+
+def _first_misfit(outcome: Outcome) -> dict[int, Collective] | None:
+    """What each rank brought to the first collective that cannot have gone well; None when all of them fit."""
     recorded = {
         rank: {(r.group, r.seq): r for r in outcome.collectives.get(rank, ())} for rank in outcome.ranks
     }
@@ -105,13 +141,13 @@ def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
             members = groups.get(rank, {}).get(record.group, ())
             peers = [m for m in members if m in recorded and groups.get(m, {}).get(record.group) == members]
             met = {peer: recorded[peer][key] for peer in peers if key in recorded[peer]}
-            other = next((peer for peer, theirs in met.items() if not fit(record, theirs)), None)
-            if other is not None:
-                return _garbage(outcome, record, met)
+            if any(not fit(record, theirs) for theirs in met.values()):
+                return met
     return None
 
 
-def _garbage(outcome: Outcome, record: Collective, met: dict[int, Collective]) -> Diagnosis:
+def _garbage(met: dict[int, Collective]) -> Diagnosis:
+    record = next(iter(met.values()))
     odd = [rank for rank, theirs in met.items() if not fit(record, theirs)]
     same = [rank for rank in met if rank not in odd]
     culprits = tuple(odd) if len(odd) < len(same) else tuple(same) if len(same) < len(odd) else ()
@@ -144,6 +180,9 @@ def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) 
     mine, theirs = one.collective, other.collective
     if mine.op != theirs.op or (mine.stage != theirs.stage):
         return None
+    order = different_order(notes_of(outcome)) if mine.stage else None
+    if order is not None:
+        return order_diagnosis(order, outcome)
     if mine.stage and one.where() != other.where():
         return Diagnosis(
             "different_order",

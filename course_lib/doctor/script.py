@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from course_lib.doctor.diagnose import explained
-from course_lib.doctor.drift import notes_of
+from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import steps
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.gang import Gang
@@ -70,7 +70,7 @@ def examine(
     finally:
         gang.stop()
     outcome = explained(outcome)
-    return Examination(outcome, tuple(_checked(outcome)))
+    return Examination(outcome, tuple(checked(outcome)))
 
 
 def _marked(rank: int, stream: TextIO) -> Callable[[bytes], None]:
@@ -88,7 +88,7 @@ def _marked(rank: int, stream: TextIO) -> Callable[[bytes], None]:
     return write
 
 
-def _checked(outcome: Outcome) -> list[str]:
+def checked(outcome: Outcome) -> list[str]:
     """What was compared, in sentences; only where there was something to compare."""
     notes = notes_of(outcome)
     if len(notes) < 2:
@@ -151,4 +151,4 @@ def error_text(outcome: Outcome) -> str:
     return "\n".join(parts)
 
 
-__all__ = ["Examination", "error_text", "examine", "verdict_text", "waiting_sentence"]
+__all__ = ["Examination", "checked", "error_text", "examine", "verdict_text", "waiting_sentence"]

@@ -36,8 +36,8 @@ def recorded_collectives(since_ns: int, stacks: bool = False) -> list[dict[str, 
     Args:
         since_ns: when the groups began; older entries belong to groups that are gone.
         stacks: also tell the `stage` (`construction`, `buffers`, `rebuild`, `gradients`, `join` for DDP's own
-            collectives, else empty), the `call` in torch.distributed and the learner's line (`file`, `line`,
-            `function`, `source`).
+            collectives, else empty), the `call` in torch.distributed, the learner's line (`file`, `line`,
+            `function`, `source`) and the `callers`, file and line of each of the learner's further out.
     """
     entries = _newest_lives(_entries(stacks), since_ns)[-MOST_RECORDS:]
     return [_record(entry) for entry in entries]
@@ -84,22 +84,21 @@ def _record(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _origin(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Who issued it: from the innermost frame outwards to the learner's line."""
+    """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
     stage, call = "", ""
+    told: dict[str, Any] = {"file": "", "line": 0, "function": "", "source": "", "callers": []}
     for frame in frames:
         file, function = str(frame["filename"]), str(frame["name"])
         path = file.replace(os.sep, "/")
         if is_learners(file):
+            if told["file"]:
+                told["callers"].append([file, frame["line"]])
+                continue
             source = linecache.getline(file, frame["line"]).strip()
-            return {
-                "stage": stage,
-                "call": call,
-                "file": file,
-                "line": frame["line"],
-                "function": function,
-                "source": source,
-            }
-        if path.endswith(_DDP):
+            told.update(file=file, line=frame["line"], function=function, source=source)
+        elif told["file"]:
+            continue
+        elif path.endswith(_DDP):
             if "Join" in function or function.startswith(("_match", "_sync_final")):
                 stage = "join"
             elif not stage or function == "__init__":
@@ -108,4 +107,4 @@ def _origin(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             stage = "gradients"
         elif path.endswith("distributed/distributed_c10d.py") and not stage:
             call = function
-    return {"stage": stage, "call": call, "file": "", "line": 0, "function": "", "source": ""}
+    return {"stage": stage, "call": call, **told}

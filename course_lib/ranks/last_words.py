@@ -12,7 +12,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from course_lib.ranks import answering
 from course_lib.ranks.protocol import BlockingChannel, Message
@@ -32,7 +32,7 @@ def last_words(channel: BlockingChannel) -> Iterator[None]:
     main_thread, process = threading.get_ident(), os.getpid()
     before: int | None = None
 
-    @_HANDLER
+    @_HANDLER  # type: ignore[untyped-decorator]
     def terminating() -> None:
         if os.getpid() == process:
             with contextlib.suppress(BaseException):
@@ -53,5 +53,5 @@ def _set_terminate() -> Callable[[Any], int | None] | None:
         with contextlib.suppress(OSError, AttributeError):
             found = ctypes.CDLL(name)._ZSt13set_terminatePFvvE
             found.argtypes, found.restype = [ctypes.c_void_p], ctypes.c_void_p
-            return found  # type: ignore[no-any-return]
+            return cast(Callable[[Any], int | None], found)
     return None

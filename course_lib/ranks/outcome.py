@@ -27,8 +27,14 @@ class Kind(enum.StrEnum):
     HANG = "hang"
 
 
+#: A process that is gone and nobody here can say how: it was somebody else's child.
+EXIT_UNKNOWN = 256
+
+
 def exit_text(code: int) -> str:
     """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
+    if code == EXIT_UNKNOWN:
+        return "nobody knows how"
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -45,6 +51,7 @@ class Ending(enum.StrEnum):
     FREED = "freed"  # was blocked, or raised only because its peers were gone
     DIED = "died"
     KILLED = "killed"  # by the course: it could not be freed
+    ENDED = "ended"  # by its launcher, because another rank had failed
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class Collective:
         stage: what DDP issued it for: `construction`, `buffers` (their broadcast in a forward), `rebuild` (of the
             buckets, in the second forward), `gradients` (a bucket's all-reduce), `join`; empty for all other.
         call: the function of torch.distributed that issued it, `origin` the learner's line; both where known.
+        callers: the learner's lines (file and number) that led to `origin`, innermost first.
     """
 
     group: str
@@ -97,6 +105,7 @@ class Collective:
     stage: str = field(compare=False, default="")
     call: str = field(compare=False, default="")
     origin: Frame | None = field(compare=False, repr=False, default=None)
+    callers: tuple[tuple[str, int], ...] = field(compare=False, repr=False, default=())
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Collective:
@@ -117,6 +126,7 @@ class Collective:
             stage=record.get("stage", ""),
             call=record.get("call", ""),
             origin=origin,
+            callers=tuple((file, line) for file, line in record.get("callers", ())),
         )
 
     @property
@@ -295,6 +305,7 @@ class Outcome:
 
 
 __all__ = [
+    "EXIT_UNKNOWN",
     "Collective",
     "Diagnosis",
     "Ending",

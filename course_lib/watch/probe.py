@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, weight_check
 
 _MOST_EVENTS = 20
+#: Calls of DDP models whose order is told, the newest.
+_MOST_CALLS = 100
 
 
 @dataclass
@@ -63,6 +66,7 @@ class Probe:
     clock: WaitingClock = field(default_factory=WaitingClock)
     groups: dict[str, list[int]] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
+    calls: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
 
     def told(self) -> dict[str, Any]:
         """Everything as JSON-able data; also asked for by the answering thread while the rank is blocked."""
@@ -86,6 +90,10 @@ class Probe:
                 }
                 for model in self.models
             ],
+            "calls": {
+                "first": sum(model.forwards for model in self.models) - len(self.calls),
+                "last": list(self.calls),
+            },
             "loaders": self.loaders.told(),
             "weights": list(self.weights),
             "gradients": list(self.gradients),
@@ -118,6 +126,7 @@ class Probe:
         if len(model.inputs) < 4:
             model.inputs.append(input_digest(arguments))
         model.forwards += 1
+        self.calls.append((model.number, learners_line()))
         model.no_sync = not wrapper.require_backward_grad_sync
         model.pending |= not model.no_sync
         self.loaders.trained()

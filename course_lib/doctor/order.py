@@ -1,0 +1,84 @@
+"""Several DDP models, which ranks call in different orders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.notes import Notes
+from course_lib.doctor.words import lines_of, rank_list
+from course_lib.ranks.outcome import Diagnosis, Outcome
+
+
+@dataclass(frozen=True)
+class Order:
+    """The first call of a DDP model at which ranks called different ones.
+
+    Attributes:
+        call: the number of the call, from 1. model: by rank, the model's number as they were built, from 1.
+        where: by rank, the line of the call. swapped: every rank has made the same calls, only in another order.
+    """
+
+    call: int
+    model: Mapping[int, int]
+    where: Mapping[int, str]
+    swapped: bool
+
+    def ranks_by_model(self) -> list[tuple[int, ...]]:
+        """The ranks that called the same model, the fewest first."""
+        ranks: dict[int, list[int]] = {}
+        for rank, model in self.model.items():
+            ranks.setdefault(model, []).append(rank)
+        return sorted((tuple(each) for each in ranks.values()), key=len)
+
+    def text(self) -> str:
+        """`call number 1 is of DDP model 1 on rank 0, of DDP model 2 on rank 1 (numbered as they were built)`."""
+        parts = [
+            f"of DDP model {self.model[ranks[0]]} on {rank_list(ranks)}"
+            for ranks in sorted(self.ranks_by_model())
+        ]
+        return f"call number {self.call} is {', '.join(parts)} (numbered as they were built)"
+
+
+def different_order(notes: Notes) -> Order | None:
+    """Where ranks have begun to call their DDP models in different orders; None when they never have."""
+    calls = {
+        rank: {told["calls"]["first"] + place: call for place, call in enumerate(told["calls"]["last"])}
+        for rank, told in notes.items()
+        if len(told.get("models", ())) > 1 and "calls" in told
+    }
+    if len(calls) < 2:
+        return None
+    common = sorted(set.intersection(*(set(made) for made in calls.values())))
+    for number in common:
+        models = {rank: made[number][0] for rank, made in calls.items()}
+        if len(set(models.values())) > 1:
+            counted = [Counter(made[n][0] for n in common) for made in calls.values()]
+            return Order(
+                number + 1,
+                {rank: model + 1 for rank, model in models.items()},
+                {rank: made[number][1] for rank, made in calls.items()},
+                all(each == counted[0] for each in counted),
+            )
+    return None
+
+
+def order_diagnosis(order: Order, outcome: Outcome) -> Diagnosis:
+    """The ranks' gradients or buffers met with those of another model."""
+    sides = order.ranks_by_model()
+    culprits = sides[0] if len(sides[0]) * 2 < len(order.model) else ()
+    lines = {
+        rank: f"call {order.call}: DDP model {model} at {order.where[rank]}"
+        for rank, model in sorted(order.model.items())
+    }
+    silent = "" if outcome.errors or outcome.exits or outcome.waiting else "Nobody complained, but the "
+    return Diagnosis(
+        "different_order",
+        f"{silent or 'The '}ranks use the DDP models in different orders: {order.text()}.",
+        culprits,
+        lines_of(lines, culprits),
+        advice="call forward and backward of several DDP models in the same order on every rank.",
+        lesson=taught_in(6),
+    )
