@@ -68,7 +68,8 @@ def _times(outcome: Outcome, first: Waiting, gone: Iterable[int]) -> str:
     here = calls.get(first.rank, 0)
     if len(absent) != 1 or here <= 1 or not max(absent):
         return ""
-    return f" (it came to this line {steps(absent.pop(), 'time')}, {rank_list([first.rank])} {steps(here, 'time')})"
+    came = steps(absent.pop(), "time")
+    return f" (it came to this line {came}, and {rank_list([first.rank])} came {steps(here, 'time')})"
 
 
 def _built_on_some(
@@ -192,7 +193,7 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
             f"The ranks stand in the same collective at {lines.pop()}, but in different groups: none can go on.",
             (),
             positions(outcome),
-            advice="the same collective counts only among ranks that name the same group, in the same order.",
+            advice="create each group once, on all ranks in the same order, and name the same one on all its members.",
             lesson=taught_in(2, 0),
         )
     return Diagnosis(

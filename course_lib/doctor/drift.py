@@ -214,7 +214,7 @@ def _cause(
     if found.step == 0 and not _early_gradients_differ(notes):
         return (
             "weights_differ",
-            "They differed before the first step.",
+            "DDP did not make them equal, or they were changed after it had.",
             "DDP makes weights equal once, when it is constructed (unless init_sync=False): change them on all ranks.",
             (9,),
             found.odd,
@@ -285,7 +285,12 @@ def _lost_averaging(notes: Notes) -> tuple[str, str, str, tuple[int, ...], tuple
             "The ranks made different numbers of backward passes: gradients of different steps were averaged."
         )
         return kind, sentence, "make the same number of forward and backward passes on every rank.", (6,), ()
-    sentence = "Gradients were not averaged on the way to the optimizer."
+    if not any(told["counts"]["backwards"] for told in notes.values()):
+        sentence = "No backward pass was averaged."
+        advice = "call the DDP model itself, and then backward(): torch.autograd.grad averages nothing."
+        return kind, sentence, advice, (6, 7), ()
+    sentence = "Gradients were not equal when the optimizer used them."
+    advice = "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself."
     return kind, sentence, advice, (6, 7), ()
 
 

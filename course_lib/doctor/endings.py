@@ -71,7 +71,7 @@ def _why(outcome: Outcome, codes: Iterable[int]) -> str:
             "types or operations. Every rank must issue the same ones."
         )
     if codes & _CRASHES:
-        return "a crash in C++ code: what it printed on stderr names the place."
+        return "this is a crash in C++ code: look at the line, and at what it printed on stderr."
     if any(code < 0 for code in codes):
         return "look for who sends that signal: a scheduler, a limit, somebody else's kill."
     return "look for a call of os._exit, or what its stderr says."
@@ -161,8 +161,8 @@ def raised(outcome: Outcome) -> Diagnosis | None:
     if waiting:
         first = next(iter(waiting.values()))
         summary += (
-            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}: "
-            f"{'' if outcome.what == 'script' else 'in a script, '}until the timeout"
+            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}"
+            f"{', ' if outcome.what == 'script' else ': in a script, '}until the timeout"
         )
         kind = "rank_raised"
     else:

@@ -245,7 +245,7 @@ MEANINGS = (
         "collective_timed_out",
         r"Rank (\d+(?:, \d+)*) failed to pass monitoredBarrier",
         "{Late} did not come to the monitored_barrier at {where} before its timeout.",
-        "look where {late} was instead of the barrier.",
+        "look at what {late} did instead of coming to the barrier.",
         (13,),
         fill=_culprit_of_barrier,
     ),

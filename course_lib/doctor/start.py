@@ -32,7 +32,8 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
         same = tuple(rank for rank, init in asked.items() if init["rank"] == twice[0])
         return Diagnosis(
             "init_duplicate_rank",
-            f"Processes {rank_list(same).removeprefix('ranks ')} all say that they are rank {twice[0]}, at {where}.",
+            f"Processes {rank_list(same).removeprefix('ranks ')} {'both' if len(same) == 2 else 'all'} say that they "
+            f"are rank {twice[0]}, at {where}.",
             same,
             lines_of(told, same),
             advice="give every process a rank of its own: torchrun sets RANK, spawn passes it as the first argument.",
@@ -58,7 +59,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             f"{rank_list(absent)}, which {verb(absent, 'does', 'do')} not come.",
             absent,
             positions(outcome, absent),
-            advice=_ADVICE,
+            advice="every process that WORLD_SIZE counts must call init_process_group.",
             lesson=taught_in(2),
         )
     addresses = {
@@ -66,12 +67,23 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
     }
     if len(set(addresses.values())) > 1:
         odd = _minority(addresses)
+        unlike = " and ".join(
+            name
+            for name, values in zip(("MASTER_ADDR", "MASTER_PORT"), zip(*addresses.values(), strict=True), strict=True)
+            if len(set(values)) > 1
+        )
+        others = rank_list(rank for rank in addresses if rank not in odd)
+        whose = (
+            f"{rank_list(odd)} {verb(odd, 'has', 'have')} another {unlike} than {others}"
+            if odd
+            else f"{unlike} is not the same on all of them"
+        )
         return Diagnosis(
             "init_wrong_address",
-            "The ranks look for each other at different addresses (MASTER_ADDR, MASTER_PORT).",
+            f"The ranks look for each other at different addresses: {whose}.",
             odd,
             positions(outcome, odd),
-            advice="all ranks need the same MASTER_ADDR and MASTER_PORT.",
+            advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
             lesson=taught_in(2),
         )
     return Diagnosis(

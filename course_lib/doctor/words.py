@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from course_lib.ranks.fold import fold, rank_label, rank_list
+from course_lib.ranks.fold import Folded, fold, rank_label, rank_list
 from course_lib.ranks.outcome import Collective, Ending, Outcome, Waiting, exit_text
 
 #: What is put behind the lines of the ranks that did otherwise.
 ODD = "  ◀ odd one out"
+ODDS = "  ◀ odd ones out"
 _CALLS = {
     "backward": "backward() (DDP's gradient all-reduce)",
     "forward": "forward() (DDP's broadcast of the buffers)",
@@ -77,7 +78,11 @@ def lines_of(texts: Mapping[int, str], odd: Iterable[int] = ()) -> tuple[str, ..
         {rank: text + (ODD if rank in marked and not everyone else "") for rank, text in texts.items()}
     )
     width = max((len(rank_label(row.ranks)) for row in rows), default=0)
-    return tuple(f"{rank_label(row.ranks):<{width}}  {row.text}" for row in rows)
+    return tuple(f"{rank_label(row.ranks):<{width}}  {_in_number(row)}" for row in rows)
+
+
+def _in_number(row: Folded) -> str:
+    return row.text.removesuffix(ODD) + ODDS if row.text.endswith(ODD) and len(row.ranks) > 1 else row.text
 
 
 def positions(outcome: Outcome, odd: Iterable[int] = ()) -> tuple[str, ...]:

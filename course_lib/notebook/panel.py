@@ -39,10 +39,7 @@ _CELL = (
     "border: none; line-height: 1.4"
 )
 
-_MARK = (
-    "padding: 0 0 0 1em; text-align: left; vertical-align: top; white-space: nowrap; border: none; "
-    "font-size: 0.9em; line-height: 1.55; font-weight: bold"
-)
+_MARK = "white-space: nowrap; font-size: 0.9em"
 
 #: A line of evidence says who, then what, and marks the odd one out: `rank 1  finished the cell  ◀ odd one out`.
 _WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*?)(?:  (◀ .*))?")
@@ -74,22 +71,27 @@ def note(text: str) -> str:
 
 def table(entries: Iterable[tuple[str, str]]) -> str:
     """Names on the left, HTML beside each."""
-    return _tabled(_row(name, content) for name, content in entries)
-
-
-def _row(name: str, content: str, mark: str = "") -> str:
-    """A line of a table; a mark stands at its end and makes the name bold."""
-    weight = _MARKED if mark else _NAME
-    last = f'<td style="{_MARK}">{escape(mark)}</td>' if mark else ""
-    return (
-        f'<tr style="background: transparent"><th scope="row" style="{weight}">{escape(name)}</th>'
-        f'<td style="{_CELL}">{content}</td>{last}</tr>'
-    )
+    return _tabled(_line(name, content) for name, content in entries)
 
 
 def _tabled(lines: Iterable[str]) -> str:
     body = "".join(lines)
     return f'<table style="{_TABLE}"><tbody>{body}</tbody></table>' if body else ""
+
+
+def _line(name: str, content: str, side: str = _NAME) -> str:
+    return (
+        f'<tr style="background: transparent"><th scope="row" style="{side}">{escape(name)}</th>'
+        f'<td style="{_CELL}">{content}</td></tr>'
+    )
+
+
+def _row(who: str, what: str, mark: str) -> str:
+    """A line of evidence; a mark stands behind it and makes the ranks' name bold."""
+    if not mark:
+        return _line(who, pre(what))
+    marked = f'{escape(what)}  <strong style="{_MARK}">{escape(mark)}</strong>'
+    return _line(who, f'<pre style="{_PRE}">{marked}</pre>', _MARKED)
 
 
 def rows(folded: Iterable[Folded]) -> str:
@@ -120,7 +122,7 @@ def _evidence(lines: Iterable[str]) -> str:
     sentences: list[str] = []
     for line in lines:
         if found := _WHO_WHAT.fullmatch(line):
-            ranks.append(_row(found[1], pre(found[2]), found[3] or ""))
+            ranks.append(_row(found[1], found[2], found[3] or ""))
         else:
             sentences.append(f'<div style="margin: 4px 0 0 0; overflow-wrap: anywhere">{escape(line)}</div>')
     return f'<div style="margin: 4px 0">{_tabled(ranks)}</div>' + "".join(sentences)

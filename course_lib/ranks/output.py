@@ -139,11 +139,12 @@ _BACKTRACE = re.compile(
 _ENFORCE_SOURCE = re.compile(r"(\[enforce fail at )/[\w/.+-]*/([\w.]+):\d+")
 _INSTALLED = re.compile(r"/[^\s:]*/site-packages/(?:[^\s:/]+/)*([^\s:/]+\.py):\d+")
 _SOCKET = re.compile(r"SocketImpl\(fd=[^)]*\)")
+_RETRY = re.compile(r" \(try=\d+, timeout=\d+ms(?:, delay=\d+ms)?\)")
 
 
 def steady_log(text: str) -> str:
-    """What was written to stderr without torch's C++ backtraces, its build paths and the numbers of its sockets."""
+    """What was written to stderr without torch's C++ backtraces, build paths, and numbers of sockets and retries."""
     text = _BACKTRACE.sub("", text)
     text = _ENFORCE_SOURCE.sub(r"\1\2", text)
     text = _INSTALLED.sub(r"\1", text)
-    return steady(_SOCKET.sub("a socket", text))
+    return steady(_SOCKET.sub("a socket", _RETRY.sub("", text)))
