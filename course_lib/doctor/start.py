@@ -69,8 +69,8 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
         odd = _minority(addresses)
         unlike = " and ".join(
             name
-            for name, values in zip(("MASTER_ADDR", "MASTER_PORT"), zip(*addresses.values(), strict=True), strict=True)
-            if len(set(values)) > 1
+            for place, name in enumerate(("MASTER_ADDR", "MASTER_PORT"))
+            if len({address[place] for address in addresses.values()}) > 1
         )
         others = rank_list(rank for rank in addresses if rank not in odd)
         whose = (

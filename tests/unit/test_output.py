@@ -104,8 +104,8 @@ def test_an_error_message_loses_build_paths_and_torchs_backtrace():
 
 def test_stderr_is_freed_of_backtraces_build_paths_and_sockets():
     log = (
-        "before\n[W1121 15:02:03.123456789 TCPStore.cpp:106] [c10d] failed on SocketImpl(fd=5, addr=[::1]:99) - retrying "
-        "(try=3, timeout=1800000ms, delay=8414ms): no\n"
+        "before\n[W1121 15:02:03.123456789 TCPStore.cpp:106] [c10d] failed on SocketImpl(fd=5, addr=[::1]:99) - "
+        "retrying (try=3, timeout=1800000ms, delay=8414ms): no\n"
         "Exception raised from recvBytes at /build/Utils.hpp:787 (most recent call first):\n"
         "frame #0: c10::Error::Error(x) + 0x9d (0x7f98 in /lib/libc10.so)\n<omitting python frames>\n"
         "frame #45: _start + 0x21 (0x55d1 in /bin/python)\n\n"
