@@ -1,7 +1,7 @@
 """A course on PyTorch DistributedDataParallel by experiment on real ranks.
 
 `%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run`, `predict` and `machine` are for plain
-cells. Importing this package does not import torch: torch lives in the ranks.
+cells, `observe` for scripts that `torchrun` starts. Importing this package does not import torch: torch lives in ranks.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from course_lib.doctor.observe import observe
     from course_lib.machine import machine
     from course_lib.notebook.predict import predict
     from course_lib.ranks.outcome import Outcome
     from course_lib.running import run
 
-__all__ = ["Outcome", "faults", "load_ipython_extension", "machine", "predict", "run"]
+__all__ = ["Outcome", "faults", "load_ipython_extension", "machine", "observe", "predict", "run"]
 
 _HOMES = {
     "Outcome": "course_lib.ranks.outcome",
     "machine": "course_lib.machine",
+    "observe": "course_lib.doctor.observe",
     "predict": "course_lib.notebook.predict",
     "run": "course_lib.running",
 }

@@ -123,7 +123,9 @@ def ending(outcome: Outcome, rank: int) -> str:
         case Ending.FREED if error is not None:
             return f"lost the connection at {error.where}" if error.where else "lost the connection"
         case Ending.KILLED:
-            return "could not be freed and was ended"
+            return "could not be freed, and was ended"
+        case Ending.ENDED:
+            return "ended by the launcher, because another rank had failed"
         case _:
             return f"finished the {outcome.what}"
 

@@ -40,12 +40,12 @@ def answer_kernel(
             leave(0)
         elif message.kind in ("look", "free"):
             try:
-                answer = _answer(message, main_thread, store_port)
+                reply = answer(message, main_thread, store_port)
             except Exception:
                 # The learner's code may have replaced anything; a question without an answer is a silent rank.
                 continue
             try:
-                channel.send(answer)
+                channel.send(reply)
             except OSError:
                 leave(0)
         elif message.kind == "stop":
@@ -57,7 +57,8 @@ def answer_kernel(
             jobs.put(message)
 
 
-def _answer(question: Message, main_thread: int, store_port: int) -> Message:
+def answer(question: Message, main_thread: int, store_port: int) -> Message:
+    """What to say to a `look` (where the main thread is) or a `free` (wake it from its collective)."""
     if question.kind == "look":
         detail = bool(question.data.get("detail"))
         return Message("seen", {"id": question.data["id"], **look(main_thread, detail)})

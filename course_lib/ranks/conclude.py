@@ -32,6 +32,8 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         message = this.done.get(rank)
         if rank in this.killed:
             endings[rank] = Ending.KILLED
+        elif rank in this.ended:
+            endings[rank] = Ending.ENDED
         elif message is None:
             endings[rank] = Ending.DIED
             exits[rank] = this.died_first.get(rank, link.exit_code or 0)

@@ -21,8 +21,6 @@ from course_lib.ranks.protocol import Message
 from course_lib.ranks.wires import Wires
 
 GRACE_SECONDS = 1.0
-#: The outermost frame of a rank's main thread.
-_OUTERMOST = "in _run_module_as_main"
 
 
 def give_up_on_broken_wires(this: Run) -> None:
@@ -64,16 +62,17 @@ def _stack_from_signal(wires: Wires, link: Link) -> tuple[Frame, ...]:
     link.signal(STACK_SIGNAL)
     deadline = time.monotonic() + 0.5
     # faulthandler writes frame by frame; the outermost one is always <module>.
-    while _OUTERMOST not in link.stack_dump.text() and time.monotonic() < deadline:
+    while link.outermost not in link.stack_dump.text() and time.monotonic() < deadline:
         wires.pump(deadline - time.monotonic())
-    return main_stack(link.stack_dump.text())
+    return main_stack(link)
 
 
-def main_stack(dump: str) -> tuple[Frame, ...]:
+def main_stack(link: Link) -> tuple[Frame, ...]:
     """The learner's frames of the main thread in what faulthandler wrote, outermost first."""
     frames = []
+    dump = link.stack_dump.text()
     for thread in re.split(r"\n\s*\n|\n(?=Thread 0x|Current thread 0x)", dump):
-        if _OUTERMOST in thread:
+        if link.outermost in thread:
             for file, line, function in re.findall(r'File "(.*?)", line (\d+) in (\S+)', thread):
                 if is_learners(file):
                     source = linecache.getline(file, int(line)).strip()

@@ -42,7 +42,7 @@ def facts_at(traceback: TracebackType | None) -> dict[str, Any]:
 def _common() -> dict[str, Any]:
     found: dict[str, Any] = {"models": [], "groups": {}, "memory_bytes": _resident_bytes(), "extras": {}}
     with contextlib.suppress(Exception):
-        found["models"] = [_model(wrapper) for wrapper in _wrappers()[:_MOST_MODELS]]
+        found["models"] = [_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS]]
     with contextlib.suppress(Exception):
         from course_lib.ranks.group import group_members
 
@@ -65,14 +65,18 @@ def _resident_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _wrappers() -> list[Any]:
-    """The DDP wrappers alive on this rank, oldest first."""
+def ddp_wrappers() -> list[Any]:
+    """The DDP wrappers alive on this rank, of subclasses too, oldest first."""
     module = sys.modules.get("torch.nn.parallel.distributed")
     if module is None:
         return []
-    kind = module.DistributedDataParallel
+    kinds = {module.DistributedDataParallel}
+    new = list(kinds)
+    while new:
+        new = [kind for parent in new for kind in parent.__subclasses__() if kind not in kinds]
+        kinds.update(new)
     # Asked of the type: an object may answer isinstance() with code of its own.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind) and "reducer" in vars(thing)]
+    return [thing for thing in gc.get_objects() if type(thing) in kinds and "reducer" in vars(thing)]
 
 
 def _model(wrapper: Any) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from course_lib.ranks.facts import ddp_wrappers
+
 # `torch.distributed.rendezvous` is a function; the module of that name is only found by import_module.
 rendezvous = importlib.import_module("torch.distributed.rendezvous")
 GROUP_TIMEOUT = timedelta(minutes=30)
@@ -89,20 +91,11 @@ def rebuild_group(backend: str, rank: int, epoch: int) -> int:
 
 
 def _wrappers_of_default_group() -> list[Any]:
-    """The DDP wrappers alive on this rank, of subclasses too."""
-    import sys
-
-    module = sys.modules.get("torch.nn.parallel.distributed")
-    if module is None or not dist.is_initialized():
+    """The DDP wrappers alive on this rank that use the default group."""
+    if not dist.is_initialized():
         return []
     world = dist.group.WORLD
-    return [
-        candidate
-        for candidate in gc.get_objects()
-        # Asked of the type: an object may answer isinstance() with code of its own.
-        if issubclass(type(candidate), module.DistributedDataParallel)
-        and getattr(candidate, "process_group", None) is world
-    ]
+    return [wrapper for wrapper in ddp_wrappers() if getattr(wrapper, "process_group", None) is world]
 
 
 def sequence_numbers() -> dict[str, int]:
@@ -141,7 +134,7 @@ def free_blocked(store_port: int | None) -> int:
         with contextlib.suppress(Exception):
             for group in list(distributed_c10d._world.pg_map):
                 group.abort()
-    learners = {sock.fileno() for sock in gc.get_objects() if isinstance(sock, socket.socket)}
+    learners = {sock.fileno() for sock in gc.get_objects() if issubclass(type(sock), socket.socket)}
     shut = 0
     for entry in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
         fd = int(entry)

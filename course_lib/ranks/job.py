@@ -62,6 +62,7 @@ class Run:
     waiting: dict[int, Waiting] = field(default_factory=dict)
     stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
     killed: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)  # by their launcher
     looks: dict[int, Look] = field(default_factory=dict)
     details: dict[int, Look] = field(default_factory=dict)  # the last look, with lines, stages and facts
     freed: bool = False
@@ -89,7 +90,7 @@ def collect(this: Run) -> None:
                 this.done[link.rank] = message
                 link.stdout.drain()
                 link.stderr.drain()
-            elif not link.alive and link.rank not in this.died_first and link.rank not in this.killed:
+            elif not link.alive and link.rank not in {*this.died_first, *this.killed, *this.ended}:
                 # The reply may still be on the wire: a rank can say `done` and die a moment later.
                 link.read()
                 message = link.take("done", this.number)

@@ -21,6 +21,9 @@ LEAVE_SECONDS = 1.0
 class Link(abc.ABC):
     """One rank as it is held from outside: its wire, what it writes, its process."""
 
+    #: What the outermost frame of the main thread says in a dump of its stack.
+    outermost = "in _run_module_as_main"
+
     def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
         self.rank = rank
         self.channel = channel

@@ -101,6 +101,12 @@ class BlockingChannel:
             self._ready.extend(self._decoder.feed(chunk))
         return self._ready.pop(0)
 
+    def buffered(self) -> BufferedChannel:
+        """From here on the same wire without blocking; what has already arrived comes first."""
+        channel = BufferedChannel(self.sock)
+        channel.take_over(self._decoder, self._ready)
+        return channel
+
 
 class BufferedChannel:
     """The kernel's end of the wire: never blocks, neither when reading nor when a stopped rank reads nothing."""
@@ -110,7 +116,12 @@ class BufferedChannel:
         self.closed = False
         self._decoder = Decoder()
         self._outgoing = bytearray()
+        self._early: list[Message] = []
         sock.setblocking(False)
+
+    def take_over(self, decoder: Decoder, early: list[Message]) -> None:
+        """Go on where a blocking channel has stopped reading."""
+        self._decoder, self._early = decoder, list(early)
 
     def fileno(self) -> int:
         """The socket's file descriptor, for selectors."""
@@ -140,7 +151,7 @@ class BufferedChannel:
 
     def receive(self) -> list[Message]:
         """All messages that have arrived; sets `closed` when the rank is gone or speaks nonsense."""
-        messages: list[Message] = []
+        messages, self._early = self._early, []
         while not self.closed:
             try:
                 chunk = self.sock.recv(_READ_SIZE)

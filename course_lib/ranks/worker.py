@@ -205,6 +205,7 @@ class Rank:
 
     def _run_learners(self, job: Message, body: Any) -> Message:
         self.open_streams()
+        facts.EXTRAS.clear()  # what an earlier job was asked to note
         data: dict[str, Any] = {"id": job.data["id"], "error": None, "shown": None, "has_value": False}
         blob = b""
         started = time.time_ns()
@@ -240,19 +241,8 @@ class Rank:
         if tracer is not None:
             data["trace"] = tracer.events()
         data["started_ns"], data["ended_ns"] = started, time.time_ns()
-        data.update(self._standing())
+        data.update(standing())
         return Message("done", data, blob)
-
-    def _standing(self) -> dict[str, Any]:
-        """What the kernel needs to know about this rank's groups after a job."""
-        with contextlib.suppress(Exception):
-            import torch.distributed as dist
-
-            from course_lib.ranks import group
-
-            if dist.is_initialized():
-                return {"sequence": group.sequence_numbers(), "initialized": True}
-        return {"sequence": {}, "initialized": False}
 
     def _flush(self) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -291,6 +281,18 @@ class Rank:
         except Exception as error:
             problem = report_exception(error).as_dict()
         return Message("rebuilt", {"id": job.data["id"], "problem": problem, "wrappers": moved})
+
+
+def standing() -> dict[str, Any]:
+    """What the kernel needs to know about this rank's groups after a job."""
+    with contextlib.suppress(Exception):
+        import torch.distributed as dist
+
+        from course_lib.ranks import group
+
+        if dist.is_initialized():
+            return {"sequence": group.sequence_numbers(), "initialized": True}
+    return {"sequence": {}, "initialized": False}
 
 
 def _around(named: tuple[str, dict[str, Any]] | None) -> contextlib.AbstractContextManager[Any]:

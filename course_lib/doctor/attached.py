@@ -1,0 +1,81 @@
+"""`python -m course_lib.doctor.attached`: the process that watches ranks which `torchrun` has started.
+
+Started by `observe()` on the first rank that enters it; ends with the ranks. Writes the one report for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from course_lib.doctor.diagnose import explained
+from course_lib.doctor.script import Examination, checked, error_text, verdict_text
+from course_lib.ranks import drive
+from course_lib.ranks.attach import ONLY_JOB, AttachedRanks, accept_ranks
+from course_lib.ranks.interrupts import StopRequests
+from course_lib.ranks.job import Job, Run
+from course_lib.ranks.outcome import Outcome
+
+
+def watch(ranks: AttachedRanks) -> Outcome:
+    """Watch the ranks until all have left the block, ending a proved deadlock; returns the explained outcome."""
+    job = Job("script", {}, timeout=float("inf"), repair=False)
+    this = ranks.this = Run(
+        job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
+    )
+    outcome = drive.follow(ranks, this, StopRequests())
+    if outcome.ok:
+        looks = ranks.look(5.0, detail=True)
+        outcome = replace(outcome, recorded={rank: look.records for rank, look in sorted(looks.items())})
+    return explained(outcome)
+
+
+def write_report(text: str, config: Mapping[str, Any]) -> None:
+    """Put the report in its file, all at once; a restarted run's follows the one before."""
+    path = Path(config["report"])
+    before = ""
+    if config["attempt"] and path.is_file():
+        before = path.read_text(encoding="utf-8", errors="replace") + "\n"
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(before + text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        print(f"course_lib.observe: no report in {path}: {error.strerror}", file=sys.stderr)
+        unfinished.unlink(missing_ok=True)
+
+
+def main(config: Mapping[str, Any]) -> None:
+    """Meet the ranks, watch them, say what is wrong with them, let them go."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # meant for the ranks; this process ends when they have
+    with socket.socket(fileno=config["fd"]) as listener:
+        links = accept_ranks(listener)
+    for path in config["files"]:
+        Path(path).unlink(missing_ok=True)
+    if not links:
+        return
+    ranks = AttachedRanks(links)
+    try:
+        outcome = watch(ranks)
+        found = Examination(outcome, tuple(checked(outcome)))
+        parts = [error_text(outcome), verdict_text(found)]
+        text = "\n".join(filter(None, parts)) + "\n"
+        attempt = f", attempt {config['attempt'] + 1}" if config["attempt"] else ""
+        title = f"{Path(config['script']).name} on {len(links)} ranks{attempt}"
+        write_report(f"{title}\n\n{text}", config)
+        if outcome.diagnosis is not None:
+            print(f"\n{verdict_text(found)}", file=sys.stderr, flush=True)
+    finally:
+        ranks.say_goodbye()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

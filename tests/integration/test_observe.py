@@ -1,0 +1,125 @@
+"""`course_lib.observe()` in scripts that a plain `torchrun` starts."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import os, sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+import course_lib
+from course_lib.doctor import observe
+
+fault = sys.argv[1]
+with course_lib.observe("told.txt"):
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = DDP(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6):
+        if fault == "blind" and step == 3 and observe._watcher is not None:
+            os.kill(observe._watcher.pid, 9)
+        if rank == 1 and step == 3:
+            if fault == "uneven": break
+            if fault == "killed": os.kill(os.getpid(), 9)
+        optimizer.zero_grad()
+        model(torch.full((8, 4), float(rank))).sum().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+print(f"rank {rank} is through")
+"""
+
+
+def torchrun(folder: Path, fault: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    script = folder / "train.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, fault],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    report = folder / "told.txt"
+    return done, report.read_text(encoding="utf-8") if report.is_file() else ""
+
+
+def left_over() -> list[str]:
+    folder = Path(tempfile.gettempdir()) / f"ddp-course-observe-{os.getuid()}"
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def test_a_sound_script_is_let_alone_and_the_report_says_what_was_compared(tmp_path):
+    done, report = torchrun(tmp_path, "none")
+    assert done.returncode == 0, done.stderr
+    assert report.startswith("train.py on 2 ranks\n\nNo fault found on ranks 0 and 1.\n")
+    assert "6 optimizer steps on each rank" in report
+    assert "Diagnosis" not in done.stderr
+    assert not left_over()
+
+
+def test_a_deadlock_is_ended_and_written_down(tmp_path):
+    done, report = torchrun(tmp_path, "uneven")
+    assert done.returncode != 0
+    assert report.splitlines()[2].startswith("Diagnosis: Rank 1 has run out of data after 3 backward passes")
+    assert report.splitlines()[-1] == "[uneven_batches]"
+    assert report.split("\n\n", 1)[1].strip() in done.stderr
+
+
+def test_the_rank_that_was_killed_is_to_blame_and_not_those_the_launcher_ended(tmp_path):
+    _, report = torchrun(tmp_path, "killed")
+    first = report.splitlines()[2]
+    assert first.startswith("Diagnosis: Rank 1 died (killed by SIGKILL)")
+    assert report.splitlines()[-1] == "[rank_killed]"
+
+
+def test_ranks_go_on_when_their_watcher_is_killed(tmp_path):
+    done, report = torchrun(tmp_path, "blind")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is through") == 2
+    assert report == ""
+
+
+def test_without_ranks_it_says_so_and_watches_nothing(tmp_path):
+    code = "import course_lib\nwith course_lib.observe('told.txt'): print('ran')"
+    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ran\n"
+    assert "nothing is watched" in done.stderr
+    assert not (tmp_path / "told.txt").exists()
+
+
+@pytest.mark.parametrize("local", ["1", "3"])
+def test_ranks_of_several_machines_are_not_watched(tmp_path, local):
+    code = "import course_lib\nwith course_lib.observe('told.txt'): print('ran')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "RANK": "0",
+            "WORLD_SIZE": "4",
+            "LOCAL_WORLD_SIZE": local,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ran\n"
+    assert f"4 ranks, {local} of them on this machine" in done.stderr
