@@ -23,6 +23,10 @@ def check(
     watch: Annotated[
         bool, typer.Option("--watch", help="Stay, and check again what changes whenever a file is saved.")
     ] = False,
+    hint: Annotated[
+        str | None,
+        typer.Option("--hint", metavar="TASK", help="Check nothing: show the next hint for this task."),
+    ] = None,
     no_record: Annotated[
         bool, typer.Option("--no-record", help="Do not count these attempts in your progress.")
     ] = False,
@@ -31,6 +35,9 @@ def check(
 
     Exit code 0: every answer passed. 1: something did not. 2: there is nothing to check.
     """
+    if hint is not None:
+        _show_hint(hint)
+        return
     from course_lib.grading.check import Checker, CheckError, files_of
     from course_lib.grading.check import watch as keep_watching
     from course_lib.grading.progress import Progress
@@ -70,6 +77,22 @@ def check(
     except KeyboardInterrupt:
         raise typer.Exit(0 if watch else 130) from None
     raise typer.Exit(0 if good else 1)
+
+
+def _show_hint(name: str) -> None:
+    from course_lib.grading.hints import next_hint
+    from course_lib.grading.progress import Progress
+    from course_lib.grading.terminal import console, shown_hint
+    from course_lib.tasks import UnknownTaskError, find_task
+
+    log = Progress()
+    try:
+        console().print(shown_hint(next_hint(find_task(name), log)))
+    except UnknownTaskError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    for notice in log.take_notices():
+        typer.echo(notice, err=True)
 
 
 def _wait(pause: threading.Event) -> None:

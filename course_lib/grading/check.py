@@ -55,10 +55,10 @@ class Checker:
     complain: Callable[[str], None]
     _graded: dict[tuple[Path, str, int], tuple[str, int | None]] = field(default_factory=dict)
 
-    def check(self) -> bool:
-        """Grade every cell that is new or changed; True when all of these passed and no file had a problem."""
+    def check(self, files: Sequence[Path] | None = None) -> bool:
+        """Grade every cell (of these files) that is new or changed; True when all passed and no file had a problem."""
         good = True
-        for file in self.files:
+        for file in self.files if files is None else files:
             reading = read_cells(file)
             for problem in reading.problems:
                 good = False
@@ -93,12 +93,11 @@ def watch(checker: Checker, wait: Callable[[], None]) -> None:
 
     Editors replace files as well as write them, and a file is gone for a moment: then the next look finds it.
     """
-    stamps: dict[Path, tuple[int, ...] | None] = {}
+    stamps: dict[Path, tuple[int, ...]] = {}
     while True:
-        now = {file: _stamp(file) for file in checker.files}
-        if now != stamps and all(stamp is not None for stamp in now.values()):
-            stamps = now
-            checker.check()
+        now = {file: stamp for file in checker.files if (stamp := _stamp(file)) is not None}
+        checker.check([file for file, stamp in now.items() if stamps.get(file) != stamp])
+        stamps |= now
         wait()
 
 

@@ -8,6 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from course_lib.grading.hints import HintGiven
 from course_lib.grading.report import MARKS, checks_title, closing_lines, plain
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 
@@ -20,6 +21,8 @@ _STYLES = {
 }
 _CHECK_STYLES = {CheckState.PASSED: "green", CheckState.FAILED: "red", CheckState.OPEN: "dim"}
 _UNBROKEN = 10_000
+#: What to type where there is no `%hint`.
+HINT = "ddp-course check --hint"
 
 
 def console() -> Console:
@@ -31,6 +34,14 @@ def console() -> Console:
 def shown(verdict: Verdict, place: str) -> RenderableType:
     """The whole report; `place` says where the answer stands."""
     return Group(*_lines(verdict, place))
+
+
+def shown_hint(given: HintGiven) -> RenderableType:
+    """A hint, with its title and what is left."""
+    title = Text(given.title, "bold")
+    return Group(
+        title, *(_padded(Text(line), 2) for line in given.hints), _padded(Text(given.rest, "dim"), 2)
+    )
 
 
 def _lines(verdict: Verdict, place: str) -> Iterator[RenderableType]:
@@ -49,9 +60,7 @@ def _lines(verdict: Verdict, place: str) -> Iterator[RenderableType]:
         yield from _indented("It printed:", style="dim")
         yield from _indented(verdict.printed, 4)
     for line in closing_lines(verdict):
-        # Hints are counted where they are shown, and seeds are given to the magic: in the notebook.
-        in_notebook = "   (in the notebook)" if ": %" in line else ""
-        yield from _indented(line + in_notebook, style="dim")
+        yield from _indented(line.replace(": %hint ", f": {HINT} "), style="dim")
 
 
 def _check(check: CheckResult) -> Iterator[RenderableType]:

@@ -9,6 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
+from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import VerdictKind
 from course_lib.notebook.judge import refusing
@@ -65,21 +66,10 @@ class TaskMagics(Magics):
         """The next hint for a task: `%hint lesson.name` (without a name: the task that was checked last)."""
         name, _ = _arguments("%hint", line, {})
         task = self._find(name, "%hint")
-        known = self.progress_log.of(task.name).hints
-        total = len(task.hints)
-        if known < total:
-            self.progress_log.hint(task.name)
-            title, hints = f"Hint {known + 1} of {total} for {task.name}", [task.hints[known]]
-            left = total - known - 1
-            rest = f"{left} more: run this again when you need it." if left else "That was the last one."
-        else:
-            title, hints = f"All {total} hints for {task.name}", list(task.hints)
-            rest = f"There are no more. To see a solution: %solution {task.name}"
+        given = next_hint(task, self.progress_log)
         from course_lib.notebook.task_panel import html_hint
 
-        show_html(
-            "\n".join([title, *(f"  {hint}" for hint in hints), f"  {rest}"]), html_hint(title, hints, rest)
-        )
+        show_html(str(given), html_hint(given.title, list(given.hints), given.rest))
         self._tell_notices()
 
     @line_magic

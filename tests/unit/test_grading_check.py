@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from course_lib import cli
 from course_lib.grading.check import Checker, CheckError, files_of, watch
 from course_lib.grading.progress import FILE_NAME, Progress
+from course_lib.tasks import find_task
 from tests.unit.submissions import STUB, TASK, notebook, task_cell, write
 
 OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"
@@ -106,6 +107,40 @@ def test_only_what_has_changed_is_checked_again(tmp_path):
     assert log == [2, 2, 2, 3, 3, 4, 4]
     assert [task for task, _ in seen[2:]] == [TASK, "samplers.evaluate"]
     assert complaints == ["a.ipynb is not a notebook (no JSON)."]
+
+
+def test_a_file_that_is_gone_does_not_keep_others_from_being_checked(tmp_path):
+    gone = write(tmp_path / "gone.ipynb", notebook(task_cell(STUB)))
+    stays = write(tmp_path / "stays.ipynb", notebook(task_cell(STUB)))
+    seen = []
+    checker = Checker([gone, stays], None, lambda verdict, place: seen.append(place), pytest.fail)
+    rounds = [gone.unlink, lambda: write(stays, notebook(task_cell(OTHER_STUB)))]
+
+    def wait():
+        if len(rounds) == 0:
+            raise _Enough
+        rounds.pop(0)()
+
+    with pytest.raises(_Enough):
+        watch(checker, wait)
+    assert seen == ["gone.ipynb, cell 1", "stays.ipynb, cell 1", "stays.ipynb, cell 1"]
+
+
+def test_hints_come_one_by_one_and_count_as_in_a_notebook(tmp_path):
+    hints = find_task(TASK).hints
+    for number, hint in enumerate(hints, start=1):
+        done = ddp_course("check", "--hint", TASK)
+        assert f"Hint {number} of {len(hints)}" in done.stdout
+        assert hint in done.stdout
+    assert f"All {len(hints)} hints" in ddp_course("check", "--hint", TASK).stdout
+    assert Progress().of(TASK).hints == len(hints)
+    assert ddp_course("check", "--hint", "nowhere").exit_code == 2
+
+
+def test_the_report_says_how_to_get_a_hint_in_a_terminal(tmp_path):
+    done = ddp_course("check", write(tmp_path / "a.ipynb", notebook(task_cell(BROKEN))))
+    assert f"ddp-course check --hint {TASK}" in done.stdout
+    assert "%hint" not in done.stdout
 
 
 # -- progress -------------------------------------------------------------------------------------------------------
