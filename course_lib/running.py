@@ -10,6 +10,7 @@ from course_lib.faults import Fault
 from course_lib.ranks.expect import Expectation
 from course_lib.ranks.gang import Gang
 from course_lib.ranks.outcome import Outcome
+from course_lib.watch.probe import as_around
 
 
 def pack_call(function: Callable[..., Any], arguments: Sequence[Any], faults: Sequence[Fault]) -> bytes:
@@ -60,6 +61,7 @@ def run_quietly(
     timeout: float = 30.0,
     faults: Sequence[Fault] = (),
     trace: bool = False,
+    watch: bool = False,
     backend: str = "auto",
     init: bool = True,
     on_progress: Any = None,
@@ -72,7 +74,10 @@ def run_quietly(
     payload = pack_call(function, arguments, faults)
     gang = Gang(ranks, backend=backend, init=init)
     try:
-        outcome = gang.call(payload, timeout=timeout, trace=trace, on_progress=on_progress).kept()
+        around = as_around() if watch else None
+        outcome = gang.call(
+            payload, timeout=timeout, trace=trace, around=around, on_progress=on_progress
+        ).kept()
     finally:
         gang.stop()
     return explained(outcome)
@@ -86,6 +91,7 @@ def run(
     expect: str = "ok",
     faults: Sequence[Fault] = (),
     trace: bool = False,
+    watch: bool = False,
     backend: str = "auto",
     init: bool = True,
 ) -> Outcome:
@@ -96,6 +102,7 @@ def run(
         timeout: seconds until ranks that have not finished are stopped (a deadlock is proved long before).
         expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`.
         faults: what breaks where (see `course_lib.faults`). trace: record a timeline.
+        watch: also look for silent faults, such as ranks whose weights drift apart.
 
     Returns:
         The `Outcome`; `out.values[rank]` is what the function returned there.
@@ -128,6 +135,7 @@ def run(
             timeout=timeout,
             faults=faults,
             trace=trace,
+            watch=watch,
             backend=backend,
             init=init,
             on_progress=view.progress,

@@ -15,9 +15,7 @@ from course_lib.doctor.words import steps
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.gang import Gang
 from course_lib.ranks.outcome import Kind, Outcome
-
-#: What the ranks enter before the script: see `watch.probe`.
-PROBE = "course_lib.watch.probe:watching"
+from course_lib.watch.probe import as_around
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def examine(
                 link.stdout.tee = _marked(link.rank, out)
             if err is not None:
                 link.stderr.tee = _marked(link.rank, err)
-        around = (PROBE, {"every": every, "waiting": waiting})
+        around = as_around(every, waiting)
         path = os.path.abspath(script)
         outcome = gang.run_script(path, arguments, timeout=timeout, around=around, repair=False).kept()
     finally:

@@ -19,6 +19,7 @@ from course_lib.ranks.cell import NUMBERED, compile_cell
 from course_lib.ranks.expect import Expectation
 from course_lib.ranks.gang import Gang
 from course_lib.ranks.interrupts import press_after
+from course_lib.watch.probe import as_around
 
 DEFAULT_TIMEOUT = 300.0
 #: A function keeps the file name of the cell that defined it, so each cell needs one of its own.
@@ -44,6 +45,7 @@ class RankMagics(Magics):
     @argument("--backend", help="gloo or nccl (default: decided by the machine)")
     @argument("--as", dest="name", help="bind the Outcome to this name")
     @argument("--trace", action="store_true", help="record a timeline of this cell on every rank")
+    @argument("--watch", action="store_true", help="also look for silent faults: ranks that drift apart")
     @argument(
         "--stop-after",
         help="press the stop button after this many seconds (for lessons that run by themselves)",
@@ -91,6 +93,7 @@ class RankMagics(Magics):
                 only=only,
                 timeout=timeout,
                 trace=options.trace,
+                around=as_around() if options.watch else None,
                 on_progress=view.progress,
             )
         finally:

@@ -17,11 +17,11 @@ from typing import Any
 
 from course_lib.ranks import worker
 from course_lib.ranks.cell import is_learners
-from course_lib.ranks.facts import EXTRAS
+from course_lib.ranks.facts import EXTRAS, ddp_wrappers
 from course_lib.ranks.last_words import last_words
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.waiting import WaitingClock
-from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, weight_check
+from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, reduced_gradients, weight_check
 
 _MOST_EVENTS = 20
 #: Calls of DDP models whose order is told, the newest.
@@ -34,6 +34,7 @@ class Model:
 
     number: int
     wrapper: weakref.ref[Any]
+    found: bool = False  # it was there before the watching began
     forwards: int = 0
     plain_forwards: int = 0
     bypassed: int = 0
@@ -42,6 +43,8 @@ class Model:
     no_sync: bool = False
     inputs: list[int] = field(default_factory=list)
     events: dict[str, str] = field(default_factory=dict)
+    #: What the last backward pass has left, where that was noted.
+    reduced: dict[str, list[Any]] = field(default_factory=dict)
 
     def note(self, event: str) -> None:
         """Remember the learner's line at which this happened last."""
@@ -66,6 +69,7 @@ class Probe:
     clock: WaitingClock = field(default_factory=WaitingClock)
     groups: dict[str, list[int]] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
+    hooks: list[Any] = field(default_factory=list)
     calls: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
 
     def told(self) -> dict[str, Any]:
@@ -103,11 +107,11 @@ class Probe:
 
     # -- what is noted, and when --------------------------------------------------------------------------------
 
-    def built(self, wrapper: Any) -> None:
-        """A DDP wrapper has been made."""
-        model = Model(len(self.models), weakref.ref(wrapper))
+    def built(self, wrapper: Any, found: bool = False) -> None:
+        """A DDP wrapper has been made, or was there before."""
+        model = Model(len(self.models), weakref.ref(wrapper), found)
         self.models.append(model)
-        wrapper.module.register_forward_pre_hook(_entering_module)
+        self.hooks.append(wrapper.module.register_forward_pre_hook(_entering_module))
 
     def model_of(self, wrapper: Any) -> Model | None:
         """What is noted of this wrapper."""
@@ -134,8 +138,8 @@ class Probe:
             self.checked_at.add((model.number, self.steps))
             self.weights.append(weight_check(wrapper, model.number, self.steps))
 
-    def backward(self) -> None:
-        """A backward pass begins."""
+    def backward(self) -> list[Model]:
+        """A backward pass begins; returns the models whose gradients it reduces."""
         pending = [model for model in self.models if model.pending]
         if pending:
             self.backwards += 1
@@ -146,6 +150,16 @@ class Probe:
                 model.note("bare_backward")
         for model in pending:
             model.pending = False
+            model.reduced = {}
+        return pending
+
+    def reduced(self, models: list[Model]) -> None:
+        """A backward pass is over, and with it the reduction of these models' gradients."""
+        if self.plan.due(self.steps):
+            for model in models:
+                wrapper = model.wrapper()
+                if wrapper is not None:
+                    model.reduced = reduced_gradients(wrapper, model.number)
 
     def step(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
@@ -154,7 +168,9 @@ class Probe:
                 self.no_sync_steps += 1
                 model.note("no_sync_step")
         if self.plan.due(self.steps):
-            self.gradients.append(gradient_check(optimizer, [m.wrapper() for m in self.models], self.steps))
+            reduced = {name: left for model in self.models for name, left in model.reduced.items()}
+            wrappers = [model.wrapper() for model in self.models]
+            self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced))
         self.steps += 1
 
     def leaving(self) -> None:
@@ -169,6 +185,7 @@ class Probe:
 
         self.groups.update(group_members())
         self.kept.extend(distributed_c10d._world.pg_map)
+        self.finish()  # the models may be gone when the script has ended
 
     def failed(self, what: str, error: BaseException) -> None:
         """A forward or backward pass raised; the learner's code may swallow it and go on."""
@@ -183,10 +200,11 @@ class Probe:
             )
 
     def finish(self) -> None:
-        """The code is over: the weights as they are at the end."""
+        """The training is over: the weights as they are at the end; told once more, the newer ones count."""
         for model in self.models:
             wrapper = model.wrapper()
-            if wrapper is not None:
+            # One from an earlier cell that is not used here is none of this run's business.
+            if wrapper is not None and (model.forwards or not model.found):
                 self.weights.append(weight_check(wrapper, model.number, -1))
 
 
@@ -231,6 +249,9 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
     CURRENT = probe
     EXTRAS["probe"] = probe.told
     with contextlib.ExitStack() as stack:
+        stack.callback(_unwatch, probe)
+        for wrapper in ddp_wrappers():
+            probe.built(wrapper, found=True)
         _wrap_everything(probe, stack)
         if waiting:
             stack.enter_context(probe.clock)
@@ -238,7 +259,19 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
             stack.enter_context(last_words(worker.CURRENT.channel))
         yield probe
         probe.finish()
+
+
+def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, Any]]:
+    """`watching(...)` as a job of a gang names it (see `ranks.job.Job`); needs no torch."""
+    return f"{__name__}:{watching.__name__}", {"every": every, "waiting": waiting}
+
+
+def _unwatch(probe: Probe) -> None:
+    """What was noted stays to be told; the models get rid of their hooks."""
+    global CURRENT
     CURRENT = None
+    for hook in probe.hooks:
+        hook.remove()
 
 
 def _wrap_everything(probe: Probe, stack: contextlib.ExitStack) -> None:
@@ -272,12 +305,13 @@ def _wrap_everything(probe: Probe, stack: contextlib.ExitStack) -> None:
 
     def backward(original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(*arguments: Any, **options: Any) -> Any:
-            probe.backward()
+            models = probe.backward()
             try:
-                return original(*arguments, **options)
+                original(*arguments, **options)
             except BaseException as error:
                 probe.failed("backward", error)
                 raise
+            probe.reduced(models)
 
         return backward
 
