@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.doctor.causes import cause_of
 from course_lib.doctor.data import data_fault
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.doctor.notes import Notes, notes_of
+from course_lib.doctor.outside import parameters_outside
 from course_lib.doctor.words import capital, lines_of, positions, rank_list, steps
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 
@@ -78,7 +80,7 @@ def silent_fault(outcome: Outcome) -> Diagnosis | None:
     buffers = _lasting(_differences(notes, "buffers"))
     if buffers is not None and not any(check["managed"] for n in notes.values() for check in n["weights"]):
         return _buffers(buffers)
-    return data_fault(notes)
+    return parameters_outside(notes) or data_fault(notes)
 
 
 def _differences(notes: Notes, part: str) -> list[tuple[int, Difference | None]]:
@@ -146,7 +148,8 @@ def _gap(digests: Mapping[int, list[Any]]) -> float | None:
 
 
 def _weights(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
-    kind, because, advice, lessons, culprits = _cause(outcome, notes, found)
+    cause = cause_of(outcome, notes, found.names, found.step == 0, found.odd)
+    culprits = cause.culprits or (() if cause.kind == "gradients_changed" else found.odd)
     size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
     since = (
         "at the end"
@@ -156,17 +159,18 @@ def _weights(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
         else f"since step {found.step}"
     )
     texts = {
-        rank: _counted(told) + (_unlike_settings(told, notes) if kind == "optimizer_differs" else "")
+        rank: _counted(told) + (_unlike_settings(told, notes) if cause.kind == "optimizer_differs" else "")
         for rank, told in notes.items()
     }
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
     return Diagnosis(
-        kind,
-        f"The ranks ended without an error, but their weights differ: {found.name}{more}{size}, {since}. {because}",
-        culprits or found.odd,
-        lines_of(texts, culprits or found.odd),
-        advice=advice,
-        lesson=taught_in(*lessons),
+        cause.kind,
+        f"The ranks ended without an error, but their weights differ: {found.name}{more}{size}, {since}. "
+        f"{cause.sentence}",
+        culprits,
+        lines_of(texts, culprits),
+        advice=cause.advice,
+        lesson=taught_in(*cause.lessons),
     )
 
 
@@ -190,128 +194,6 @@ def _unlike_settings(told: Mapping[str, Any], notes: Notes) -> str:
         if other.get(name) != value
     }
     return "".join(f", {setting}" for setting in list(unlike)[:4])
-
-
-def _cause(
-    outcome: Outcome, notes: Notes, found: Difference
-) -> tuple[str, str, str, tuple[int, ...], tuple[int, ...]]:
-    """Kind, sentence, advice, lessons and culprits of weights that differ."""
-    added = {
-        name
-        for facts in outcome.facts.values()
-        for model in facts.get("models", [])
-        for name in model.get("added", [])
-    }
-    if added and set(found.names) & added:
-        names = ", ".join(sorted(added)[:4])
-        return (
-            "parameters_added",
-            f"DDP does not know of {names}: the parameters were added to the model after it was wrapped.",
-            "build the whole model first, then wrap it.",
-            (7,),
-            (),
-        )
-    if found.step == 0 and not _early_gradients_differ(notes):
-        return (
-            "weights_differ",
-            "DDP did not make them equal, or they were changed after it had.",
-            "DDP makes weights equal once, when it is constructed (unless init_sync=False): change them on all ranks.",
-            (9,),
-            found.odd,
-        )
-    unequal = _unequal_gradients(notes)
-    if not unequal:
-        settings = {str(told["gradients"][0]["settings"]) for told in notes.values() if told["gradients"]}
-        if len(settings) > 1:
-            return (
-                "optimizer_differs",
-                "The gradients were equal; the optimizers' settings are not.",
-                "give every rank's optimizer the same settings, and change them by the same schedule.",
-                (9,),
-                (),
-            )
-        return (
-            "weights_differ",
-            "The gradients were equal: something else has changed the weights on some ranks.",
-            "DDP averages gradients and never repairs weights: change weights on all ranks alike, or broadcast them.",
-            (9,),
-            found.odd,
-        )
-    return _lost_averaging(notes)
-
-
-def _lost_averaging(notes: Notes) -> tuple[str, str, str, tuple[int, ...], tuple[int, ...]]:
-    kind, advice = "gradients_not_averaged", "call the DDP model itself, once before every backward pass."
-
-    def where(event: str) -> str:
-        lines = [
-            m["events"][event] for told in notes.values() for m in told["models"] if event in m["events"]
-        ]
-        return f" at {lines[0]}" if lines and lines[0] else ""
-
-    bypassed = sum(model["bypassed"] for told in notes.values() for model in told["models"])
-    forwards = sum(told["counts"]["forwards"] for told in notes.values())
-    if bypassed and bypassed >= forwards:
-        sentence = f"Gradients were not averaged: the wrapped module was called past DDP (.module){where('bypassed')}."
-        return kind, sentence, advice, (7,), ()
-    if any(told["no_sync_steps"] for told in notes.values()):
-        sentence = (
-            f"Gradients were not averaged: an optimizer stepped after no_sync() alone{where('no_sync_step')}."
-        )
-        return (
-            kind,
-            sentence,
-            "leave no_sync() before the last forward and backward of every step.",
-            (10,),
-            (),
-        )
-    if any(told["bare_backwards"] for told in notes.values()):
-        sentence = (
-            "Gradients were not all averaged: a backward pass followed another without a forward pass between"
-            f"{where('bare_backward')}, and DDP reduces only the first."
-        )
-        return (
-            kind,
-            sentence,
-            "add the losses and call backward() once, or alternate forward and backward.",
-            (6,),
-            (),
-        )
-    if bypassed:
-        sentence = f"Some gradients were not averaged: .module was called past DDP{where('bypassed')}."
-        return kind, sentence, advice, (7,), ()
-    if len({told["counts"]["backwards"] for told in notes.values()}) > 1:
-        sentence = (
-            "The ranks made different numbers of backward passes: gradients of different steps were averaged."
-        )
-        return kind, sentence, "make the same number of forward and backward passes on every rank.", (6,), ()
-    if not any(told["counts"]["backwards"] for told in notes.values()):
-        sentence = "No backward pass was averaged."
-        advice = "call the DDP model itself, and then backward(): torch.autograd.grad averages nothing."
-        return kind, sentence, advice, (6, 7), ()
-    sentence = "Gradients were not equal when the optimizer used them."
-    advice = "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself."
-    return kind, sentence, advice, (6, 7), ()
-
-
-def _unequal_gradients(notes: Notes) -> bool:
-    return any(
-        _gradients_at(notes, place) for place in range(max(len(t["gradients"]) for t in notes.values()))
-    )
-
-
-def _early_gradients_differ(notes: Notes) -> bool:
-    return _gradients_at(notes, 0)
-
-
-def _gradients_at(notes: Notes, place: int) -> bool:
-    checks = [told["gradients"][place] for told in notes.values() if len(told["gradients"]) > place]
-    if len(checks) < 2:
-        return False
-    return any(
-        len({str(check["gradients"].get(name, [None])[0]) for check in checks}) > 1
-        for name in checks[0]["gradients"]
-    )
 
 
 def _buffers(found: Difference) -> Diagnosis:

@@ -182,7 +182,7 @@ def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) 
         return None
     order = different_order(notes_of(outcome)) if mine.stage else None
     if order is not None:
-        return order_diagnosis(order, outcome)
+        return order_diagnosis(order)
     if mine.stage and one.where() != other.where():
         return Diagnosis(
             "different_order",

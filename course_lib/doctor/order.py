@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import lines_of, rank_list
-from course_lib.ranks.outcome import Diagnosis, Outcome
+from course_lib.ranks.outcome import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,18 @@ class Order:
             ranks.setdefault(model, []).append(rank)
         return sorted((tuple(each) for each in ranks.values()), key=len)
 
+    def odd(self) -> tuple[int, ...]:
+        """The ranks that called another model than the majority; empty where there is none."""
+        few = self.ranks_by_model()[0]
+        return few if len(few) * 2 < len(self.model) else ()
+
     def text(self) -> str:
         """`call number 1 is of DDP model 1 on rank 0, of DDP model 2 on rank 1 (numbered as they were built)`."""
         parts = [
             f"of DDP model {self.model[ranks[0]]} on {rank_list(ranks)}"
             for ranks in sorted(self.ranks_by_model())
         ]
-        return f"call number {self.call} is {', '.join(parts)} (numbered as they were built)"
+        return f"their call number {self.call} is {', '.join(parts)} (numbered as they were built)"
 
 
 def different_order(notes: Notes) -> Order | None:
@@ -65,18 +70,16 @@ def different_order(notes: Notes) -> Order | None:
     return None
 
 
-def order_diagnosis(order: Order, outcome: Outcome) -> Diagnosis:
+def order_diagnosis(order: Order) -> Diagnosis:
     """The ranks' gradients or buffers met with those of another model."""
-    sides = order.ranks_by_model()
-    culprits = sides[0] if len(sides[0]) * 2 < len(order.model) else ()
+    culprits = order.odd()
     lines = {
         rank: f"call {order.call}: DDP model {model} at {order.where[rank]}"
         for rank, model in sorted(order.model.items())
     }
-    silent = "" if outcome.errors or outcome.exits or outcome.waiting else "Nobody complained, but the "
     return Diagnosis(
         "different_order",
-        f"{silent or 'The '}ranks use the DDP models in different orders: {order.text()}.",
+        f"The ranks use the DDP models in different orders: {order.text()}.",
         culprits,
         lines_of(lines, culprits),
         advice="call forward and backward of several DDP models in the same order on every rank.",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from course_lib.watch.names import names_in_the_code
 
 _SAMPLES = 8
 _MOST_TENSORS = 400
@@ -58,26 +60,48 @@ def weight_check(wrapper: Any, number: int, step: int) -> dict[str, Any]:
     }
 
 
-def gradient_check(optimizer: Any, wrappers: Iterable[Any], step: int) -> dict[str, Any]:
-    """The gradients an optimizer is about to use, of the parameters that belong to a DDP model, and its settings."""
+def gradient_check(
+    optimizer: Any, wrappers: Iterable[Any], step: int, reduced: Mapping[str, list[Any]]
+) -> dict[str, Any]:
+    """What an optimizer is about to use, and its settings.
+
+    `gradients` are those of the parameters that belong to a DDP model, and `reduced` what DDP had left of them (as far
+    as it is known); `outside` are the other parameters themselves, as name, shape and digest.
+    """
     names = {
         id(parameter): f"{number}:{name}"
         for number, wrapper in enumerate(wrappers)
         if wrapper is not None
         for name, parameter in wrapper.module.named_parameters()
     }
-    found, outside = {}, 0
+    found: dict[str, list[Any]] = {}
+    others = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if id(parameter) in names:
                 found[names[id(parameter)]] = digest(parameter.grad)
             else:
-                outside += 1
+                others.append(parameter)
+    called = names_in_the_code() if others else {}
     settings = [
         {key: value for key, value in group.items() if isinstance(value, int | float)}
         for group in optimizer.param_groups
     ]
-    return {"step": step, "gradients": found, "outside": outside, "settings": settings}
+    return {
+        "step": step,
+        "gradients": found,
+        "reduced": {name: reduced[name] for name in found if name in reduced},
+        "outside": [[called.get(id(p), ""), list(p.shape), digest(p)] for p in others[:_MOST_TENSORS]],
+        "settings": settings,
+    }
+
+
+def reduced_gradients(wrapper: Any, number: int) -> dict[str, list[Any]]:
+    """The gradients of a DDP model as a backward pass has left them."""
+    return {
+        f"{number}:{name}": digest(parameter.grad)
+        for name, parameter in list(wrapper.module.named_parameters())[:_MOST_TENSORS]
+    }
 
 
 def _digests(tensors: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:

@@ -1,6 +1,5 @@
-# kind: optimizer_differs
+# kind: gradients_changed
 # culprits: 0
-# open: gradients that were changed after the reduction are not told from lost averaging
 # ranks: 3
 # Only rank 0 clips its gradients.
 import torch

@@ -1,6 +1,5 @@
 # kind: parameters_outside
 # culprits: -
-# open: parameters outside every wrapper are not compared yet
 # ranks: 2
 # The classifier is trained with the model, and is not part of what DDP wraps.
 import torch

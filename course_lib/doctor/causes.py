@@ -1,0 +1,172 @@
+"""Why the weights of ranks differ though every rank has ended well: told from gradients, settings and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from course_lib.doctor.notes import Notes
+from course_lib.doctor.order import different_order
+from course_lib.doctor.words import rank_list
+from course_lib.ranks.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A kind of diagnosis with its sentence, what to do, the lessons that teach it and the ranks that did otherwise."""
+
+    kind: str
+    sentence: str
+    advice: str
+    lessons: tuple[int, ...]
+    culprits: tuple[int, ...] = ()
+
+
+def cause_of(
+    outcome: Outcome, notes: Notes, names: Collection[str], early: bool, odd: tuple[int, ...]
+) -> Cause:
+    """Why these parameters differ.
+
+    Args:
+        early: they differed before the first step. odd: the ranks whose values are not those of the majority.
+    """
+    added = {
+        name
+        for facts in outcome.facts.values()
+        for model in facts.get("models", [])
+        for name in model.get("added", [])
+    }
+    if added & set(names):
+        shown = ", ".join(sorted(added)[:4])
+        return Cause(
+            "parameters_added",
+            f"DDP does not know of {shown}: the parameters were added to the model after it was wrapped.",
+            "build the whole model first, then wrap it.",
+            (7,),
+        )
+    places = range(max((len(told["gradients"]) for told in notes.values()), default=0))
+    if early and not _gradients_differ(notes, 0):
+        return Cause(
+            "weights_differ",
+            "DDP did not make them equal, or they were changed after it had.",
+            "DDP makes weights equal once, when it is constructed (unless init_sync=False): change them on all ranks.",
+            (9,),
+            odd,
+        )
+    if not any(_gradients_differ(notes, place) for place in places):
+        return _after_equal_gradients(notes, odd)
+    changed = _changed_after_reduction(notes, places)
+    return _lost_averaging(notes) if changed is None else changed
+
+
+def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
+    settings = {str(told["gradients"][0]["settings"]) for told in notes.values() if told["gradients"]}
+    if len(settings) > 1:
+        return Cause(
+            "optimizer_differs",
+            "The gradients were equal; the optimizers' settings are not.",
+            "give every rank's optimizer the same settings, and change them by the same schedule.",
+            (9,),
+        )
+    return Cause(
+        "weights_differ",
+        "The gradients were equal: something else has changed the weights on some ranks.",
+        "DDP averages gradients and never repairs weights: change weights on all ranks alike, or broadcast them.",
+        (9,),
+        odd,
+    )
+
+
+def _gradients_differ(notes: Notes, place: int, part: str = "gradients") -> bool:
+    checks = [told["gradients"][place][part] for told in notes.values() if len(told["gradients"]) > place]
+    return len(checks) > 1 and any(
+        len({str(check.get(name, [None])[0]) for check in checks}) > 1 for name in checks[0]
+    )
+
+
+def _changed_after_reduction(notes: Notes, places: range) -> Cause | None:
+    """DDP has left equal gradients wherever it is known, and the optimizers did not get what it left."""
+    if any(told["bare_backwards"] or told["no_sync_steps"] for told in notes.values()):
+        return None  # gradients were changed by a backward pass that DDP did not reduce
+    changed: set[int] = set()
+    for place in places:
+        if not _gradients_differ(notes, place):
+            continue
+        checks = {
+            rank: told["gradients"][place] for rank, told in notes.items() if len(told["gradients"]) > place
+        }
+        if _gradients_differ(notes, place, "reduced") or not all(
+            check["reduced"] for check in checks.values()
+        ):
+            return None
+        changed |= {
+            rank
+            for rank, check in checks.items()
+            if any(check["gradients"][name][0] != left[0] for name, left in check["reduced"].items())
+        }
+    if not changed:
+        return None
+    ranks = tuple(sorted(changed))
+    return Cause(
+        "gradients_changed",
+        f"DDP had left equal gradients on all ranks; {rank_list(ranks)} changed them before the optimizer's step.",
+        "change gradients after backward() (clipping, scaling, noise) on every rank alike, or on none.",
+        (9,),
+        ranks if len(ranks) < len(notes) else (),
+    )
+
+
+def _lost_averaging(notes: Notes) -> Cause:
+    kind, advice = "gradients_not_averaged", "call the DDP model itself, once before every backward pass."
+
+    def where(event: str) -> str:
+        lines = [
+            m["events"][event] for told in notes.values() for m in told["models"] if event in m["events"]
+        ]
+        return f" at {lines[0]}" if lines and lines[0] else ""
+
+    bypassed = sum(model["bypassed"] for told in notes.values() for model in told["models"])
+    forwards = sum(told["counts"]["forwards"] for told in notes.values())
+    if bypassed and bypassed >= forwards:
+        sentence = f"Gradients were not averaged: the wrapped module was called past DDP (.module){where('bypassed')}."
+        return Cause(kind, sentence, advice, (7,))
+    if any(told["no_sync_steps"] for told in notes.values()):
+        sentence = (
+            f"Gradients were not averaged: an optimizer stepped after no_sync() alone{where('no_sync_step')}."
+        )
+        return Cause(
+            kind, sentence, "leave no_sync() before the last forward and backward of every step.", (10,)
+        )
+    if any(told["bare_backwards"] for told in notes.values()):
+        sentence = (
+            "Gradients were not all averaged: a backward pass followed another without a forward pass between"
+            f"{where('bare_backward')}, and DDP reduces only the first."
+        )
+        advice = "add the losses and call backward() once, or alternate forward and backward."
+        return Cause(kind, sentence, advice, (6,))
+    order = different_order(notes)
+    if order is not None and order.swapped:
+        return Cause(
+            "different_order",
+            f"Gradients of different models were averaged with each other: {order.text()}.",
+            "call forward and backward of several DDP models in the same order on every rank.",
+            (6,),
+            order.odd(),
+        )
+    if bypassed:
+        sentence = f"Some gradients were not averaged: .module was called past DDP{where('bypassed')}."
+        return Cause(kind, sentence, advice, (7,))
+    if len({told["counts"]["backwards"] for told in notes.values()}) > 1:
+        sentence = (
+            "The ranks made different numbers of backward passes: gradients of different steps were averaged."
+        )
+        return Cause(
+            kind, sentence, "make the same number of forward and backward passes on every rank.", (6,)
+        )
+    if not any(told["counts"]["backwards"] for told in notes.values()):
+        sentence = "No backward pass was averaged."
+        advice = "call the DDP model itself, and then backward(): torch.autograd.grad averages nothing."
+        return Cause(kind, sentence, advice, (6, 7))
+    sentence = "Gradients were not equal when the optimizer used them."
+    advice = "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself."
+    return Cause(kind, sentence, advice, (6, 7))
