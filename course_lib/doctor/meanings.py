@@ -85,10 +85,11 @@ def _model_difference(outcome: Outcome) -> str:
         ):
             a, m, b, n = found.groups()
             return f"rank {a} has {m} parameters, rank {b} has {n}"
-        pattern = r"params\[(\d+)\] in this process with sizes (\[[\d, ]*\]) appears not to match (\w+)"
+        pattern = r"\[(\d+)\]: params\[(\d+)\] in this process with sizes (\[[\d, ]*\]) appears not to match (\w+)"
         if found := re.search(pattern, message):
-            index, sizes, what = found.groups()
-            return f"parameter number {index} has {what} {sizes} on one rank, others on rank 0"
+            a, index, sizes, what = found.groups()
+            other = f"another shape than {sizes}" if what == "sizes" else f"other {what}"
+            return f"parameter {index} has shape {sizes} on rank {a}, and {other} on rank 0"
     return "the number or the shapes of their parameters differ"
 
 

@@ -7,11 +7,16 @@ ranks here: each takes the part of one of the processes it would have started.
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import sys
 import types
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
+
+#: Ranks wait for each other before a spawn() as long as it takes.
+_LONG = timedelta(days=365)
 
 
 class SpawnError(RuntimeError):
@@ -49,20 +54,29 @@ def run_script(main: types.ModuleType, path: str, arguments: Sequence[str]) -> N
             raise
 
 
-def _as_on_rank_0(rank: int, mine: tuple[Any, ...], here: dict[str, str | None]) -> tuple[Any, ...]:
-    """What rank 0 has, handed over through the gang's own store; one's own where it cannot be pickled."""
+def _as_on_rank_0(
+    rank: int, world_size: int, number: int, mine: tuple[Any, ...], here: dict[str, str | None]
+) -> tuple[Any, ...]:
+    """What rank 0 has, handed over through the gang's own store; one's own where it cannot be pickled.
+
+    A second spawn() begins when the first is over on every rank; `waits` knows this function as a place to wait in.
+    """
     import cloudpickle
     from torch.distributed import TCPStore
 
-    store = TCPStore(here["MASTER_ADDR"] or "127.0.0.1", int(here["MASTER_PORT"] or 0), is_master=False)
+    address = here["MASTER_ADDR"] or "127.0.0.1"
+    store = TCPStore(address, int(here["MASTER_PORT"] or 0), is_master=False, timeout=_LONG)
+    key = f"course/spawn/{number}"
+    store.set(f"{key}/{rank}", b"here")
+    store.wait([f"{key}/{each}" for each in range(world_size)])
     if rank == 0:
         try:
             blob = cloudpickle.dumps(mine)
         except Exception:
             blob = b""
-        store.set("course/spawn", blob)
+        store.set(key, blob)
         return mine
-    blob = store.get("course/spawn")
+    blob = store.get(key)
     if not blob:
         return mine
     content: tuple[Any, ...] = cloudpickle.loads(blob)
@@ -70,9 +84,11 @@ def _as_on_rank_0(rank: int, mine: tuple[Any, ...], here: dict[str, str | None])
 
 
 def _take_part_in_spawn() -> None:
+    import torch.distributed
     import torch.multiprocessing
 
     here = {name: os.environ.get(name) for name in ("MASTER_ADDR", "MASTER_PORT")}
+    calls = itertools.count()
 
     def spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -84,15 +100,24 @@ def _take_part_in_spawn() -> None:
                 else "this script starts 0 processes itself (torch.multiprocessing.spawn): it counts GPUs, "
                 "and there are none"
             )
-        # What torchrun sets and spawn does not; the address stays only where the script has set one itself.
+        parents = dict(os.environ)
+        # What torchrun sets and spawn does not; the port stays only where the script has set one itself. The address
+        # stays: it is often set to what it is already.
         for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"):
             os.environ.pop(name, None)
         # The part before spawn() has run on every rank: what it chose at random (a free port) counts on rank 0 only.
-        mine = {name: value for name in here if (value := os.environ.get(name)) not in (None, here[name])}
-        chosen, args = _as_on_rank_0(rank, (mine, tuple(args)), here)
+        mine = {name: os.environ[name] for name in here if name in os.environ}
+        if mine.get("MASTER_PORT") == here["MASTER_PORT"]:
+            mine.pop("MASTER_PORT", None)
+        chosen, args = _as_on_rank_0(rank, world_size, next(calls), (mine, tuple(args)), here)
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # the process of the spawn before has ended with its group
         for name in here:
             os.environ.pop(name, None)
         os.environ.update(chosen)
         fn(rank, *args)
+        # What a process does to its environment ends with it.
+        os.environ.clear()
+        os.environ.update(parents)
 
     torch.multiprocessing.spawn = spawn

@@ -80,6 +80,8 @@ class Loaders:
 
         def begin(original: Callable[..., Any]) -> Callable[..., Any]:
             def iterate(loader: Any) -> Iterator[Any]:
+                # With persistent workers the same iterator begins again, and draws before it is handed out.
+                self._epochs.pop(getattr(loader, "_iterator", None) or loader, None)
                 made: Iterator[Any] = original(loader)
                 self._begin(loader, made)
                 return made
