@@ -85,7 +85,9 @@ def _model_difference(outcome: Outcome) -> str:
         ):
             a, m, b, n = found.groups()
             return f"rank {a} has {m} parameters, rank {b} has {n}"
-        pattern = r"\[(\d+)\]: params\[(\d+)\] in this process with sizes (\[[\d, ]*\]) appears not to match (\w+)"
+        pattern = (
+            r"\[(\d+)\]: params\[(\d+)\] in this process with sizes (\[[\d, ]*\]) appears not to match (\w+)"
+        )
         if found := re.search(pattern, message):
             a, index, sizes, what = found.groups()
             other = f"another shape than {sizes}" if what == "sizes" else f"other {what}"
