@@ -25,7 +25,9 @@ def grade(
     csv: Annotated[Path | None, typer.Option("--csv", help="Write a table to this file.")] = None,
     csv_layout: Annotated[
         Layout,
-        typer.Option("--csv-layout", help="A row for each answer, or for each learner (as Canvas does)."),
+        typer.Option(
+            "--csv-layout", help="long: a row an answer; gradebook: a row a learner (Canvas); nbgrader."
+        ),
     ] = Layout.LONG,
     json: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
     html: Annotated[

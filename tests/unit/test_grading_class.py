@@ -8,11 +8,12 @@ import re
 import pytest
 
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
-from course_lib.grading.classroom.gradebook import CANVAS_COLUMNS, LONG_COLUMNS, as_csv, as_json
+from course_lib.grading.classroom.gradebook import LONG_COLUMNS, as_csv, as_json
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import page_name, write_pages
 from course_lib.grading.classroom.results import Results, ResultsError, key_of, task_version
 from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
+from course_lib.grading.classroom.workers import _without_secrets
 from course_lib.grading.report import one_line
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
 from course_lib.tasks import all_tasks, find_task
@@ -245,15 +246,46 @@ def test_the_long_table_has_a_row_for_each_learner_and_task():
     assert sum(row["verdict"] == "missing" for row in found) == 3 * len(all_tasks()) - 4
 
 
-def test_the_gradebook_has_a_row_for_each_learner():
-    heading, possible, anna, *_ = csv.reader(io.StringIO(as_csv(REPORT, Layout.GRADEBOOK)))
-    assert tuple(heading[:5]) == CANVAS_COLUMNS
+def test_the_gradebook_is_what_canvas_imports():
+    """As its importer (lib/gradebook_importer.rb) finds columns, rows and learners."""
+    heading, possible, anna, _, lost = csv.reader(io.StringIO(as_csv(REPORT, Layout.GRADEBOOK)))
+    assert heading[:5] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
     assert len(heading) == 5 + len(all_tasks())
     assert heading[5] == f"{all_tasks()[0].lesson[:2]} {all_tasks()[0].name}"
+    assert "Points Possible" in possible[0]
     assert set(possible[5:]) == {"1"}
     assert anna[:5] == ["anna", "", "", "anna", ""]
     assert anna[heading.index(f"03 {TASK}")] == "1"
     assert sum(map(int, anna[5:])) == 1
+    assert lost[heading.index("03 samplers.evaluate")] == "", "not graded is not wrong"
+    assert {len(row) for row in (heading, possible, anna, lost)} == {len(heading)}
+
+
+def test_a_row_for_each_learner_and_lesson_as_nbgrader_exports():
+    text = as_csv(REPORT, Layout.NBGRADER)
+    assert text.splitlines()[0] == (
+        "assignment,duedate,timestamp,student_id,last_name,first_name,email,"
+        "raw_score,late_submission_penalty,score,max_score"
+    )
+    scores = {(row["assignment"], row["student_id"]): row for row in rows(text)}
+    assert len(scores) == 3 * len({task.lesson for task in all_tasks()})
+    anna = scores["03_samplers", "anna"]
+    assert (anna["raw_score"], anna["score"]) == ("1", "1")
+    assert anna["max_score"] == str(sum(task.lesson == "03_samplers" for task in all_tasks()))
+    assert scores["03_samplers", "'=cmd()"]["score"] == "0"
+
+
+def test_workers_get_none_of_the_instructor_s_secrets():
+    kept = {"PATH": "/bin", "HOME": "/h", "KEYBOARD": "de", "OMP_NUM_THREADS": "1", "MONKEY": "1"}
+    secret = [
+        "GITHUB_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "OPENAI_API_KEY",
+        "DB_PASSWORD",
+        "GH_PAT",
+    ]
+    assert _without_secrets({**kept, **dict.fromkeys(secret, "x")}) == kept
 
 
 def test_the_json_holds_the_verdicts():
@@ -287,7 +319,8 @@ def test_the_overview_shows_states_in_words_and_what_could_not_be_read(pages):
         "✗ wrong",
         "– missing",
         "? not graded",
-        "1 of 3",
+        "Passed by, of 3",
+        f"1 of {len(all_tasks())}",
         EPOCH.taught,
         "x.zip is passed over.",
     ):

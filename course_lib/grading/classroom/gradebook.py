@@ -1,4 +1,4 @@
-"""A class report as CSV, in two layouts, and as JSON. The columns are documented in docs/grading.md."""
+"""A class report as CSV, in three layouts, and as JSON. The columns are documented in docs/grading.md."""
 
 from __future__ import annotations
 
@@ -29,11 +29,28 @@ LONG_COLUMNS = (
 CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
+#: What `nbgrader export` writes; an assignment there is a lesson here.
+NBGRADER_COLUMNS = (
+    "assignment",
+    "duedate",
+    "timestamp",
+    "student_id",
+    "last_name",
+    "first_name",
+    "email",
+    "raw_score",
+    "late_submission_penalty",
+    "score",
+    "max_score",
+)
+
+
 def as_csv(report: ClassReport, layout: Layout) -> str:
     """The report as CSV with a line of headings."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(_long(report) if layout is Layout.LONG else _gradebook(report))
+    rows = {Layout.LONG: _long, Layout.GRADEBOOK: _gradebook, Layout.NBGRADER: _nbgrader}[layout]
+    writer.writerows(rows(report))
     return text.getvalue()
 
 
@@ -77,8 +94,21 @@ def _gradebook(report: ClassReport) -> list[list[str | int]]:
     ]
     for learner in report.learners:
         name = _harmless(learner.name)
-        points = [int(learner.entry(task).passed) for task in report.tasks]
+        # A blank leaves a mark open: what could not be graded is not known to be wrong.
+        entries = [learner.entry(task) for task in report.tasks]
+        points = ["" if entry.problem else int(entry.passed) for entry in entries]
         rows.append([name, "", "", name, "", *points])
+    return rows
+
+
+def _nbgrader(report: ClassReport) -> list[list[str | int]]:
+    rows: list[list[str | int]] = [list(NBGRADER_COLUMNS)]
+    for lesson in dict.fromkeys(task.lesson for task in report.tasks):
+        tasks = [task for task in report.tasks if task.lesson == lesson]
+        for learner in report.learners:
+            points = sum(learner.entry(task).passed for task in tasks)
+            name = _harmless(learner.name)
+            rows.append([lesson, "", "", name, "", "", "", points, 0, points, len(tasks)])
     return rows
 
 

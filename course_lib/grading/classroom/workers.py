@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from course_lib.tasks import find_task
 #: Starting a worker (torch is loaded) and the ranks of all world sizes, on a machine that does much else.
 START_SECONDS = 120.0
 TRIES = 2
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)|CREDENTIAL|(^|_)(API_?)?KEY(_|$)|(^|_)PAT$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class _Worker:
                 ],
                 pass_fds=[theirs.fileno()],
                 env={
-                    **os.environ,
+                    **_without_secrets(os.environ),
                     "TMPDIR": folder,
                     "PYTHONPATH": os.pathsep.join(
                         filter(None, [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH")])
@@ -89,6 +93,11 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what CI and shells keep there for the instructor: an answer may print it all."""
+    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
 def grade_all(answers: Iterable[Answer], jobs: int) -> Generator[Graded, None, None]:
