@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.passes import extra_pass, join_on_some_ranks, missing_forward
 from course_lib.doctor.words import (
     blocked_in,
     call_of,
@@ -36,7 +37,7 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
         return _circle(outcome, blocked)
     idle = [rank for rank in gone if rank not in outcome.ranks]
     if idle != gone:
-        for rule in (_built_on_some, _guarded_wait, _behind):
+        for rule in (_join_on_some, _built_on_some, _guarded_wait, _behind):
             found = rule(outcome, blocked, gone, first)
             if found is not None:
                 return found
@@ -72,6 +73,26 @@ def _times(outcome: Outcome, first: Waiting, gone: Iterable[int]) -> str:
     return f" (it came to this line {came}, and {rank_list([first.rank])} came {steps(here, 'time')})"
 
 
+def waits_for(blocked: dict[int, Waiting], gone: Iterable[int], first: Waiting) -> str:
+    """`rank 0 waits in backward() ... at train.py, line 3 for rank 1, which has finished`."""
+    gone = list(gone)
+    return (
+        f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where} for "
+        f"{rank_list(gone)}, which {verb(gone, 'has', 'have')} finished"
+    )
+
+
+def _join_on_some(
+    outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
+) -> Diagnosis | None:
+    inside = [
+        rank for rank, w in blocked.items() if w.collective is not None and w.collective.stage == "join"
+    ]
+    if not inside or any(r.stage == "join" for rank in gone for r in outcome.recorded.get(rank, ())):
+        return None
+    return join_on_some_ranks(outcome, inside, gone)
+
+
 def _built_on_some(
     outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
 ) -> Diagnosis | None:
@@ -102,6 +123,12 @@ def _behind(
     many = (calls.get(first.rank, 0), min(calls.get(rank, 0) for rank in gone))
     counted = None not in (mine.forwards, theirs.forwards, mine.backwards, theirs.backwards)
     ahead = counted and (mine.forwards or 0) > (theirs.forwards or 0)
+    since = f"now {waits_for(blocked, gone, first)}"
+    found = extra_pass(outcome, list(blocked), gone, since) or missing_forward(
+        outcome, first.rank, gone, since
+    )
+    if found is not None:
+        return found
     in_backward = first.collective.stage == "gradients"
     if in_backward and counted and not ahead and (theirs.backwards or 0) < (mine.backwards or 0):
         return _left_out(outcome, blocked, gone, first, theirs.forwards, theirs.backwards)
@@ -109,17 +136,15 @@ def _behind(
         return _left_out(outcome, blocked, gone, first, mine.backwards, theirs.backwards)
     if many[1] == 0 and not ahead:
         return None
-    a, b = (
-        (mine.batches, theirs.batches)
-        if mine.batches and theirs.batches
-        else (mine.backwards, theirs.backwards)
-    )
-    word = "batch" if mine.batches and theirs.batches else "backward pass"
-    if a is None or b is None or a == b:
-        a, b, word = *many, "training step"
+    if mine.batches and theirs.batches and mine.batches != theirs.batches:
+        a, b, word, how = mine.batches, theirs.batches, "batch", "run out of data"
+    elif counted and ahead:
+        a, b, word, how = mine.forwards or 0, theirs.forwards or 0, "training step", "finished"
+    else:
+        a, b, word, how = *many, "training step", "finished"
     return Diagnosis(
         "uneven_batches",
-        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} run out of data after {steps(b, word)}, and "
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} {how} after {steps(b, word)}, and "
         f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {word} {a} in {call_of(first)} at {first.where}.",
         tuple(gone),
         positions(outcome, gone),
@@ -198,7 +223,7 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
         )
     return Diagnosis(
         "waiting_in_a_circle",
-        "The ranks wait for each other in different places: none can go on.",
+        f"None of the ranks can go on: {'; '.join(_standing(blocked))}.",
         (),
         positions(outcome),
         advice="every rank must issue the same collectives in the same order.",
@@ -206,13 +231,25 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
     )
 
 
+def _standing(blocked: dict[int, Waiting]) -> list[str]:
+    """Who waits where, one clause a place."""
+    ranks: dict[str, list[int]] = {}
+    for rank, waiting in blocked.items():
+        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}", []).append(rank)
+    return [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
+
+
 def _nobody_answers(outcome: Outcome, blocked: dict[int, Waiting], first: Waiting) -> Diagnosis:
+    sending = first.call is not None and "send" in first.call
+    what = "a rank that will not receive it" if sending else "something no other rank will send"
     return Diagnosis(
         "nobody_answers",
         f"{capital(rank_list(blocked))} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where} for "
-        "something no other rank will send.",
+        f"{what}.",
         (),
         positions(outcome),
-        advice="look for the rank that should have sent, stored or joined, and did not.",
+        advice="look for the rank that should have received it, and did not."
+        if sending
+        else "look for the rank that should have sent, stored or joined, and did not.",
         lesson=taught_in(2, 0),
     )

@@ -9,6 +9,7 @@ from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.order import different_order, order_diagnosis
+from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, verb
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.deadlock import fit
@@ -45,7 +46,7 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     one = odd or sides[0]
     others = next(side for side in sides if side is not one)
     culprits = odd.ranks if odd is not None else ()
-    for rule in (_sizes, _lost_step, _only_under_a_condition):
+    for rule in (_join, _extra_pass, _sizes, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
@@ -174,6 +175,33 @@ def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
         return ordered[0]
     guarded = [side for side in sides if side.condition() is not None]
     return guarded[0] if len(guarded) == 1 else None
+
+
+def _join(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    joined = [side for side in (one, other) if side.collective.stage == "join"]
+    if len(joined) != 1:
+        return None
+    outside = other if joined[0] is one else one
+    return join_on_some_ranks(outcome, joined[0].ranks, outside.ranks)
+
+
+def _extra_pass(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    """Ranks are a pass of DDP's apart because some have made one more."""
+    if (
+        not (one.collective.stage and other.collective.stage)
+        or one.collective.stage == other.collective.stage
+    ):
+        return None
+    for side, rest in ((one, other), (other, one)):
+        here, there = collective_text(side.collective), collective_text(rest.collective)
+        since = (
+            f"since then {rank_list(side.ranks)} {verb(side.ranks, 'is', 'are')} in {here} when "
+            f"{rank_list(rest.ranks)} {verb(rest.ranks, 'is', 'are')} in {there}"
+        )
+        found = extra_pass(outcome, side.ranks, rest.ranks, since)
+        if found is not None:
+            return found
+    return None
 
 
 def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, verb
+from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 
 _ADVICE = "start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both)."
@@ -109,8 +109,10 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
     inside = tuple(
         rank for rank, waiting in blocked.items() if waiting.call in ("new_group", "_new_group_with_tag")
     )
-    if not inside or len(inside) == outcome.world_size:
+    if not inside:
         return None
+    if len(inside) == outcome.world_size:
+        return _unequal_counts(outcome, blocked[inside[0]].where)
     absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
     few = inside if len(inside) < len(absent) else absent
     return Diagnosis(
@@ -121,5 +123,28 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
         positions(outcome, few),
         advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
         "members (or pass use_local_synchronization=True).",
+        lesson=taught_in(2),
+    )
+
+
+def _unequal_counts(outcome: Outcome, where: str) -> Diagnosis | None:
+    """All are in new_group, and some have made more groups before: torch names groups by counting them."""
+    made = {rank: len(facts.get("groups", {})) for rank, facts in outcome.facts.items()}
+    counts = Counter(made.values())
+    if len(counts) < 2:
+        return None
+    common, number = counts.most_common(1)[0]
+    odd = tuple(rank for rank, count in made.items() if count != common) if number * 2 > len(made) else ()
+    return Diagnosis(
+        "new_group_on_some_ranks",
+        f"The ranks wait for each other in new_group at {where}, because some of them have made other groups before: "
+        "groups are counted, and these have different numbers.",
+        odd,
+        lines_of(
+            {rank: f"in new_group, with {steps(count, 'group')} before it" for rank, count in made.items()},
+            odd,
+        ),
+        advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
+        "members.",
         lesson=taught_in(2),
     )

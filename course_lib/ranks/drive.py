@@ -110,6 +110,7 @@ class Watch:
         self.asked: int | None = None
         self.replies: dict[int, deadlock.Look] = {}
         self.connecting_since: float | None = None
+        self.suspicion = False  # two brief looks speak for a deadlock: the next one reads the collectives
 
     def step(self) -> bool:
         """Ask, or read the answers; True when the proof is complete (it is then in the run's `waiting`)."""
@@ -133,11 +134,12 @@ class Watch:
         self.next_look = self.this.seconds() + _IDLE_LOOK
         for link in self.wires.links:
             if link.alive:
-                link.channel.send(Message("look", {"id": self.asked}))
+                link.channel.send(Message("look", {"id": self.asked, "brief": not self.suspicion}))
 
     def _judge(self) -> bool:
         self.asked = None
         now, before = self.replies, self.before
+        thorough, self.suspicion = self.suspicion, False
         self.before = now
         running = frozenset(link.rank for link in self.this.running())
         silent = [link for link in self.this.running() if link.rank not in now]
@@ -155,13 +157,16 @@ class Watch:
                 proof = None
             # A rank may have left the code since it was looked at: then this is no proof of anything.
             if proof is not None and frozenset(link.rank for link in self.this.running()) == running:
+                if not thorough:
+                    self.suspicion, self.next_look = True, self.this.seconds()
+                    return False
                 self.this.waiting = proof
                 return True
         return False
 
     def _connecting(self, looks: dict[int, deadlock.Look]) -> bool:
-        """True while ranks may still be finding each other's store."""
-        if not any(look.stack and look.stack[-1].function == "_create_c10d_store" for look in looks.values()):
+        """True while ranks may still be finding each other's store; it is rank 0's, so not once that has left."""
+        if 0 in self.this.done or not any(look.stack and look.stack[-1].function == "_create_c10d_store" for look in looks.values()):
             self.connecting_since = None
             return False
         if self.connecting_since is None:

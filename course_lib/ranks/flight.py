@@ -98,6 +98,8 @@ def _origin(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             told.update(file=file, line=frame["line"], function=function, source=source)
         elif told["file"]:
             continue
+        elif path.endswith("distributed/algorithms/join.py"):
+            stage = "join"
         elif path.endswith(_DDP):
             if "Join" in function or function.startswith(("_match", "_sync_final")):
                 stage = "join"

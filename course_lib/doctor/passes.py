@@ -1,0 +1,123 @@
+"""Forward and backward passes that only some ranks make: told from the lines that only some ranks have come through."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from course_lib.doctor.conditions import rank_condition
+from course_lib.doctor.counts import done_by
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import capital, positions, rank_list, steps, verb
+from course_lib.ranks.cell import Frame
+from course_lib.ranks.flight import MOST_RECORDS
+from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+
+Path = tuple[tuple[str, int], ...]
+_PASSES = ("buffers", "gradients")
+
+
+def extra_pass(
+    outcome: Outcome, ranks: Collection[int], others: Collection[int], since: str
+) -> Diagnosis | None:
+    """Ranks have come to DDP's collectives on a way that no other rank has ever taken.
+
+    Args:
+        ranks: those that may have made a pass too many; others: those they are compared with.
+        since: what came of it, a clause.
+    """
+    known = {_path(record) for rank in others for record in _passes(outcome, rank)}
+    found = {
+        rank: [r for r in _passes(outcome, rank) if _path(r) not in known and not _old(outcome, rank, r)]
+        for rank in ranks
+    }
+    if not known or not all(found.values()):
+        return None
+    first = next(iter(found.values()))[0]
+    place = _distinct(first, known)
+    condition = next(
+        (c for file, line in _path(first) if (c := rank_condition(file, line)) is not None), None
+    )
+    if condition is None and len(ranks) >= len(others):
+        return None  # who did otherwise: those that went there, or those that did not?
+    backward = any(record.stage == "gradients" for record in found[min(found)])
+    because = f" (under `{condition}`)" if condition else ""
+    what = "backward" if backward else "forward"
+    return Diagnosis(
+        f"extra_{what}",
+        f"Only {rank_list(ranks)} {verb(ranks, 'makes', 'make')} a {what} pass of the DDP model at {place}{because}; "
+        f"{since}.",
+        tuple(ranks),
+        positions(outcome, ranks),
+        advice="call a DDP model equally often on every rank"
+        + (
+            ", or leave the extra backward() to model.module."
+            if backward
+            else ", or model.module for a look at it."
+        ),
+        lesson=taught_in(6),
+    )
+
+
+def missing_forward(outcome: Outcome, here: int, gone: Collection[int], since: str) -> Diagnosis | None:
+    """Ranks have drawn as many batches as another one and trained on fewer."""
+    done = done_by(outcome)
+    mine = done[here]
+    trained = set()
+    for rank in gone:
+        theirs = done[rank]
+        if not mine.batches or theirs.batches != mine.batches:
+            return None
+        if mine.forwards is None or theirs.forwards is None or theirs.forwards >= mine.forwards:
+            return None
+        trained.add(theirs.forwards)
+    if not trained:
+        return None
+    number = " or ".join(map(str, sorted(trained)))
+    return Diagnosis(
+        "missing_forward",
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} drawn {steps(mine.batches or 0, 'batch')} like the "
+        f"others, but {verb(gone, 'has', 'have')} trained on only {number}; {since}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="every rank must make every step. For a batch to be left out, multiply its loss by 0, or agree with an "
+        "all_reduce first and leave it out on all ranks.",
+        lesson=taught_in(6),
+    )
+
+
+def join_on_some_ranks(outcome: Outcome, inside: Collection[int], outside: Collection[int]) -> Diagnosis:
+    """Some ranks keep Join's books before every step, others do not."""
+    few = tuple(inside if len(inside) < len(outside) else outside if len(outside) < len(inside) else ())
+    return Diagnosis(
+        "join_on_some_ranks",
+        f"Only {rank_list(inside)} {verb(inside, 'trains', 'train')} inside Join (or model.join()); "
+        f"{rank_list(outside)} {verb(outside, 'does', 'do')} not, and so never "
+        f"{verb(outside, 'answers', 'answer')} the collectives by which Join counts who is still there.",
+        few,
+        positions(outcome, few),
+        advice="enter Join on every rank of the group, also on those with most batches.",
+        lesson=taught_in(5, 3),
+    )
+
+
+def _passes(outcome: Outcome, rank: int) -> Iterable[Collective]:
+    return [r for r in outcome.recorded.get(rank, ()) if r.stage in _PASSES and r.origin is not None]
+
+
+def _path(record: Collective) -> Path:
+    assert record.origin is not None
+    return ((record.origin.file, record.origin.line), *record.callers)
+
+
+def _old(outcome: Outcome, rank: int, record: Collective) -> bool:
+    """At the beginning of a full record: the same of another rank may have left its record already."""
+    records = outcome.recorded[rank]
+    return len(records) >= MOST_RECORDS and records.index(record) < MOST_RECORDS // 4
+
+
+def _distinct(record: Collective, known: Collection[Path]) -> str:
+    """The innermost line on the way that nobody else has come through."""
+    lines = {line for path in known for line in path}
+    path = _path(record)
+    file, number = next((line for line in path if line not in lines), path[0])
+    return Frame(file, number, "", "").where()
