@@ -1,0 +1,211 @@
+"""Task 4: the check that finds gradients which are not the same on all ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.alternation import taught
+from course_lib.tasks.alternation.wrapped import drawn, network
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+_SIZES = (4, 3, 5, 2)
+_NAMES = [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
+
+
+def _strings(value: Any) -> Any:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return toys.odd(value)
+    found = list(value)[: toys.MAX_ITEMS]
+    return found if all(isinstance(item, str) for item in found) else toys.odd(found)
+
+
+def _changed(gradient: Any, how: str) -> Any:
+    if how == "missing":
+        return None
+    if how == "reversed":
+        return gradient.flatten().flip(0).view_as(gradient).clone()
+    changed = gradient.clone()
+    changed.view(-1)[-1] += 0.05
+    return changed
+
+
+class Disagreeing(Task):
+    """The check that finds gradients which are not the same on all ranks."""
+
+    name = "alternation.disagreeing"
+    title = "Find silent divergence"
+    signature = "disagreeing(model)"
+    lesson = taught.LESSON
+    place = 4
+    world_sizes = (1, 2, 3)
+    hints = (
+        "Every rank has to see all gradients: dist.all_gather for tensors, or dist.all_gather_object for anything.",
+        (
+            "Compare values, not norms or sums: [1, 2] and [2, 1] have the same of both. A gradient that is None on "
+            "one rank and a tensor on another is a difference, too."
+        ),
+        (
+            "Every rank must make the same collectives whatever its gradients are, so no `continue` before one. "
+            "Collect p.grad.clone() or None of all parameters into one dictionary and send that once."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "only_norms",
+            "Only a norm, a sum or a mean of each gradient is compared: two different gradients can have the same.",
+            taught.TWO_BACKWARDS,
+        ),
+        Misconception(
+            "own_view",
+            "The ranks return different lists: each compares itself with rank 0, or with the mean, and nobody hears of "
+            "what the others found.",
+            taught.REAL_LIFE,
+        ),
+        Misconception(
+            "weights_compared",
+            "Weights are compared. They are still equal when the first wrong gradients have just been computed.",
+            taught.TWO_BACKWARDS,
+        ),
+        Misconception(
+            "gradients_changed",
+            "The check changes what it checks: a collective that works in place was given the gradient itself.",
+            taught.REAL_LIFE,
+        ),
+        Misconception(
+            "missing_gradient",
+            "A gradient that is None on one rank only is passed over. Where a collective is left out for it, the ranks "
+            "stop meeting in the same ones.",
+            taught.REAL_LIFE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Equal gradients; those that two backwards leave; one rank that differs, in ways that are easy to miss."""
+        for how in ("equal", "two_backwards", "nudged", "reversed", "missing"):
+            odd = sorted(chance.sample(range(6), 2))
+            rank = world_size - 1 if how == "nudged" else chance.randrange(world_size)
+            yield {"seed": chance.randint(1, 10**6), "how": how, "odd": odd, "rank": rank}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What has been done to the gradients."""
+        names = " and ".join(_NAMES[index] for index in case["odd"])
+        return {
+            "equal": "equal gradients",
+            "two_backwards": "two forwards and then two backwards",
+            "nudged": f"one number in the gradients of {names} changed on rank {case['rank']}",
+            "reversed": f"the gradients of {names} reversed on rank {case['rank']}",
+            "missing": f"no gradients of {names} on rank {case['rank']}",
+        }[str(case["how"])]
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What was returned, and whether the gradients are still what they were."""
+        import torch
+
+        model = torch.nn.parallel.DistributedDataParallel(network(case["seed"], *_SIZES))
+        rank = int(os.environ["RANK"])
+        outputs = [model(drawn(case["seed"] + number + 10 * rank, 4, 4)) for number in (1, 2)]
+        losses = [(output - 1).square().mean() for output in outputs]
+        if case["how"] == "two_backwards":
+            for loss in losses:
+                loss.backward()
+        else:
+            (losses[0] + losses[1]).backward()
+            for index in case["odd"]:
+                parameter = list(model.parameters())[index]
+                if rank == case["rank"] and case["how"] != "equal":
+                    parameter.grad = _changed(parameter.grad, case["how"])
+        before = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+        names = _strings(answer(model))
+        after = [p.grad for p in model.parameters()]
+        kept = all(
+            old is new if old is None or new is None else torch.equal(old, new)
+            for old, new in zip(before, after, strict=True)
+        )
+        return {"names": names, "kept": kept}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The names that differ, by construction."""
+        if world_size == 1 or case["how"] == "equal":
+            return []
+        if case["how"] == "two_backwards":
+            return sorted(_NAMES)
+        return sorted(_NAMES[index] for index in case["odd"])
+
+    @check("Every rank returns a list of names.", gate=True)
+    def gives_names(self, trial: Trial) -> Miss | None:
+        """Of parameters, as model.module has them; with module. before them they are understood, too."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen["names"]):
+                return Miss(f"rank {rank} returned {seen['names']['odd']}")
+            unknown = [name for name in _plain(seen["names"]) if name not in _NAMES]
+            if unknown:
+                return Miss(f"rank {rank} returned {unknown[0]!r}, which is no parameter of the model")
+        return None
+
+    @check("The gradients are still what they were.")
+    def unchanged(self, trial: Trial) -> Miss | None:
+        """Bit by bit, None included."""
+        for rank, seen in trial.seen.items():
+            if not seen["kept"]:
+                return Miss(
+                    f"with {self.describe(trial.case)}, the check has changed gradients on rank {rank} of "
+                    f"{trial.world_size}",
+                    "gradients_changed",
+                )
+        return None
+
+    @check("Every rank returns the names of the parameters whose gradients differ between ranks.")
+    def right(self, trial: Trial) -> Miss | None:
+        """The same names on all ranks."""
+        for rank, seen in trial.seen.items():
+            mine = _plain(seen["names"])
+            if mine != trial.oracle:
+                return Miss(
+                    f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; "
+                    f"it should be {trial.oracle}"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """By the kinds of difference that were missed."""
+        if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
+            return "gradients_changed"
+        plain = [
+            Trial(t.world_size, t.case, t.oracle, {rank: _plain(s["names"]) for rank, s in t.seen.items()})
+            for t in trials
+            if not any(is_odd(s["names"]) for s in t.seen.values())
+        ]
+        if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
+            return "own_view"
+        blind = {
+            "only_norms": ("reversed",),
+            "missing_gradient": ("missing",),
+            "weights_compared": tuple(_HOW),
+        }
+        models = [
+            Model(id_, lambda t, ways=ways: [[] if t.case["how"] in ways else t.oracle] * t.world_size)  # type: ignore[misc]
+            for id_, ways in blind.items()
+        ]
+        return recognise_by_models(
+            plain, lambda t: [t.oracle] * t.world_size, models, lambda a, b: bool(a == b)
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Only a missing gradient makes ranks part: every other case went well before."""
+        ways = [trial.case["how"] for trial in trials if trial.world_size == outcome.world_size]
+        if ways == list(_HOW[:-1]) and outcome.kind is not Kind.OK:
+            return "missing_gradient"
+        return self.recognise(trials)
+
+
+_HOW = ("equal", "two_backwards", "nudged", "reversed", "missing")
+
+
+def _plain(names: Sequence[str]) -> list[str]:
+    return sorted({name.removeprefix("module.") for name in names})

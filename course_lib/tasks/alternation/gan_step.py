@@ -1,0 +1,216 @@
+"""Task 1: one step of a GAN, with every gradient averaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.alternation import taught
+from course_lib.tasks.alternation.wrapped import (
+    Watched,
+    around_the_wrapper,
+    close,
+    drawn,
+    farthest,
+    network,
+    numbers,
+    spent,
+)
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+
+_NAMES = ("generator", "discriminator")
+
+
+def _models(case: Mapping[str, Any]) -> tuple[Any, Any]:
+    return network(case["seed"], 3, 5, 2), network(case["seed"] + 1, 2, 5, 1)
+
+
+def _samples(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+    seed = case["seed"] + 1000 * step + 10 * rank
+    return drawn(seed + 2, case["batch"], 2) + 1.0, drawn(seed + 3, case["batch"], 3)
+
+
+class GanStep(Task):
+    """One step of a GAN, with every gradient averaged."""
+
+    name = "alternation.gan_step"
+    title = "A GAN step"
+    signature = (
+        "gan_step(generator, discriminator, generator_optimizer, discriminator_optimizer, real, noise)"
+    )
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (2, 3)
+    hints = (
+        (
+            "Write down the order of forwards (F) and backwards (B) of each model. A forward buys one average, "
+            "the next backward of that model spends it."
+        ),
+        (
+            "The discriminator's step can be F F B, with the two losses added, or F B F B. F F B B is the order "
+            "that is silently wrong."
+        ),
+        (
+            "In the discriminator's step the generated samples are detached, or made under no_grad: otherwise that "
+            "backward runs on into the generator and spends its average. Clear the discriminator's gradients at "
+            "the start of its step, because the generator's backward has left some."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "two_backwards",
+            "Two backwards of the discriminator follow each other without a forward between: only the first is "
+            "averaged, the second adds what each rank computed alone.",
+            taught.TWO_BACKWARDS,
+        ),
+        Misconception(
+            "fake_not_detached",
+            "The discriminator's backward runs on into the generator, because the generated samples are not detached. "
+            "The generator's own backward then comes second.",
+            taught.REDUCER,
+        ),
+        Misconception(
+            "around_the_wrapper",
+            "A model is called through .module in training: DDP never sees that forward, and does not average.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "stale_gradients",
+            "The discriminator's gradients are not cleared before its step: what the generator's backward left in "
+            "them is added.",
+            taught.REAL_LIFE,
+        ),
+        Misconception(
+            "old_discriminator",
+            "The generator's loss is computed before the discriminator's step; it is to meet the new discriminator.",
+            taught.REAL_LIFE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Two GANs, three steps each."""
+        for _ in range(2):
+            yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((3, 4, 6)), "steps": 3}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What was drawn."""
+        return f"{case['batch']} samples a rank"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Weights of both models after some steps, and how they were called."""
+        import torch
+
+        generator, discriminator = (Watched(model) for model in _models(case))
+        optimizers = [torch.optim.SGD(model.ddp.parameters(), lr=0.2) for model in (generator, discriminator)]
+        for step in range(case["steps"]):
+            answer(
+                generator.ddp, discriminator.ddp, *optimizers, *_samples(case, step, int(os.environ["RANK"]))
+            )
+        return {"generator": generator.seen(), "discriminator": discriminator.seen()}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The weights found by one process that has all samples: right ones, and those of two misconceptions."""
+        start = [numbers(model.parameters()) for model in _models(case)]
+        ends = {
+            way: _alone(case, world_size, way) for way in ("right", "stale_gradients", "old_discriminator")
+        }
+        return {"start": dict(zip(_NAMES, start, strict=True)), **ends}
+
+    @check("Both models are trained.", gate=True)
+    def moves(self, trial: Trial) -> Miss | None:
+        """Neither has the weights it began with."""
+        for name in _NAMES:
+            for rank, seen in trial.seen.items():
+                if seen[name]["weights"] == trial.oracle["start"][name]:
+                    return Miss(
+                        f"after {trial.case['steps']} steps the {name} on rank {rank} has not changed"
+                    )
+        return None
+
+    @check("All ranks end with the same weights.")
+    def agree(self, trial: Trial) -> Miss | None:
+        """On both models."""
+        for name in reversed(_NAMES):
+            for rank, seen in trial.seen.items():
+                gap = farthest(seen[name]["weights"], trial.seen[0][name]["weights"])
+                if gap > 1e-6:
+                    return Miss(
+                        f"after {trial.case['steps']} steps the {name} of rank {rank} differs from that of rank 0 by "
+                        f"up to {gap:.2g}",
+                        _known(trial),
+                    )
+        return None
+
+    @check("The weights are those of one process that trains on the samples of all ranks.")
+    def right(self, trial: Trial) -> Miss | None:
+        """Up to rounding."""
+        for name in reversed(_NAMES):
+            right = trial.oracle["right"][name]
+            for rank, seen in trial.seen.items():
+                if not close(seen[name]["weights"], right):
+                    gap = farthest(seen[name]["weights"], right)
+                    return Miss(
+                        f"on {toys.ranks_text(trial.world_size)}, the {name} of rank {rank} is off by up to {gap:.2g} "
+                        f"after {trial.case['steps']} steps",
+                        _known(trial),
+                    )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """torch refuses to go through the generator's graph twice."""
+        twice = "backward through the graph a second time"
+        return (
+            "fake_not_detached" if any(twice in error.message for error in outcome.errors.values()) else None
+        )
+
+
+def _known(trial: Trial) -> str | None:
+    """The misconception that the counts or the weights show."""
+    seen = trial.seen[0]
+    if any(around_the_wrapper(seen[name]) for name in _NAMES):
+        return "around_the_wrapper"
+    if spent(seen["discriminator"]):
+        return "two_backwards"
+    if spent(seen["generator"]):
+        return "fake_not_detached"
+    for way in ("stale_gradients", "old_discriminator"):
+        if all(close(seen[name]["weights"], trial.oracle[way][name]) for name in _NAMES):
+            return way
+    return None
+
+
+def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, list[float]]:
+    """One process without DDP: the same steps on the samples of all ranks."""
+    import torch
+
+    softplus = torch.nn.functional.softplus
+    generator, discriminator = _models(case)
+    optimizer_g, optimizer_d = (
+        torch.optim.SGD(model.parameters(), lr=0.2) for model in (generator, discriminator)
+    )
+    for step in range(case["steps"]):
+        parts = [_samples(case, step, rank) for rank in range(world_size)]
+        real, noise = (torch.cat(part) for part in zip(*parts, strict=True))
+        fake = generator(noise)
+        if way != "stale_gradients":
+            optimizer_d.zero_grad()
+        loss_g = softplus(-discriminator(fake)).mean()
+        optimizer_g.zero_grad()
+        if way == "old_discriminator":
+            gradients = torch.autograd.grad(loss_g, list(generator.parameters()), retain_graph=True)
+        (softplus(-discriminator(real)).mean() + softplus(discriminator(fake.detach())).mean()).backward()
+        optimizer_d.step()
+        if way == "old_discriminator":
+            for parameter, gradient in zip(generator.parameters(), gradients, strict=True):
+                parameter.grad = gradient
+        else:
+            softplus(-discriminator(fake)).mean().backward()
+        optimizer_g.step()
+    return {
+        name: numbers(model.parameters())
+        for name, model in zip(_NAMES, (generator, discriminator), strict=True)
+    }

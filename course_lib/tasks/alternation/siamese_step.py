@@ -1,0 +1,198 @@
+"""Task 2: one step on a Siamese network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.alternation import taught
+from course_lib.tasks.alternation.wrapped import (
+    Watched,
+    around_the_wrapper,
+    close,
+    drawn,
+    farthest,
+    network,
+    numbers,
+    spent,
+)
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+
+
+def _pairs(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any, Any]:
+    seed = case["seed"] + 1000 * step + 10 * rank
+    same = (drawn(seed + 3, case["batch"]) > 0).float()
+    return drawn(seed + 1, case["batch"], 4), drawn(seed + 2, case["batch"], 4), same
+
+
+class SiameseStep(Task):
+    """One step on a Siamese network."""
+
+    name = "alternation.siamese_step"
+    title = "A Siamese loss"
+    signature = "siamese_step(model, optimizer, first, second, same)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (2, 3)
+    hints = (
+        "Two forwards through the wrapper are fine, as long as one backward follows.",
+        (
+            "Put both parts of the loss into one number and call backward() once: the gradients are then averaged "
+            "without anything else from you."
+        ),
+        "The loss is another matter: DDP averages gradients, not losses. Average a detached copy with all_reduce.",
+    )
+    misconceptions = (
+        Misconception(
+            "two_backwards",
+            "Each part of the loss has a backward of its own, but only the first of them is averaged.",
+            taught.TWO_BACKWARDS,
+        ),
+        Misconception(
+            "around_the_wrapper",
+            "The images go through .module: DDP never sees the forward, and no gradient is averaged.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "one_branch_detached",
+            "Only one of the two branches gets a gradient: the other was computed without, or detached.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "reduced_twice",
+            "The gradients are added over the ranks by hand, after DDP has averaged them: the step is too long by the "
+            "number of ranks.",
+            taught.REDUCER,
+        ),
+        Misconception(
+            "local_loss",
+            "The gradients are right, but each rank returns the loss of its own pairs: DDP averages gradients only.",
+            taught.REDUCER,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Two networks, three steps each."""
+        for _ in range(2):
+            yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((4, 5, 6)), "steps": 3}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What was drawn."""
+        return f"{case['batch']} pairs a rank"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What the steps returned, the weights after them, and how the model was called."""
+        import torch
+
+        model = Watched(network(case["seed"], 4, 5, 3))
+        optimizer = torch.optim.SGD(model.ddp.parameters(), lr=0.1)
+        rank = int(os.environ["RANK"])
+        losses = [
+            toys.number(answer(model.ddp, optimizer, *_pairs(case, step, rank)))
+            for step in range(case["steps"])
+        ]
+        return {"losses": losses, **model.seen()}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """Losses and weights found by one process that has all pairs, and what misconceptions find."""
+        return {
+            way: _alone(case, world_size, way) for way in ("right", "one_branch_detached", "reduced_twice")
+        }
+
+    @check("Every rank returns a number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float, or a tensor with one element."""
+        for rank, seen in trial.seen.items():
+            for loss in seen["losses"]:
+                if is_odd(loss):
+                    return Miss(f"rank {rank} returned {loss['odd']}")
+        return None
+
+    @check("All ranks end with the same weights.")
+    def agree(self, trial: Trial) -> Miss | None:
+        """After all steps."""
+        for rank, seen in trial.seen.items():
+            gap = farthest(seen["weights"], trial.seen[0]["weights"])
+            if gap > 1e-6:
+                steps = trial.case["steps"]
+                return Miss(
+                    f"after {steps} steps the weights of rank {rank} differ from those of rank 0 by up to {gap:.2g}",
+                    _known(trial),
+                )
+        return None
+
+    @check("The weights are those of one process that trains on the pairs of all ranks.")
+    def right(self, trial: Trial) -> Miss | None:
+        """Up to rounding."""
+        for rank, seen in trial.seen.items():
+            gap = farthest(seen["weights"], trial.oracle["right"]["weights"])
+            if not close(seen["weights"], trial.oracle["right"]["weights"]):
+                return Miss(
+                    f"on {toys.ranks_text(trial.world_size)}, the weights of rank {rank} are off by up to {gap:.2g} "
+                    f"after {trial.case['steps']} steps",
+                    _known(trial),
+                )
+        return None
+
+    @check("Every rank returns the mean loss over the pairs of all ranks.")
+    def loss_of_all(self, trial: Trial) -> Miss | None:
+        """Judged at the first step, which all answers begin with equal weights."""
+        right = trial.oracle["right"]["losses"][0]
+        for rank, seen in trial.seen.items():
+            if abs(seen["losses"][0] - right) > 1e-4:
+                return Miss(
+                    f"rank {rank} returned {seen['losses'][0]:.4f} in the first step; over all pairs it is {right:.4f}",
+                    self._of_loss(trial),
+                )
+        return None
+
+    def _of_loss(self, trial: Trial) -> str | None:
+        local = trial.oracle["right"]["local"]
+        mine = all(abs(seen["losses"][0] - local[rank]) < 1e-4 for rank, seen in trial.seen.items())
+        weights_right = all(
+            close(s["weights"], trial.oracle["right"]["weights"]) for s in trial.seen.values()
+        )
+        return "local_loss" if mine and weights_right else None
+
+
+def _known(trial: Trial) -> str | None:
+    """The misconception that the counts or the weights show."""
+    seen = trial.seen[0]
+    if seen["module"] > 0 and seen["wrapper"] == 0:
+        return "around_the_wrapper"
+    if spent(seen):
+        return "around_the_wrapper" if around_the_wrapper(seen) and not seen["averages"] else "two_backwards"
+    for way in ("one_branch_detached", "reduced_twice"):
+        if all(close(s["weights"], trial.oracle[way]["weights"]) for s in trial.seen.values()):
+            return way
+    return None
+
+
+def _loss(a: Any, b: Any, same: Any) -> Any:
+    gap = (a - b).square().sum(1)
+    return (same * gap + (1 - same) * (1 - gap).relu()).mean()
+
+
+def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]:
+    """One process without DDP: the same steps on the pairs of all ranks."""
+    import torch
+
+    net = network(case["seed"], 4, 5, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1 * (world_size if way == "reduced_twice" else 1))
+    losses, local = [], []
+    for step in range(case["steps"]):
+        parts = [_pairs(case, step, rank) for rank in range(world_size)]
+        if step == 0:
+            local = [_loss(net(a), net(b), same).item() for a, b, same in parts]
+        first, second, same = (torch.cat(part) for part in zip(*parts, strict=True))
+        other = net(second)
+        loss = _loss(net(first), other.detach() if way == "one_branch_detached" else other, same)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"weights": numbers(net.parameters()), "losses": losses, "local": local}

@@ -1,0 +1,230 @@
+"""Task 3: rank 0 evaluates in the middle of training, and nothing else notices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.alternation import taught
+from course_lib.tasks.alternation.wrapped import Watched, close, drawn, farthest, network, numbers
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd, short
+
+
+def _network(case: Mapping[str, Any]) -> Any:
+    return network(case["seed"], 4, 5, 2, norm=True)
+
+
+def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any]]:
+    seeds = [case["seed"] + 1000 * step + 10 * rank for step in range(case["steps"])]
+    return [(drawn(seed + 1, 6, 4) + 0.5, drawn(seed + 2, 6, 2)) for seed in seeds]
+
+
+def _validation(case: Mapping[str, Any]) -> tuple[Any, Any]:
+    return drawn(case["seed"] + 7, 9, 4), drawn(case["seed"] + 8, 9, 2)
+
+
+def _losses(value: Any) -> Any:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return toys.odd(value)
+    found = [toys.number(item) for item in list(value)[: toys.MAX_ITEMS]]
+    return next((item for item in found if is_odd(item)), found)
+
+
+class TrainAndEvaluate(Task):
+    """Rank 0 evaluates in the middle of training, and nothing else notices."""
+
+    name = "alternation.train_and_evaluate"
+    title = "An evaluation in the middle of training"
+    signature = "train_and_evaluate(model, optimizer, batches, validation, every)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "With a BatchNorm every forward through the wrapper begins with a broadcast. If only rank 0 makes one, "
+            "somebody is left over."
+        ),
+        "model.module is the network itself: its forward sends nothing, so one rank may call it alone.",
+        (
+            "Put model.module into eval() for the evaluation and back into train() after it, and evaluate under "
+            "torch.no_grad(). In train mode a forward uses the batch's statistics, and changes the running ones."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "wrapper_on_one_rank",
+            "Rank 0 alone calls the wrapper. With buffers that forward begins with a broadcast, and it meets something "
+            "else on the other ranks.",
+            taught.ALONE,
+        ),
+        Misconception(
+            "evaluated_in_train_mode",
+            "The model is evaluated in train mode: BatchNorm then uses the statistics of the validation samples, and "
+            "puts them into its running statistics.",
+            taught.ALONE,
+        ),
+        Misconception(
+            "left_in_eval_mode",
+            "The model stays in eval mode after the evaluation, and goes on training with frozen statistics.",
+            taught.ALONE,
+        ),
+        Misconception(
+            "trained_around_the_wrapper",
+            "The training itself goes through .module: no gradient is averaged.",
+            taught.MATRIX,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """An evaluation after every step, where buckets are rebuilt in between, and one after every second."""
+        for every, steps in ((1, 3), (2, 5)):
+            yield {"seed": chance.randint(1, 10**6), "steps": steps, "every": every}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """When it evaluates."""
+        return f"{case['steps']} batches, every={case['every']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What was returned; weights, statistics and mode of the model afterwards; how it was called."""
+        import torch
+
+        model = Watched(_network(case))
+        optimizer = torch.optim.SGD(model.ddp.parameters(), lr=0.1)
+        batches = _batches(case, int(os.environ["RANK"]))
+        result = answer(model.ddp, optimizer, batches, _validation(case), case["every"])
+        norm = model.module[1]
+        return {
+            "losses": _losses(result) if os.environ["RANK"] == "0" else [],
+            "statistics": numbers((norm.running_mean, norm.running_var)),
+            "training": all(part.training for part in model.module.modules()),
+            **model.seen(),
+        }
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """Losses, weights and rank 0's statistics, found by one process that knows no DDP."""
+        return _alone(case, world_size)
+
+    @check("Rank 0 returns a loss for each evaluation.", gate=True)
+    def gives_losses(self, trial: Trial) -> Miss | None:
+        """As many numbers as there are evaluations."""
+        losses, count = trial.seen[0]["losses"], len(trial.oracle["losses"])
+        if is_odd(losses):
+            return Miss(f"rank 0 returned {losses['odd']}")
+        if len(losses) != count:
+            return Miss(
+                f"rank 0 returned {len(losses)} losses; with {self.describe(trial.case)} there are {count} evaluations"
+            )
+        return None
+
+    @check("Every rank calls the wrapper equally often.")
+    def equally_often(self, trial: Trial) -> Miss | None:
+        """A forward that only one rank makes is right by accident at best."""
+        calls = [trial.seen[rank]["wrapper"] for rank in range(trial.world_size)]
+        if len(set(calls)) > 1:
+            return Miss(
+                f"ranks 0 to {trial.world_size - 1} called it {short(calls)} times", "wrapper_on_one_rank"
+            )
+        return None
+
+    @check("The weights are those of a training without evaluations.")
+    def weights(self, trial: Trial) -> Miss | None:
+        """On every rank."""
+        for rank, seen in trial.seen.items():
+            if not close(seen["weights"], trial.oracle["weights"]):
+                gap = farthest(seen["weights"], trial.oracle["weights"])
+                known = "left_in_eval_mode" if not trial.seen[0]["training"] else None
+                if seen["backwards"] > seen["averages"] or not seen["wrapper"]:
+                    known = "trained_around_the_wrapper"
+                return Miss(
+                    f"the weights of rank {rank} of {trial.world_size} are off by up to {gap:.2g}", known
+                )
+        return None
+
+    @check("The losses are those of the model in eval mode.")
+    def right_losses(self, trial: Trial) -> Miss | None:
+        """Each of them."""
+        seen = trial.seen[0]["losses"]
+        for number, (mine, right) in enumerate(zip(seen, trial.oracle["losses"], strict=True)):
+            if not abs(mine - right) < 1e-3:
+                return Miss(
+                    f"evaluation {number} on rank 0 of {trial.world_size} gave {mine:.4f}; it is {right:.4f}",
+                    self._of_losses(trial),
+                )
+        return None
+
+    @check("Rank 0's running statistics come from training batches only.")
+    def statistics(self, trial: Trial) -> Miss | None:
+        """Those of its BatchNorm, after the last step."""
+        gap = farthest(trial.seen[0]["statistics"], trial.oracle["statistics"])
+        if gap > 1e-3:
+            known = "evaluated_in_train_mode" if trial.seen[0]["training"] else "left_in_eval_mode"
+            if self._trained_alone(trial):
+                known = "trained_around_the_wrapper"
+            return Miss(f"on rank 0 of {trial.world_size} they are off by up to {gap:.2g}", known)
+        return None
+
+    @check("The model is left in train mode.")
+    def in_train_mode(self, trial: Trial) -> Miss | None:
+        """On every rank, whoever evaluated."""
+        for rank, seen in trial.seen.items():
+            if not seen["training"]:
+                return Miss(f"on rank {rank} of {trial.world_size} it is in eval mode", "left_in_eval_mode")
+        return None
+
+    def _trained_alone(self, trial: Trial) -> bool:
+        return not trial.seen[0]["wrapper"]
+
+    def _of_losses(self, trial: Trial) -> str | None:
+        seen = trial.seen[0]
+        if self._trained_alone(trial):
+            return "trained_around_the_wrapper"
+        if not seen["training"]:
+            return "left_in_eval_mode"
+        in_train_mode = trial.oracle["losses in train mode"]
+        if all(abs(a - b) < 1e-3 for a, b in zip(seen["losses"], in_train_mode, strict=True)):
+            return "evaluated_in_train_mode"
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """A broadcast of buffers that meets something else: a hang, or a rank that gloo aborts."""
+        if outcome.kind is Kind.DIED:
+            return "wrapper_on_one_rank"
+        if outcome.kind is Kind.HANG:
+            under_way = [waiting.collective for waiting in outcome.waiting.values() if waiting.collective]
+            by_ddp = any(collective.stage in ("buffers", "rebuild") for collective in under_way)
+            return "wrapper_on_one_rank" if by_ddp else None
+        return None
+
+
+def _alone(case: Mapping[str, Any], world_size: int) -> dict[str, Any]:
+    """One process: gradients averaged over the ranks' batches, the statistics those of rank 0's."""
+    import torch
+
+    loss_of = torch.nn.functional.mse_loss
+    net = _network(case)
+    norm: Any = net[1]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    inputs, targets = _validation(case)
+    losses, in_train_mode = [], []
+    for step, parts in enumerate(zip(*(_batches(case, rank) for rank in range(world_size)), strict=True)):
+        optimizer.zero_grad()
+        for rank, (x, y) in enumerate(parts):
+            norm.momentum = 0.0 if rank else 0.1  # the statistics of other ranks than 0 do not survive
+            (loss_of(net(x), y) / world_size).backward()
+        optimizer.step()
+        if (step + 1) % case["every"] == 0:
+            with torch.no_grad():
+                losses.append(loss_of(net.eval()(inputs), targets).item())
+                norm.momentum = 0.0
+                in_train_mode.append(loss_of(net.train()(inputs), targets).item())
+    return {
+        "losses": losses,
+        "losses in train mode": in_train_mode,
+        "weights": numbers(net.parameters()),
+        "statistics": numbers((norm.running_mean, norm.running_var)),
+    }

@@ -1,0 +1,165 @@
+# %% [markdown]
+# # 06 · Forward/backward alternation: your turn
+#
+# Four tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
+# under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, on gangs of different
+# sizes, and is judged by what it does, not by how it looks.
+#
+# `%hint alternation.gan_step` gives a hint, and the next one when you run it again. `%solution alternation.gan_step` opens
+# once you have passed.
+
+# %%
+# %load_ext course_lib
+
+# %% [markdown]
+# ## 1. Repair a GAN step
+#
+# This step stands in many repositories. Under DDP it is wrong, and nothing says so:
+#
+# ```python
+# def gan_step(generator, discriminator, generator_optimizer, discriminator_optimizer, real, noise):
+#     fake = generator(noise)
+#     discriminator_optimizer.zero_grad()
+#     real_scores, fake_scores = discriminator(real), discriminator(fake.detach())
+#     softplus(-real_scores).mean().backward()
+#     softplus(fake_scores).mean().backward()
+#     discriminator_optimizer.step()
+#     generator_optimizer.zero_grad()
+#     softplus(-discriminator(fake)).mean().backward()
+#     generator_optimizer.step()
+# ```
+#
+# Write it so that it is right: first the discriminator learns (the sum of the two losses above), then the generator, with the
+# discriminator as it is by then. Both models are wrapped in DDP, and every rank has samples of its own. After some steps all
+# ranks are to have the weights that one process would have that trains on all of them.
+
+# %%
+# %%task alternation.gan_step
+from torch.nn.functional import softplus
+
+
+def gan_step(generator, discriminator, generator_optimizer, discriminator_optimizer, real, noise):
+    """One step of both models."""
+    ### BEGIN SOLUTION
+    fake = generator(noise)
+    discriminator_optimizer.zero_grad()  # also what the generator's last backward has left here
+    loss = softplus(-discriminator(real)).mean() + softplus(discriminator(fake.detach())).mean()
+    loss.backward()  # one backward for two forwards: one average
+    discriminator_optimizer.step()
+    generator_optimizer.zero_grad()
+    softplus(-discriminator(fake)).mean().backward()
+    generator_optimizer.step()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 2. A Siamese loss
+#
+# Pairs of inputs, and for each pair whether both show the same thing (`same` is 1.0) or not (0.0). Both inputs go through the
+# same wrapped model. With `gap` the squared distance of the two outputs (the sum of the squared differences), the loss is the
+# mean over the pairs of
+#
+# - `gap`, if they are the same,
+# - `max(0, 1 - gap)`, if they are not.
+#
+# Make one step of the optimizer, with the gradient over the pairs of *all* ranks, and return the loss over the pairs of *all*
+# ranks (as it was before the step). Every rank has equally many pairs.
+
+# %%
+# %%task alternation.siamese_step
+import torch.distributed as dist
+
+
+def siamese_step(model, optimizer, first, second, same):
+    """One step; returns the mean loss over the pairs of all ranks, the same number on every rank."""
+    ### BEGIN SOLUTION
+    ### STUB: loss = ...
+    ### STUB: return loss
+    gap = (model(first) - model(second)).square().sum(1)
+    loss = (same * gap + (1 - same) * (1 - gap).relu()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total = loss.detach().clone()
+    dist.all_reduce(total)  # DDP averages gradients; the loss is yours to average
+    return total.item() / dist.get_world_size()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 3. Evaluate in the middle of training
+#
+# Train a wrapped model that has a BatchNorm: one step for each `(x, y)` in `batches`, with `mse_loss`. After every `every`
+# steps, rank 0 evaluates the model in eval mode on `validation`, an `(x, y)` as well, and notes the loss. Rank 0 returns its
+# list of losses; what the other ranks return does not matter.
+#
+# The training must not notice: the same weights and, on rank 0, the same running statistics as without any evaluation, and
+# the model in train mode in the end. Every rank has equally many batches.
+
+# %%
+# %%task alternation.train_and_evaluate
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+
+
+def train_and_evaluate(model, optimizer, batches, validation, every):
+    """Trains on `batches`; returns, on rank 0, the loss on `validation` after every `every` steps."""
+    ### BEGIN SOLUTION
+    ### STUB: losses = ...
+    ### STUB: return losses
+    losses = []
+    for step, (x, y) in enumerate(batches, start=1):
+        optimizer.zero_grad()
+        mse_loss(model(x), y).backward()
+        optimizer.step()
+        if step % every == 0 and dist.get_rank() == 0:
+            model.module.eval()
+            with torch.no_grad():
+                losses.append(mse_loss(model.module(validation[0]), validation[1]).item())
+            model.module.train()
+    return losses
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 4. Find silent divergence
+#
+# The check you would put after the first `backward()` of every new training script. Return the names of the parameters whose
+# gradient is not the same on all ranks (as `model.module.named_parameters()` has them, in any order), the same list on every
+# rank. A gradient that is `None` on one rank and a tensor on another is not the same.
+#
+# The check must not change any gradient, and it must come to an end whatever the gradients are.
+
+# %%
+# %%task alternation.disagreeing
+import torch
+import torch.distributed as dist
+
+
+def disagreeing(model):
+    """Names of the parameters whose gradients differ between ranks."""
+    ### BEGIN SOLUTION
+    ### STUB: names = ...
+    ### STUB: return names
+    names = []
+    for name, parameter in model.module.named_parameters():
+        there = parameter.grad is not None
+        gradient = parameter.grad if there else torch.zeros_like(parameter)
+        low = torch.cat(
+            [gradient.flatten(), torch.tensor([float(there)])]
+        )  # a copy: the collective works in place
+        high = low.clone()
+        dist.all_reduce(low, op=dist.ReduceOp.MIN)
+        dist.all_reduce(high, op=dist.ReduceOp.MAX)
+        if not torch.equal(low, high):
+            names.append(name)
+    return names
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## How far are you?
+
+# %%
+# %progress 06

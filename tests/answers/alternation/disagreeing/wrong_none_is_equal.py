@@ -1,0 +1,15 @@
+# misconception: missing_gradient
+import torch
+import torch.distributed as dist
+
+
+def disagreeing(model):
+    mine = {name: p.grad for name, p in model.module.named_parameters()}
+    everyones = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, mine)
+    names = []
+    for name in mine:
+        there = [grads[name] for grads in everyones if grads[name] is not None]
+        if not all(torch.equal(there[0], grad) for grad in there):
+            names.append(name)
+    return names

@@ -1,0 +1,12 @@
+# misconception: only_norms
+import torch
+import torch.distributed as dist
+
+
+def disagreeing(model):
+    params = dict(model.module.named_parameters())
+    norms = torch.tensor([-1.0 if p.grad is None else p.grad.double().norm().item() for p in params.values()])
+    low, high = norms.clone(), norms.clone()
+    dist.all_reduce(low, op=dist.ReduceOp.MIN)
+    dist.all_reduce(high, op=dist.ReduceOp.MAX)
+    return [name for name, gap in zip(params, high - low, strict=True) if gap > 1e-6]

@@ -1,0 +1,15 @@
+# misconception: missing_gradient
+import torch
+import torch.distributed as dist
+
+
+def disagreeing(model):
+    names = []
+    for name, p in model.module.named_parameters():
+        if p.grad is None:
+            continue
+        others = [torch.empty_like(p.grad) for _ in range(dist.get_world_size())]
+        dist.all_gather(others, p.grad)
+        if not all(torch.equal(others[0], other) for other in others):
+            names.append(name)
+    return names

@@ -1,0 +1,8 @@
+# misconception: local_loss
+def siamese_step(model, optimizer, first, second, same):
+    gap = (model(first) - model(second)).square().sum(1)
+    loss = (same * gap + (1 - same) * (1 - gap).relu()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
