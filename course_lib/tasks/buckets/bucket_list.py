@@ -1,0 +1,261 @@
+"""Task 2: the list of buckets, told before DDP makes it. The oracle is DDP itself, in a group of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.buckets import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+_MIB = 1 << 20
+
+
+class BucketList(Task):
+    """The list of buckets, told before DDP makes it."""
+
+    name = "buckets.bucket_list"
+    title = "Predict the buckets"
+    signature = "bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (2,)
+    hints = (
+        (
+            "Write one function that deals a list of parameters out to buckets, given the limits: add parameters one "
+            "by one, and close the bucket as soon as its bytes are at least its limit."
+        ),
+        (
+            "What differs is what goes into that function. Iteration 0 without find_unused_parameters: no limit at "
+            "all, parameters in their order 0, 1, 2, ... Later: in the order of `ready`."
+        ),
+        (
+            "The limits: bucket_cap_mb MiB for every bucket. With None, 1 MiB for the first bucket that is filled and "
+            "25 MiB for all others."
+        ),
+        (
+            "With find_unused_parameters=True, the constructor deals out 0, 1, 2, ... with those limits, and then "
+            "reverses the list of buckets (not what is in them). This never changes."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "buckets_from_the_start",
+            "Iteration 0 has one bucket with everything in it: DDP makes the others in the second forward.",
+            taught.REBUILT,
+        ),
+        Misconception(
+            "cap_never_exceeded",
+            "A bucket is closed before it would exceed the cap. DDP closes it when it has reached the cap: the last "
+            "gradient may go far beyond.",
+            taught.CAP,
+        ),
+        Misconception(
+            "first_bucket_like_the_others",
+            "Without bucket_cap_mb the first bucket is closed at 1 MiB already.",
+            taught.FIRST,
+        ),
+        Misconception(
+            "first_bucket_always_small",
+            "The small first bucket is there only without bucket_cap_mb; a number sets the limit of all buckets.",
+            taught.FIRST,
+        ),
+        Misconception(
+            "reverse_order",
+            "The buckets follow the reverse order of the parameters. DDP goes by the order in which gradients became "
+            "ready.",
+            taught.REBUILT,
+        ),
+        Misconception(
+            "unused_rebuilt",
+            "With find_unused_parameters=True nothing is rebuilt: the constructor's buckets stay.",
+            taught.FIRST,
+        ),
+        Misconception(
+            "unused_not_reversed",
+            "With find_unused_parameters=True the list of buckets is reversed after dealing out: the first layers' "
+            "bucket is sent last.",
+            taught.FIRST,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Small parameters with a small cap, large ones with the default; in every iteration, with and without."""
+        for find_unused in (False, True):
+            for cap in (chance.choice((0.5, 0.75)), None):
+                # The default cap of 25 MiB is reached by two large ones; a few bytes more or less tell limits apart.
+                small = [chance.randint(20_000, 90_000) for _ in range(6)]
+                large = [chance.randint(3_300_000, 3_600_000) for _ in range(3)] if cap is None else []
+                sizes = [4 * size for size in small + large]
+                chance.shuffle(sizes)
+                ready = list(range(len(sizes)))[::-1]
+                while ready == list(range(len(sizes)))[::-1]:
+                    swap = chance.randrange(len(sizes) - 3)
+                    ready[swap], ready[swap + 3] = ready[swap + 3], ready[swap]
+                # Each takes a run of DDP: with find_unused_parameters all iterations are alike.
+                for iteration in (chance.randint(0, 9),) if find_unused else (0, chance.randint(1, 9)):
+                    yield {
+                        "sizes": sizes,
+                        "ready": ready,
+                        "bucket_cap_mb": cap,
+                        "find_unused_parameters": find_unused,
+                        "iteration": iteration,
+                    }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """As it is called."""
+        sizes = toys.short([f"{size / _MIB:.2f}" for size in case["sizes"]], most=12)
+        return (
+            f"sizes of {sizes} MiB, ready={case['ready']}, bucket_cap_mb={case['bucket_cap_mb']}, "
+            f"find_unused_parameters={case['find_unused_parameters']}, iteration={case['iteration']}"
+        )
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The list, as lists of numbers."""
+        found = answer(
+            list(case["sizes"]),
+            list(case["ready"]),
+            case["bucket_cap_mb"],
+            case["find_unused_parameters"],
+            case["iteration"],
+        )
+        if isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
+            return toys.odd(found)
+        buckets = []
+        for bucket in found:
+            numbers = toys.whole_numbers(bucket)
+            if isinstance(numbers, dict):
+                return numbers
+            buckets.append(numbers)
+        return buckets
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What DDP sends, seen by a communication hook; and what misconceptions give."""
+        arguments = (
+            case["sizes"],
+            case["ready"],
+            case["bucket_cap_mb"],
+            case["find_unused_parameters"],
+            case["iteration"],
+        )
+        return {"right": _sent_by_ddp(*arguments), "models": _models(*arguments)}
+
+    @check("Every rank gets a list of lists of parameter numbers.", gate=True)
+    def gives_lists(self, trial: Trial) -> Miss | None:
+        """Whole numbers in lists."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"rank {rank} got {seen['odd']}")
+        return None
+
+    @check("The buckets are those of DDP, in the order in which it sends them.")
+    def same_as_ddp(self, trial: Trial) -> Miss | None:
+        """Which parameters, in which order."""
+        for rank, seen in trial.seen.items():
+            if seen != trial.oracle["right"]:
+                return Miss(
+                    f"with {self.describe(trial.case)}: rank {rank} got {seen}; DDP has {trial.oracle['right']}"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception gives exactly these lists?"""
+        models = [
+            Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]] * trial.world_size)  # type: ignore[misc]
+            for item in self.misconceptions
+        ]
+        return recognise_by_models(
+            trials,
+            lambda trial: [trial.oracle["right"]] * trial.world_size,
+            models,
+            lambda a, b: bool(a == b),
+        )
+
+
+def _sent_by_ddp(
+    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
+) -> list[list[int]]:
+    """Train a model whose gradients become ready in this order, on this rank alone, and look what is sent."""
+    import torch
+    import torch.distributed as dist
+    from torch.futures import Future
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Chain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = torch.nn.ParameterList(torch.zeros(size // 4) for size in sizes)
+
+        def forward(self, x: Any) -> Any:
+            for number in reversed(ready):  # what is used last becomes ready first
+                x = (x + self.weights[number].sum()) * 1.0
+            return x
+
+    def note(bucket: Any) -> Any:
+        sent[-1].append([number[id(parameter)] for parameter in bucket.parameters()])
+        done: Any = Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    group = dist.new_group([dist.get_rank()], use_local_synchronization=True)
+    model = Chain()
+    number = {id(parameter): place for place, parameter in enumerate(model.weights)}
+    ddp = DistributedDataParallel(
+        model, bucket_cap_mb=cap, find_unused_parameters=find_unused, process_group=group
+    )
+    ddp.register_comm_hook(
+        None, lambda state, bucket: note(bucket)
+    )  # DDP refuses other annotations than its own
+    sent: list[list[list[int]]] = []
+    for _ in range(min(iteration, 1) + 1):  # nothing changes after the second
+        sent.append([])
+        ddp(torch.zeros(())).backward()
+    return sent[-1]
+
+
+def _models(
+    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
+) -> dict[str, list[list[int]]]:
+    everything = list(range(len(sizes)))
+    limits = [_MIB, 25 * _MIB] if cap is None else [int(cap * _MIB)]
+    always_small = [_MIB, *limits[-1:]]
+
+    def told(
+        limits: Sequence[int] = limits,
+        order: Sequence[int] = ready,
+        late: bool = False,
+        over: bool = True,
+        unused: str = "kept",
+    ) -> list[list[int]]:
+        """A right answer, but for what is said."""
+        if find_unused and unused != "rebuilt":
+            found = _dealt(sizes, everything, limits, over)
+            return found if unused == "straight" else found[::-1]
+        if iteration == 0 and not late:
+            return [everything] if not find_unused else _dealt(sizes, everything, limits, over)[::-1]
+        return _dealt(sizes, order, limits, over)
+
+    return {
+        "buckets_from_the_start": told(late=True),
+        "cap_never_exceeded": told(over=False),
+        "first_bucket_like_the_others": told(limits=limits[-1:]),
+        "first_bucket_always_small": told(limits=always_small),
+        "reverse_order": told(order=everything[::-1]),
+        "unused_rebuilt": told(unused="rebuilt"),
+        "unused_not_reversed": told(unused="straight"),
+    }
+
+
+def _dealt(sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool) -> list[list[int]]:
+    """Parameters in buckets; `over`: a bucket is closed when it has reached its limit, else before it exceeds it."""
+    found: list[list[int]] = [[]]
+    for number in order:
+        limit = limits[min(len(found), len(limits)) - 1]
+        filled = sum(sizes[one] for one in found[-1])
+        if found[-1] and (filled >= limit if over else filled + sizes[number] > limit):
+            found.append([])
+        found[-1].append(number)
+    return found

@@ -1,0 +1,289 @@
+"""Task 3: DDP with buckets that are sent while backward is running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks.buckets import taught
+from course_lib.tasks.buckets.synchronized import Synchronized
+from course_lib.tasks.buckets.training import close, train
+from course_lib.tasks.task import Misconception, Miss, Trial, check
+
+_KIB = 1 / 1024
+#: All-reduces that twelve layers of 1 KiB take with bucket_size_mb of 4 KiB: three, or more when a bucket is closed
+#: before it is full or something small is sent beside; far from one, and from twelve.
+_FEWEST, _MOST = 3, 6
+
+
+class BucketedDDP(Synchronized):
+    """DDP with buckets that are sent while backward is running."""
+
+    name = "buckets.BucketedDDP"
+    title = "DDP with buckets"
+    signature = "BucketedDDP(module, bucket_size_mb)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    seconds = 15.0
+    hints = (
+        (
+            "Decide in __init__ which parameter goes into which bucket: trainable ones only, each once, last ones "
+            "first. The hook of step 3 then tells a bucket that one of its gradients is there."
+        ),
+        (
+            "All ranks must send their buckets in the same order, whatever is ready first: bucket 1 waits until bucket "
+            "0 has been sent. DDP does so with a counter, next_bucket_."
+        ),
+        (
+            "A gradient that never comes keeps its bucket from being sent. finish_gradient_synchronization() sends "
+            "what is left, in order, with zeros in place of a gradient that is None - and gives the mean to parameters "
+            "without a gradient, too: another rank may have used them."
+        ),
+        (
+            "finish_gradient_synchronization() ends with: wait for each bucket, copy the pieces back into .grad, and "
+            "make everything ready for the next backward."
+        ),
+        "Buffers: dist.broadcast(buffer, src=0) for each, at the beginning of every forward.",
+    )
+    misconceptions = (
+        Misconception(
+            "not_broadcast",
+            "The ranks train different models: nothing brings rank 0's weights to the others at the start.",
+            taught.SENT,
+        ),
+        Misconception(
+            "frozen_not_broadcast",
+            "Frozen parameters keep the values they were drawn with on each rank. They are not trained, but they are "
+            "part of the model: they must be equal, too.",
+            taught.SENT,
+        ),
+        Misconception(
+            "buffers_ignored",
+            "Buffers are never sent, so every rank computes with its own. DDP gives rank 0's to all before a forward.",
+            taught.BY_HAND,
+        ),
+        Misconception(
+            "summed", "Gradients are added up, not averaged: somebody has to divide.", taught.AVERAGE
+        ),
+        Misconception(
+            "not_copied_back",
+            "The flat buffer is reduced, but the result never gets back into .grad: a buffer made by torch.cat is a "
+            "copy.",
+            taught.FLAT,
+        ),
+        Misconception(
+            "not_waited",
+            "finish_gradient_synchronization() returns while all-reduces are still under way: the optimizer would use "
+            "whatever is in .grad at that moment. Call wait() on each work.",
+            taught.HOOKS,
+        ),
+        Misconception(
+            "no_overlap",
+            "Nothing is sent until backward is over: the network idles meanwhile. Hooks can begin earlier.",
+            taught.HOOKS,
+        ),
+        Misconception(
+            "blocking",
+            "The all-reduce in the hook blocks: backward stands still until all ranks have joined. async_op=True "
+            "returns at once.",
+            taught.HOOKS,
+        ),
+        Misconception(
+            "one_bucket", "bucket_size_mb changes nothing: all gradients travel together.", taught.BY_HAND
+        ),
+        Misconception(
+            "bucket_each",
+            "Every parameter travels on its own: a call costs as much for 1 KiB as for 4.",
+            taught.FLAT,
+        ),
+        Misconception(
+            "never_sent",
+            "A bucket waits for a gradient that never comes (a frozen or unused parameter), and is not sent at all: "
+            "its other gradients stay local.",
+            taught.REAL,
+        ),
+        Misconception(
+            "order_differs",
+            "Buckets are sent as they fill up. Where ranks use different layers, they fill up in different orders, and "
+            "gradients of different layers are added up.",
+            taught.REBUILT,
+        ),
+        Misconception(
+            "absent_stays_none",
+            "A rank that did not use a parameter leaves its .grad at None, while others used it and have a gradient: "
+            "the weights drift apart.",
+            taught.REAL,
+        ),
+        Misconception(
+            "only_once",
+            "The first step is right, the second is not: what is counted or collected is not made ready for the next "
+            "backward.",
+            taught.BY_HAND,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """One model of each kind; small buckets where ranks use different layers, a late rank where many are sent."""
+        for kind, size in (
+            ("plain", 0.1 * _KIB),
+            ("plain", 1),
+            ("frozen", 1),
+            ("tied", 0.2 * _KIB),
+            ("spare", 1),
+            ("branches", 0.01 * _KIB),
+            ("branches", 1),
+            ("buffers", 1),
+            ("many", 4 * _KIB),
+        ):
+            many = kind == "many"
+            # In every step neighbouring ranks use different layers, and with three ranks each layer is used.
+            shifts = [chance.randrange(3) for _ in range(2)]
+            yield {
+                "kind": kind,
+                "bucket_size_mb": size,
+                "seed": chance.randint(1, 10_000),
+                "steps": 1 if many else 2,
+                "late": many,
+                "heads": [[(rank + shift) % 3 for rank in range(world_size)] for shift in shifts],
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Which model it was, and how large buckets are to be."""
+        return f"{super().describe(case)}, bucket_size_mb={case['bucket_size_mb']:.2g}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Some steps of training."""
+        return train(lambda module: answer(module, case["bucket_size_mb"]), case)
+
+    @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
+    def is_a_module(self, trial: Trial) -> Miss | None:
+        """Anything else cannot be trained."""
+        return self.odd(trial)
+
+    @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
+    def starts_equal(self, trial: Trial) -> Miss | None:
+        """As DDP's constructor does."""
+        return self.start_differs(trial)
+
+    @check("Every forward begins with rank 0's buffers.")
+    def shares_buffers(self, trial: Trial) -> Miss | None:
+        """Seen in the buffers that a forward leaves behind: each rank's own update of rank 0's."""
+        if trial.case["kind"] != "buffers" or self._unequal_starts(trial, "parameters"):
+            return None
+        for step, wanted in enumerate(trial.oracle["steps"]):
+            for rank, seen in sorted(trial.seen.items()):
+                for mine, right in zip(seen["steps"][step]["buffers"], wanted["buffers"][rank], strict=True):
+                    if not close(mine, right):
+                        where = (
+                            f"with {self.describe(trial.case)} on {trial.world_size} ranks, step {step + 1}"
+                        )
+                        observed = (
+                            f"{where}: after the forward a buffer of rank {rank} begins with {mine[0]:.3f}; one that "
+                            f"began as rank 0's would with {right[0]:.3f}"
+                        )
+                        return Miss(observed, "buffers_ignored")
+        return None
+
+    @check("After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.")
+    def averages(self, trial: Trial) -> Miss | None:
+        """Compared with one process that does all parts."""
+        if trial.case["kind"] == "buffers" and self.shares_buffers(trial) is not None:
+            return None
+        return self.gradients_differ(trial, self._known)
+
+    @check("After the last step all ranks have the weights of one process that trained on everything.")
+    def ends_equal(self, trial: Trial) -> Miss | None:
+        """The promise of data parallelism."""
+        return self.end_differs(trial)
+
+    @check("Gradients travel in buckets of about bucket_size_mb.")
+    def fills_buckets(self, trial: Trial) -> Miss | None:
+        """Counted in collectives between the beginning of the backward and the end of the synchronization."""
+        if trial.case["kind"] != "many":
+            return None
+        for rank, seen in sorted(trial.seen.items()):
+            issued = seen["steps"][0]["issued"]
+            if not _FEWEST <= issued <= _MOST:
+                sent = f"{issued} collective{'s' if issued != 1 else ''}"
+                observed = (
+                    f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} issued {sent}"
+                )
+                return Miss(
+                    observed, "one_bucket" if 0 < issued < _FEWEST else "bucket_each" if issued else None
+                )
+        return None
+
+    @check("The first buckets are sent while backward is still running, and backward waits for none.")
+    def overlaps(self, trial: Trial) -> Miss | None:
+        """The last rank begins its backward when rank 0 has come through its own."""
+        if trial.case["kind"] != "many" or trial.world_size == 1:
+            return None
+        last = trial.seen[trial.world_size - 1]["steps"][0]
+        if not last["through"]:
+            who = f"rank {trial.world_size - 1} had not begun its own"
+            return Miss(f"rank 0 did not come to the end of its backward while {who}", "blocking")
+        if all(seen["steps"][0]["early"] == 0 for seen in trial.seen.values()):
+            issued = trial.seen[0]["steps"][0]["issued"]
+            # With one bucket there is nothing to overlap: that has been said.
+            named = "no_overlap" if issued >= _FEWEST else None
+            observed = "when backward came to the model's inputs, rank 0 had issued no collective"
+            return Miss(observed, named)
+        return None
+
+    @check("finish_gradient_synchronization() waits until everything has arrived.")
+    def waits(self, trial: Trial) -> Miss | None:
+        """On rank 0 it must not return before the last rank has begun."""
+        if not trial.case["late"] or trial.world_size == 1:
+            return None
+        last = trial.seen[trial.world_size - 1]["steps"][0]
+        if last["hasty"]:
+            return Miss(
+                f"on rank 0 it returned before rank {trial.world_size - 1} had begun its backward",
+                "not_waited",
+            )
+        return None
+
+    def _known(self, trial: Trial, step: int) -> str | None:
+        kind, wanted = trial.case["kind"], trial.oracle["steps"]
+        if trial.case["late"] and trial.seen[trial.world_size - 1]["steps"][0]["hasty"]:
+            return "not_waited"
+        if step > 0:
+            return "only_once" if kind == "plain" else None
+        if self.fits(trial, lambda _: self.scaled(trial, trial.world_size)):
+            return "summed"
+        local = wanted[0]["local"]
+        stayed_local = self.fits(trial, lambda rank: local[rank])
+        if kind == "plain":
+            return "not_copied_back" if stayed_local else None
+        if kind in ("frozen", "spare") and stayed_local:
+            return "never_sent"
+        if kind == "branches":
+            return self._known_of_branches(trial)
+        return None
+
+    def _known_of_branches(self, trial: Trial) -> str | None:
+        right = trial.oracle["steps"][0]
+        wrong = [
+            (seen["steps"][0]["gradients"][number], right["local"][rank][number])
+            for rank, seen in trial.seen.items()
+            for number, mean in enumerate(right["means"])
+            if not close(seen["steps"][0]["gradients"][number], mean)
+        ]
+        if all(local is None and found is None for found, local in wrong):
+            return "absent_stays_none"
+        if all(close(found, local) for found, local in wrong):
+            return "never_sent"
+        return "order_differs"
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Ranks that send differently many buckets, or different ones, wait for each other or fail."""
+        if outcome.kind is not Kind.HANG or not trials:
+            return None
+        blocked = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+        spare_went_well = any(
+            trial.world_size == outcome.world_size and trial.case["kind"] == "spare" for trial in trials
+        )
+        return "never_sent" if blocked and spare_went_well else None

@@ -1,0 +1,245 @@
+"""Small models that are hard on a hand-made DDP, and a few steps of training on them: by the answer, and by the oracle.
+
+Torch is imported where it is used: this module is loaded in the kernel too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from course_lib.tasks import toys
+
+#: Samples a rank has in each step; all ranks have equally many.
+SHARE = 4
+RATE = 0.2
+#: How long the late rank waits for rank 0 to come through its backward; only wrong answers take so long.
+_PATIENCE = timedelta(seconds=3)
+#: How long it waits for rank 0 to come through the synchronization; right answers take so long, in one case.
+_GLANCE = timedelta(seconds=0.15)
+
+
+def build(kind: str, seed: int) -> Any:
+    """A model of this kind: `plain`, `frozen`, `tied`, `spare`, `branches`, `buffers` or `many`."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+
+    class Model(nn.Module):
+        head = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            if kind == "many":
+                self.layers = nn.ModuleList(nn.Linear(16, 16, bias=False) for _ in range(12))
+                return
+            self.first = nn.Linear(16, 6)
+            self.second = nn.Linear(6, 6)
+            self.third = nn.Linear(6, 6)
+            if kind == "tied":
+                self.third.weight = self.second.weight
+            if kind == "frozen":
+                self.second.bias.requires_grad = False
+                self.fixed = nn.Parameter(torch.rand(2), requires_grad=False)
+            if kind == "spare":
+                self.spare = nn.Linear(6, 6)
+            if kind == "branches":
+                self.heads = nn.ModuleList(nn.Linear(6, 6) for _ in range(3))
+            if kind == "buffers":
+                self.register_buffer("mean", torch.rand(16))
+                self.register_buffer("steps", torch.tensor(int(torch.randint(100, ()))))
+            self.last = nn.Linear(6, 3)
+
+        def forward(self, x: Any) -> Any:
+            if kind == "many":
+                for layer in self.layers:
+                    x = torch.tanh(layer(x))
+                return x
+            if kind == "buffers":
+                with torch.no_grad():
+                    self.get_buffer("mean").mul_(0.5).add_(x.mean(0), alpha=0.5)
+                    self.get_buffer("steps").add_(1)
+                x = x - self.get_buffer("mean")
+            x = torch.relu(self.first(x))
+            x = torch.tanh(self.second(x))
+            x = torch.tanh(self.third(x))
+            if kind == "branches":
+                x = torch.tanh(self.heads[self.head](x))
+            return self.last(x)
+
+    return Model()
+
+
+def part(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+    """Inputs and targets of a rank in a step."""
+    import torch
+
+    generator = torch.Generator().manual_seed(case["seed"] + 1000 + 17 * step + rank)
+    width = 16 if case["kind"] == "many" else 3
+    inputs = torch.randn(SHARE, 16, generator=generator) + rank
+    return inputs, torch.randn(SHARE, width, generator=generator)
+
+
+def loss_of(model: Any, case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+    """The loss of a rank's part, and the inputs it was computed from (which take part in the backward, too)."""
+    import torch
+
+    inputs, targets = part(case, step, rank)
+    inputs.requires_grad_()
+    return torch.nn.functional.mse_loss(model(inputs), targets), inputs
+
+
+def numbers(tensors: Any) -> list[list[float] | None]:
+    """Tensors as flat lists; None where there is none."""
+    return [None if one is None else [float(x) for x in one.detach().flatten().tolist()] for one in tensors]
+
+
+def state(model: Any) -> dict[str, Any]:
+    """Parameters and buffers as plain data."""
+    return {"parameters": numbers(model.parameters()), "buffers": numbers(model.buffers())}
+
+
+# -- with the answer, on every rank -------------------------------------------------------------------------------
+
+
+def train(wrap: Callable[[Any], Any], case: Mapping[str, Any]) -> Any:
+    """Wrap a model, train it for some steps, and tell what was there after each of them."""
+    import torch
+    import torch.distributed as dist
+
+    rank, world = dist.get_rank(), dist.get_world_size()
+    model = build(case["kind"], case["seed"] + rank)  # other weights on every rank
+    wrapped = wrap(model)
+    if not isinstance(wrapped, torch.nn.Module):
+        return toys.odd(wrapped)
+    finish = getattr(wrapped, "finish_gradient_synchronization", None)
+    if not callable(finish):
+        return {"odd": "a module without finish_gradient_synchronization()"}
+    seen: dict[str, Any] = {"start": state(model), "steps": []}
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    for step in range(case["steps"]):
+        if case["kind"] == "branches":
+            model.head = case["heads"][step][rank]
+        optimizer.zero_grad()
+        loss, inputs = loss_of(wrapped, case, step, rank)
+        watch = _Watch(f"{case['seed']}-{step}", rank, world) if case["late"] else None
+        if watch:
+            watch.before_backward()
+            inputs.register_hook(lambda _, watch=watch: watch.at_the_inputs())
+        loss.backward()
+        finish()
+        gradients = numbers(one.grad for one in model.parameters())
+        if watch:
+            watch.after_synchronization()
+        told = watch.told if watch else {}
+        seen["steps"].append({"gradients": gradients, "buffers": numbers(model.buffers()), **told})
+        optimizer.step()
+    return {**seen, "end": state(model)}
+
+
+class _Watch:
+    """What one rank notices of one step: collectives issued until the backward's end, and who waited for whom.
+
+    In a late step the last rank begins its backward only when rank 0 has come to the end of its own: so an all-reduce
+    that blocks rank 0 inside its backward is noticed, and so is a synchronization that does not wait.
+    """
+
+    def __init__(self, name: str, rank: int, world: int) -> None:
+        self._name, self._rank, self._world = name, rank, world
+        self._began_ns = 0
+        self.told: dict[str, Any] = {}
+
+    def before_backward(self) -> None:
+        """The last rank comes late."""
+        import torch.distributed as dist
+
+        dist.barrier()
+        if 0 < self._rank == self._world - 1:
+            self.told["through"] = self._comes("through", _PATIENCE)
+            self.told["hasty"] = self.told["through"] and self._comes("synchronized", _GLANCE)
+        self._began_ns = time.time_ns()
+
+    def at_the_inputs(self) -> None:
+        """The backward has come to the model's inputs."""
+        self.told["early"] = self._issued()
+        if self._rank == 0:
+            self._set("through")
+
+    def after_synchronization(self) -> None:
+        """finish_gradient_synchronization() has returned."""
+        self.told["issued"] = self._issued()
+        if self._rank == 0:
+            self._set("synchronized")
+
+    def _issued(self) -> int:
+        from course_lib.ranks.flight import recorded_collectives
+
+        return len(recorded_collectives(self._began_ns))
+
+    def _set(self, event: str) -> None:
+        _store().set(f"{self._name}-{event}", "1")
+
+    def _comes(self, event: str, patience: timedelta) -> bool:
+        try:
+            _store().wait([f"{self._name}-{event}"], patience)
+        except RuntimeError:
+            return False
+        return True
+
+
+def _store() -> Any:
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    return _get_default_store()
+
+
+# -- without it ---------------------------------------------------------------------------------------------------
+
+
+def alone(case: Mapping[str, Any], world: int) -> dict[str, Any]:
+    """The same training in one process, which does every rank's part itself: what is right after each step.
+
+    `means` are the gradients averaged over ranks; `local` those of each rank, for the same weights.
+    """
+    import torch
+
+    model = build(case["kind"], case["seed"])
+    told: dict[str, Any] = {"start": state(model), "steps": []}
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    for step in range(case["steps"]):
+        common = [buffer.clone() for buffer in model.buffers()]
+        local, buffers = [], []
+        for rank in range(world):
+            for buffer, value in zip(model.buffers(), common, strict=True):
+                buffer.copy_(value)
+            if case["kind"] == "branches":
+                model.head = case["heads"][step][rank]
+            optimizer.zero_grad()
+            loss, _ = loss_of(model, case, step, rank)
+            loss.backward()
+            local.append([one.grad for one in model.parameters()])
+            buffers.append([buffer.clone() for buffer in model.buffers()])
+        for number, one in enumerate(model.parameters()):
+            given = [gradients[number] for gradients in local if gradients[number] is not None]
+            one.grad = sum(given) / world if given else None
+        for buffer, value in zip(model.buffers(), buffers[0], strict=True):
+            buffer.copy_(value)
+        told["steps"].append(
+            {
+                "means": numbers(one.grad for one in model.parameters()),
+                "local": [numbers(gradients) for gradients in local],
+                "buffers": [numbers(values) for values in buffers],
+            }
+        )
+        optimizer.step()
+    return {**told, "end": state(model), "names": [name for name, _ in model.named_parameters()]}
+
+
+def close(a: Any, b: Any) -> bool:
+    """Equal up to rounding; no gradient is as good as one of zeros."""
+    if a is None or b is None:
+        return not any(a or ()) and not any(b or ())
+    return len(a) == len(b) and all(abs(x - y) <= 1e-4 * (0.01 + abs(y)) for x, y in zip(a, b, strict=True))
