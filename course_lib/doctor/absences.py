@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks, missing_forward
 from course_lib.doctor.words import (
     blocked_in,
@@ -137,21 +138,13 @@ def _behind(
     if many[1] == 0 and not ahead:
         return None
     if mine.batches and theirs.batches and mine.batches != theirs.batches:
-        a, b, word, how = mine.batches, theirs.batches, "batch", "run out of data"
+        a, b, word = mine.batches, theirs.batches, "batch"
     elif counted and ahead:
-        a, b, word, how = mine.forwards or 0, theirs.forwards or 0, "training step", "finished"
+        a, b, word = mine.forwards or 0, theirs.forwards or 0, "training step"
     else:
-        a, b, word, how = *many, "training step", "finished"
-    return Diagnosis(
-        "uneven_batches",
-        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} {how} after {steps(b, word)}, and "
-        f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {word} {a} in {call_of(first)} at {first.where}.",
-        tuple(gone),
-        positions(outcome, gone),
-        advice="give every rank the same number of batches (DistributedSampler, drop_last), or train inside "
-        "`with Join([model]):`.",
-        lesson=taught_in(5, 3),
-    )
+        a, b, word = *many, "training step"
+    place = f"{call_of(first)} at {first.where}"
+    return uneven_batches(outcome, gone, blocked, steps(b, word), f"{word} {a} in {place}")
 
 
 def _left_out(

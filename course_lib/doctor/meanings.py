@@ -90,7 +90,7 @@ def _model_difference(outcome: Outcome) -> str:
         )
         if found := re.search(pattern, message):
             a, index, sizes, what = found.groups()
-            other = f"another shape than {sizes}" if what == "sizes" else f"other {what}"
+            other = "another one" if what == "sizes" else f"other {what}"
             return f"parameter {index} has shape {sizes} on rank {a}, and {other} on rank 0"
     return "the number or the shapes of their parameters differ"
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from course_lib.doctor.conditions import condition_of, rank_only_collective
+from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
-from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, verb
+from course_lib.doctor.uneven import uneven_batches
+from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.deadlock import fit
 from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
@@ -255,6 +258,13 @@ def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ..
         )
         advice = "run backward() of a DDP model the same number of times on every rank, or under no_sync()."
     else:
+        here, there = (done_by(outcome)[side.ranks[0]] for side in (in_backward, elsewhere))
+        if (there.batches or math.inf) < (here.batches or 0) and there.forwards == there.backwards:
+            place = f"{collective_text(in_backward.collective)} at {in_backward.where()}"
+            reached = f"batch {here.batches} in {place}"
+            return uneven_batches(
+                outcome, elsewhere.ranks, in_backward.ranks, steps(there.batches or 0, "batch"), reached
+            )
         ranks, kind = elsewhere.ranks, "missing_backward"
         summary = (
             f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} left out a backward pass: "

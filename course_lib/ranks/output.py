@@ -23,6 +23,8 @@ _PROFILER_LOG = re.compile(r"^USDT:.*\n?", re.MULTILINE)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: `<function <lambda> at 0x7f2e7b851da0>`: another number on every run.
 _MEMORY = re.compile(r" at 0x[0-9a-f]{6,}")
+#: A line of a traceback as Python writes it, such as that of a DataLoader's worker.
+_TRACEBACK_FILE = re.compile(r'File "/[^"\n]*/([^"/\n]+)", line')
 _ADDRESS = re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+")
 
 
@@ -117,6 +119,7 @@ def steady(text: str) -> str:
     text = _TORCH_LOG.sub(r"[\1 \2] ", text)
     text = _BAR_TIMES.sub("", text)
     text = _MEMORY.sub(" at 0x…", text)
+    text = _TRACEBACK_FILE.sub(r'File "\1", line', text)
     return _ADDRESS.sub(r"\1", text)
 
 

@@ -32,11 +32,11 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
     if not stack:
         return None
     leaf = stack[-1]
+    if leaf.function == "_as_on_rank_0":
+        return "spawn"  # see `ranks.script`
     if is_learners(leaf.file):
         return _bare_wait(thread_id)
     path = leaf.file.replace(os.sep, "/")
-    if path.endswith("course_lib/ranks/script.py") and leaf.function == "_as_on_rank_0":
-        return "spawn"
     if path.endswith("torch/autograd/graph.py") and leaf.function == "_engine_run_backward":
         return "backward"
     if "/torch/nn/parallel/distributed.py" in path:

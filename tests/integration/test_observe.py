@@ -69,7 +69,7 @@ def test_a_sound_script_is_let_alone_and_the_report_says_what_was_compared(tmp_p
 def test_a_deadlock_is_ended_and_written_down(tmp_path):
     done, report = torchrun(tmp_path, "uneven")
     assert done.returncode != 0
-    assert report.splitlines()[2].startswith("Diagnosis: Rank 1 has run out of data after 3 backward passes")
+    assert report.splitlines()[2].startswith("Diagnosis: Rank 1 has finished after 3 ")
     assert report.splitlines()[-1] == "[uneven_batches]"
     assert report.split("\n\n", 1)[1].strip() in done.stderr
 
