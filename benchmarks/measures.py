@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from benchmarks import grading, processes, workloads
+from benchmarks import grading, processes, watched, workloads
 from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, ScriptRanks, installed, make
 from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
-from benchmarks.results import COURSE, Row, Sample
+from benchmarks.results import COURSE, UNWATCHED, Row, Sample
 
 Say = Callable[[str], None]
 #: What costs one repetition and not the run: Failed and the course's own errors, timeouts and lost connections.
@@ -28,6 +28,7 @@ ABOUT = {
     "first": "first cell in a fresh kernel",
     "stop": "from stop button to usable gang",
     "grade": "grading the solutions of all tasks",
+    "watched": "what it costs to be watched",
 }
 
 
@@ -89,7 +90,7 @@ class _Book:
         """The row, contenders in their usual order."""
         samples = {
             who: Sample(tuple(self._values[key][who]), (key, who) in self._at_least, self._remark(key, who))
-            for who in CONTENDERS
+            for who in (*CONTENDERS, UNWATCHED)
             if self._values[key][who] or (key, who) in self._failures
         }
         return Row(key, title, unit, samples)
@@ -104,6 +105,7 @@ def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
         "first": _first,
         "stop": _stop,
         "grade": _grade,
+        "watched": _watched,
     }
     rows: list[Row] = []
     for name in ABOUT:
@@ -300,3 +302,14 @@ def _grade(plan: Plan, book: _Book) -> list[Row]:
         except _PROBLEMS as error:
             book.failed("grade", "torchrun", error)
     return [book.row("grade", "A right answer graded on 1 to 4 ranks (mean over all tasks)", "s")]
+
+
+def _watched(plan: Plan, book: _Book) -> list[Row]:
+    try:
+        pairs = watched.milliseconds(2 * plan.repeat)
+        for _, (with_doctor, without) in zip(book.repetitions(2 * plan.repeat), pairs, strict=True):
+            book.write("watched", COURSE, with_doctor)
+            book.write("watched", UNWATCHED, without, "the same steps, nobody watching")
+    except _PROBLEMS as error:
+        book.failed("watched", COURSE, error)
+    return [book.row("watched", "A DDP training step on 4 ranks, watched by the doctor", "ms")]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 COURSE = "course"
+#: The course's own ranks with nobody watching them.
+UNWATCHED = "unwatched"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,12 @@ GOALS = (
     Goal("deadlock", "a provable deadlock explained in at most 1 s", at_most=1.0),
     Goal("stop", "stop button to usable gang, state kept, in at most 1 s", at_most=1.0),
     Goal("grade", "a right answer graded on all world sizes in at most 1 s", at_most=1.0),
+    Goal(
+        "watched",
+        "a watched DDP step at most 3 % slower than one unwatched",
+        at_least_times=1 / 1.03,
+        than=UNWATCHED,
+    ),
 )
 
 
@@ -125,5 +133,7 @@ def number(value: float, unit: str) -> str:
 
 
 def times(ratio: float) -> str:
-    """A ratio in words short enough for a table: `58x`, `4.2x`."""
+    """A ratio in words short enough for a table: `58x`, `4.2x`, near one `0.98x`."""
+    if 0.9 < ratio < 1.1:
+        return f"{ratio:.2f}x"
     return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"

@@ -61,7 +61,8 @@ def answer(question: Message, main_thread: int, store_port: int) -> Message:
     """What to say to a `look` (where the main thread is) or a `free` (wake it from its collective)."""
     if question.kind == "look":
         detail = bool(question.data.get("detail"))
-        return Message("seen", {"id": question.data["id"], **look(main_thread, detail)})
+        brief = bool(question.data.get("brief"))
+        return Message("seen", {"id": question.data["id"], **look(main_thread, detail, brief)})
     from course_lib.ranks import group
 
     count = group.free_blocked(None if question.data.get("store") else store_port)
@@ -80,10 +81,11 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def look(main_thread: int, detail: bool = False) -> dict[str, Any]:
+def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[str, Any]:
     """Where the main thread is, what this rank has used of its core, and which collectives it has issued.
 
-    With `detail` also which line and stage of DDP issued them, and the rank's `facts`.
+    With `detail` also which line and stage of DDP issued them, and the rank's `facts`. A `brief` look leaves the
+    collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
     """
     from course_lib.ranks import facts, flight, group
 
@@ -99,13 +101,12 @@ def look(main_thread: int, detail: bool = False) -> dict[str, Any]:
         "sequence": {},
         "members": {},
         "records": [],
+        "brief": brief,
     }
     with contextlib.suppress(Exception):
         seen["sequence"] = group.sequence_numbers()
         seen["members"] = group.group_members()
-        computing = stack and seen["waiting_in"] is None
-        # Reading thousands of records takes time that a computing rank needs itself.
-        if detail or not computing:
+        if not brief:
             seen["records"] = flight.recorded_collectives(group.RENDEZVOUS.since_ns, stacks=detail)
         under_way = {record["group"] for record in seen["records"] if not record["done"]}
         if seen["waiting_in"] is not None:

@@ -47,6 +47,7 @@ def _common() -> dict[str, Any]:
         from course_lib.ranks.group import group_members
 
         found["groups"] = group_members()
+        found["groups_made"] = sys.modules["torch.distributed.distributed_c10d"]._world.group_count
     for name, tell in EXTRAS.items():
         with contextlib.suppress(Exception):
             found["extras"][name] = tell()

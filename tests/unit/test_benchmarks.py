@@ -84,10 +84,11 @@ def test_every_goal_can_be_judged_by_a_row_of_its_own_unit():
         "deadlock": "s",
         "stop": "s",
         "grade": "s",
+        "watched": "ms",
     }
     assert {goal.row for goal in GOALS} == set(units)
     rows = [
-        Row(key, "", unit, {who: Sample((1.0,)) for who in ("course", "spawn", "ipyparallel")})
+        Row(key, "", unit, {who: Sample((1.0,)) for who in ("course", "spawn", "ipyparallel", "unwatched")})
         for key, unit in units.items()
     ]
     assert len(judge_all(rows)) == len(GOALS)

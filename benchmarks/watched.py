@@ -1,0 +1,68 @@
+"""What it costs a training loop to be watched: the same DDP steps with the doctor's probe and its looks, and without.
+
+The network is sized on the spot so that a step on 4 ranks takes about 20 ms on this machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from unittest import mock
+
+from benchmarks.gangs import Failed
+from course_lib.ranks import drive
+from course_lib.ranks.gang import Gang
+from course_lib.watch.probe import as_around
+
+STEP_SECONDS, STEPS = 0.020, 200
+_SET_UP = """
+import time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(*(layer for _ in range(4) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())))
+model = DDP(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+def seconds(steps, batch):
+    x = torch.randn(batch, 256)
+    dist.barrier()
+    before = time.perf_counter()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+    return (time.perf_counter() - before) / steps
+
+batch = 64
+for _ in range(6):
+    taken = torch.tensor(seconds(20, batch))
+    dist.all_reduce(taken, dist.ReduceOp.AVG)
+    batch = max(8, round(batch * min(4.0, max(0.25, STEP / taken.item()))))
+"""
+
+
+def milliseconds(repetitions: int) -> Iterator[tuple[float, float]]:
+    """Pairs of the mean time of a step, watched and not watched, taken one after the other."""
+    gang = Gang(4)
+    try:
+        gang.wait_ready()
+        _run(gang, _SET_UP.replace("STEP", str(STEP_SECONDS)), False)
+        for number in range(repetitions):
+            # Who comes first changes, so that a machine that slows down slows both.
+            order = (True, False) if number % 2 else (False, True)
+            taken = {watched: _run(gang, f"seconds({STEPS}, batch)", watched) * 1000 for watched in order}
+            yield taken[True], taken[False]
+    finally:
+        gang.stop()
+
+
+def _run(gang: Gang, source: str, watched: bool) -> float:
+    # Every job of a gang is looked at now and then for deadlocks; without that nobody watches at all.
+    first_look = drive._FIRST_LOOK if watched else math.inf
+    with mock.patch.object(drive, "_FIRST_LOOK", first_look):
+        outcome = gang.run_cell(source, around=as_around() if watched else None)
+    if not outcome.ok:
+        raise Failed(repr(outcome))
+    return max(outcome.values.values(), default=0.0)
