@@ -55,7 +55,7 @@ def sections(outcome: Outcome) -> list[Section]:
 def steady_message_in(traceback: str) -> str:
     """A traceback whose last part, the message, is freed of ports and build paths."""
     head, newline, message = traceback.rpartition("\n")
-    return head + newline + steady_message(message) if "\n" not in message else steady(traceback)
+    return steady(head) + newline + steady_message(message) if "\n" not in message else steady(traceback)
 
 
 def _output(outcome: Outcome) -> list[list[Folded]]:

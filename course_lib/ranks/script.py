@@ -59,7 +59,7 @@ def _as_on_rank_0(
 ) -> tuple[Any, ...]:
     """What rank 0 has, handed over through the gang's own store; one's own where it cannot be pickled.
 
-    A second spawn() begins when the first is over on every rank; `waits` knows this function as a place to wait in.
+    A second spawn() begins when the first is over on every rank.
     """
     import cloudpickle
     from torch.distributed import TCPStore

@@ -32,8 +32,6 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
     if not stack:
         return None
     leaf = stack[-1]
-    if leaf.function == "_as_on_rank_0":
-        return "spawn"  # see `ranks.script`
     if is_learners(leaf.file):
         return _bare_wait(thread_id)
     path = leaf.file.replace(os.sep, "/")
