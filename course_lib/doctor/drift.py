@@ -11,6 +11,7 @@ from typing import Any
 
 from course_lib.doctor.causes import cause_of
 from course_lib.doctor.data import data_fault
+from course_lib.doctor.errors import swallowed_complaint
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.doctor.notes import Notes, notes_of
@@ -68,9 +69,9 @@ def swallowed_error(outcome: Outcome) -> Diagnosis | None:
 
 def silent_fault(outcome: Outcome) -> Diagnosis | None:
     """What is wrong though every rank has ended well; None when nothing is, or nobody watched."""
-    mismatch = mismatch_in_passing(outcome)
-    if mismatch is not None:
-        return mismatch
+    found = swallowed_complaint(outcome) or mismatch_in_passing(outcome)
+    if found is not None:
+        return found
     notes = notes_of(outcome)
     if len(notes) < 2:
         return None

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.meanings import MEANINGS, Meaning
-from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.doctor.notes import notes_of
+from course_lib.doctor.words import blocked_in, call_of, capital, lines_of, positions, rank_list, steps, verb
 from course_lib.ranks.outcome import Diagnosis, Ending, Kind, Outcome, RankError
+
+#: What DDP itself objects to: the step in which it does is lost.
+_COMPLAINTS = ("unused_parameters", "parameter_ready_twice", "graph_changed")
 
 
 def known_error(outcome: Outcome) -> Diagnosis | None:
@@ -22,6 +28,47 @@ def known_error(outcome: Outcome) -> Diagnosis | None:
         if hits:
             return _explained(meaning, outcome, raised, hits)
     return None
+
+
+def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
+    """A run that ended well, in which DDP has refused to go on and the script caught that: those steps are missing."""
+    notes = notes_of(outcome)
+    caught = {rank: told["failures"] for rank, told in notes.items() if told["failures"]}
+    for meaning in MEANINGS:
+        if meaning.kind not in _COMPLAINTS:
+            continue
+        errors = {
+            rank: _as_error(failure)
+            for rank, failures in caught.items()
+            for failure in failures[:1]
+            if re.search(meaning.pattern, failure["message"])
+        }
+        if not errors:
+            continue
+        hits = {rank: fitting for rank, error in errors.items() if (fitting := _fits(meaning, error))}
+        found = _explained(meaning, outcome, errors, hits)
+        often = steps(max(len(failures) for failures in caught.values()), "time")
+        where = next(iter(errors.values())).where
+        lines = {rank: _steps_and_errors(told) for rank, told in notes.items()}
+        return replace(
+            found,
+            summary=f"{found.summary} The script caught the error at {where} ({often}) and went on without them.",
+            evidence=lines_of(lines, found.culprits),
+        )
+    return None
+
+
+def _steps_and_errors(told: Mapping[str, Any]) -> str:
+    counts = told["counts"]
+    return (
+        f"{steps(counts['forwards'], 'forward pass')}, {steps(len(told['failures']), 'error')} caught, "
+        f"{steps(counts['steps'], 'optimizer step')}"
+    )
+
+
+def _as_error(failure: Mapping[str, str]) -> RankError:
+    name = failure["type"]
+    return RankError(name, (name,), failure["message"], "", "", failure["where"], None)
 
 
 def _fits(meaning: Meaning, error: RankError) -> re.Match[str] | None:

@@ -111,8 +111,9 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
     )
     if not inside:
         return None
-    if len(inside) == outcome.world_size:
-        return _unequal_counts(outcome, blocked[inside[0]].where)
+    unlike = _unequal_numbers(outcome, inside, blocked[inside[0]].where)
+    if unlike is not None or len(inside) == outcome.world_size:
+        return unlike
     absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
     few = inside if len(inside) < len(absent) else absent
     return Diagnosis(
@@ -127,22 +128,26 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
     )
 
 
-def _unequal_counts(outcome: Outcome, where: str) -> Diagnosis | None:
-    """All are in new_group, and some have made more groups before: torch names groups by counting them."""
-    made = {rank: len(facts.get("groups", {})) for rank, facts in outcome.facts.items()}
+def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> Diagnosis | None:
+    """Some ranks have made more groups before: torch names groups by counting them, and these do not fit."""
+    made = {rank: facts["groups_made"] for rank, facts in outcome.facts.items() if "groups_made" in facts}
+    members: dict[str, set[str]] = {}
+    for facts in outcome.facts.values():
+        for name, ranks in facts.get("groups", {}).items():
+            members.setdefault(name, set()).add(str(ranks))
+    mixed = any(len(each) > 1 for each in members.values())
     counts = Counter(made.values())
-    if len(counts) < 2:
+    if len(counts) < 2 or not (mixed or len(inside) == outcome.world_size):
         return None
     common, number = counts.most_common(1)[0]
     odd = tuple(rank for rank, count in made.items() if count != common) if number * 2 > len(made) else ()
     return Diagnosis(
         "new_group_on_some_ranks",
-        f"The ranks wait for each other in new_group at {where}, because some of them have made other groups before: "
-        "groups are counted, and these have different numbers.",
+        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are numbered as "
+        "they are made, and some ranks have made more of them before than others.",
         odd,
         lines_of(
-            {rank: f"in new_group, with {steps(count, 'group')} before it" for rank, count in made.items()},
-            odd,
+            {rank: f"{steps(count, 'process group')} asked for so far" for rank, count in made.items()}, odd
         ),
         advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
         "members.",

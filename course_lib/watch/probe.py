@@ -195,7 +195,7 @@ class Probe:
                     "in": what,
                     "type": type(error).__name__,
                     "where": learners_line(),
-                    "message": str(error)[:200],
+                    "message": str(error)[:2000],
                 }
             )
 

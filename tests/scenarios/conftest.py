@@ -26,6 +26,15 @@ def proof_delay(monkeypatch):
     return delays
 
 
+def pytest_runtest_logreport(report):
+    """Comes to the process that prints the summary, also from workers of pytest-xdist."""
+    for name, value in report.user_properties if report.when == "call" else ():
+        if name == "said":
+            tally.SAID[report.nodeid] = tuple(value)
+        elif name == "delay":
+            tally.DELAYS[report.nodeid] = value
+
+
 def pytest_terminal_summary(terminalreporter):
     if not tally.SAID:
         return

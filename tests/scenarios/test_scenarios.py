@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.doctor.script import examine, verdict_text
 from tests.scenarios.catalogue import SILENT, scenarios
-from tests.scenarios.tally import DELAYS, SAID, confusion
+from tests.scenarios.tally import confusion
 
 ALL = scenarios()
 
@@ -15,15 +15,15 @@ def _expected_to_pass_or_open(scenario):
 
 
 @pytest.mark.parametrize("scenario", [_expected_to_pass_or_open(scenario) for scenario in ALL])
-def test_the_doctor_is_right_about(scenario, proof_delay):
+def test_the_doctor_is_right_about(scenario, proof_delay, record_property):
     found = examine(
         str(scenario.path), scenario.arguments(), ranks=scenario.ranks, every=2, timeout=scenario.timeout
     )
     diagnosis = found.outcome.diagnosis
     said = diagnosis.kind if diagnosis is not None else SILENT
-    SAID[scenario.name] = (scenario.kind, said)
+    record_property("said", [scenario.kind, said])
     if proof_delay:
-        DELAYS[scenario.name] = proof_delay[-1]
+        record_property("delay", proof_delay[-1])
     assert said == scenario.kind, f"{verdict_text(found)}\n{found.outcome!r}"
     if scenario.culprits is not None:
         assert set(diagnosis.culprits) == set(scenario.culprits), verdict_text(found)
