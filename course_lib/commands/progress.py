@@ -71,6 +71,8 @@ def import_(
     except ProgressFileError as error:
         _fail(str(error))
     _tell(log)
+    if not log.lasts:
+        _fail("Nothing was imported.")
     typer.echo(f"{_count(number, 'new event')} added.")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from course_lib.tasks import Task
 
 ANSWERS = Path("tests/answers")
 _BESIDE = {".ipynb_checkpoints", "__pycache__"}
@@ -50,7 +54,6 @@ def selfcheck(
 def problems_on_paper(root: Path) -> list[str]:
     """What is wrong with tasks, catalogue and folders, as far as reading shows. Notebooks: see `check_notebooks`."""
     from course_lib.grading.selfcheck import catalogue, problems_with_catalogue, problems_with_task
-    from course_lib.notebook.task_sources import task_cell
     from course_lib.tasks import all_tasks
 
     specimens = catalogue(root / ANSWERS)
@@ -64,9 +67,36 @@ def problems_on_paper(root: Path) -> list[str]:
             problems.append(
                 f"{task.name}: the lesson {task.lesson} has no link to exercises/{task.lesson}.ipynb"
             )
-        if task_cell(task, solved=False, root=root) is None:
-            problems.append(f"{task.name}: solutions/sources/{task.lesson}.py has no cell for it")
+        problems += [
+            f"{task.name}: {problem}"
+            for problem in (*_without_cell(task, root), *_taught_nowhere(task, root))
+        ]
     return problems + stray_files(root)
+
+
+def _without_cell(task: Task, root: Path) -> list[str]:
+    from course_lib.notebook.build import BuildError
+    from course_lib.notebook.task_sources import task_cell
+
+    try:
+        found = task_cell(task, solved=False, root=root) is not None
+    except BuildError as error:
+        return [f"its cell cannot be read: {error}"]
+    return [] if found else [f"solutions/sources/{task.lesson}.py has no cell for it"]
+
+
+def _taught_nowhere(task: Task, root: Path) -> list[str]:
+    """Misconceptions that send the learner to a heading which no lesson has."""
+    problems = []
+    for item in task.misconceptions:
+        found = re.fullmatch(r"lesson (\d\d), (.+)", item.taught)
+        sources = (root / "notebooks" / "sources").glob(f"{found[1]}_*.py") if found else ()
+        heading = re.compile(rf"^# ##+ {re.escape(found[2])}$" if found else "(?!)", re.MULTILINE)
+        if not any(heading.search(source.read_text(encoding="utf-8")) for source in sources):
+            problems.append(
+                f"the misconception {item.id} is taught nowhere: no lesson has the heading of {item.taught!r}"
+            )
+    return problems
 
 
 def stray_files(root: Path) -> list[str]:
@@ -88,20 +118,30 @@ def stray_files(root: Path) -> list[str]:
     return problems
 
 
+def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
+    """The task's cell; None also where it cannot be read, which `problems_on_paper` says."""
+    from course_lib.notebook.build import BuildError
+    from course_lib.notebook.task_sources import task_cell
+
+    try:
+        return task_cell(task, solved=solved, root=root)
+    except BuildError:
+        return None
+
+
 def run_answers(root: Path, names: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Run everything that these tasks have: yields what was run, and what is wrong with it."""
     from course_lib.grading import selfcheck as checks
-    from course_lib.notebook.task_sources import task_cell
     from course_lib.tasks import find_task
 
     specimens = checks.catalogue(root / ANSWERS)
     for name in names:
         task = find_task(name)
-        exercise = task_cell(task, solved=False, root=root)
+        exercise = _cell(task, solved=False, root=root)
         yield f"{name}, stubs", checks.problems_with_stubs(task, exercise)
         yield (
             f"{name}, solution",
-            checks.problems_with_solution(task, task_cell(task, solved=True, root=root)),
+            checks.problems_with_solution(task, _cell(task, solved=True, root=root)),
         )
         for specimen in specimens:
             if specimen.task == name:

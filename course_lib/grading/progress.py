@@ -87,6 +87,11 @@ class Progress:
         self.notices: list[str] = []
         self._memory: sqlite3.Connection | None = None
 
+    @property
+    def lasts(self) -> bool:
+        """False once events are only kept in memory, because the file could not be written."""
+        return self._memory is None
+
     def judged(self, verdict: Verdict) -> None:
         """Record a verdict; an answer that was not attempted leaves no trace."""
         if verdict.kind != "not attempted":

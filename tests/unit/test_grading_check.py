@@ -241,3 +241,13 @@ def test_damage_further_inside_is_found_and_put_aside(tmp_path):
     assert "damaged" in done.stderr
     assert "progress.damaged-1.sqlite" in done.stderr
     assert json.dumps(str(log.path.parent)) not in done.stdout
+
+
+def test_nothing_is_imported_where_nothing_can_be_kept(tmp_path, monkeypatch):
+    some_progress()
+    ddp_course("progress", "export", "mine.json")
+    monkeypatch.setenv("DDP_COURSE_HOME", str(write(tmp_path / "a file", "") / "inside"))
+    done = ddp_course("progress", "import", "mine.json")
+    assert done.exit_code == 2
+    assert "Nothing was imported." in done.stderr
+    assert "added" not in done.stdout

@@ -3,6 +3,7 @@
 That notebooks match their sources is checked in test_house, answers are run in tests/answers.
 """
 
+import shutil
 from pathlib import Path
 
 from course_lib.commands.selfcheck import problems_on_paper, stray_files
@@ -51,3 +52,21 @@ def test_a_course_without_cells_and_answers_has_problems(tmp_path):
         "samplers.evaluate: solutions/sources/03_samplers.py has no cell for it",
     ):
         assert problem in said
+
+
+def test_a_course_is_broken_in_one_place_and_that_is_said(tmp_path):
+    """A lesson without its heading, a source that cannot be built."""
+    for part in ("notebooks/sources", "solutions/sources", "tests/answers"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    lesson, cells = (
+        tmp_path / folder / "sources" / "03_samplers.py" for folder in ("notebooks", "solutions")
+    )
+    heading = "## A seed of one's own"
+    write(lesson, lesson.read_text(encoding="utf-8").replace(heading, "## Another"))
+    write(cells, cells.read_text(encoding="utf-8") + "\n# %%\n")
+    said = [line for line in problems_on_paper(tmp_path) if line.startswith("samplers.")]
+    assert any(
+        "is taught nowhere: no lesson has the heading of" in line and heading[3:] in line for line in said
+    )
+    assert "samplers.evaluate: its cell cannot be read: 03_samplers.py" in "\n".join(said)
+    assert all("taught nowhere" in line or "cannot be read" in line for line in said)
