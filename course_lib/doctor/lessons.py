@@ -5,6 +5,7 @@ from __future__ import annotations
 #: The lessons there are, by number, in the words of a pointer. A test compares them with the notebooks.
 LESSONS = {
     0: "lesson 00, Your first ranks",
+    1: "lesson 01, DataParallel vs DDP",
     3: "lesson 03, Samplers",
 }
 

@@ -7,6 +7,7 @@
 # | | lesson | question | tasks |
 # | --- | --- | --- | --- |
 # | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what when one does not? | |
+# | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | [exercises](../exercises/01_dataparallel.ipynb) |
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | [exercises](../exercises/03_samplers.ipynb) |
 #
 # Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). The lessons between and after these are being

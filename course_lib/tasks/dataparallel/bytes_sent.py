@@ -1,0 +1,153 @@
+"""Task 2: how many bytes each device sends in a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.dataparallel import taught
+from course_lib.tasks.dataparallel.traffic import counted, models
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, short
+
+
+class BytesSent(Task):
+    """How many bytes each device sends in a step."""
+
+    name = "dataparallel.bytes_sent"
+    title = "Every byte, as a formula"
+    signature = "bytes_sent(scheme, devices, samples, weights, sample_in, sample_out)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1,)
+    hints = (
+        "Go through a step of DataParallel in order, and ask of each copy: from where, to where, how often, how large?",
+        (
+            "Everything that goes forward has a gradient that comes back, but for the inputs: out go parts of the "
+            "inputs, weights and the outputs' gradients; back come outputs and the weights' gradients."
+        ),
+        (
+            "How many parts are there? chunk makes parts of ceil(samples / devices), as long as there are samples. A "
+            "device without a part gets no weights either."
+        ),
+        (
+            "DDP: a ring all-reduce of as many bytes as the weights have, in two laps of devices - 1 sends, each of "
+            "one piece of weights / devices bytes. Nothing else."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "no_way_back",
+            "Only the forward is counted: in the backward, the gradients of outputs and weights are copied, too.",
+            taught.BYTES,
+        ),
+        Misconception(
+            "to_itself", "Device 0 sends nothing to itself: it has N - 1 others, not N.", taught.BYTES
+        ),
+        Misconception(
+            "equal_parts",
+            "The parts are counted as equal. chunk makes parts of ceil(samples / devices), and what is left goes last.",
+            taught.STEP,
+        ),
+        Misconception(
+            "idle_device_counted",
+            "A device that gets no part of the batch is counted: it gets no copy of the weights and sends nothing.",
+            taught.STEP,
+        ),
+        Misconception("batch_forgotten", "Inputs and outputs travel, too, not only weights.", taught.BYTES),
+        Misconception(
+            "one_lap",
+            "A ring all-reduce has two laps: one adds the pieces up, the other tells everybody the sums.",
+            taught.BYTES,
+        ),
+        Misconception(
+            "everybody_to_everybody",
+            "In a ring, a rank sends pieces to its neighbour only, never the whole to all others.",
+            taught.BYTES,
+        ),
+        Misconception(
+            "ddp_has_a_master",
+            "DDP has no device 0 that hands out weights: all ranks send equally much, and only gradients.",
+            taught.BYTES,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Both schemes: batches that divide, that do not, and too few samples for all devices."""
+        for scheme in ("dp", "ddp"):
+            for samples, devices in (
+                (4 * chance.randint(5, 30), 4),
+                (8 * chance.randint(5, 30) + 3, 8),
+                (chance.choice((9, 10)), 8),
+                (chance.randint(40, 90), 2),
+                (chance.randint(5, 9), 1),
+            ):
+                yield {
+                    "scheme": scheme,
+                    "devices": devices,
+                    "samples": samples,
+                    "weights": 4 * devices * chance.randint(500, 5000),
+                    "sample_in": 4 * chance.randint(10, 60),
+                    "sample_out": 4 * chance.randint(2, 90),
+                }
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The list of bytes."""
+        names = ("scheme", "devices", "samples", "weights", "sample_in", "sample_out")
+        result = answer(*(case[name] for name in names))
+        try:
+            numbers = [toys.number(item) for item in result]
+        except TypeError:
+            return toys.odd(result)
+        return next((item for item in numbers if is_odd(item)), numbers)
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """Counted while the copies are made; and what each misconception gives."""
+        return {"right": counted(case), "models": models(case)}
+
+    @check("A list with a number for each device.", gate=True)
+    def gives_numbers(self, trial: Trial) -> Miss | None:
+        """As long as there are devices."""
+        seen = trial.seen[0]
+        if is_odd(seen):
+            return Miss(f"with {self.describe(trial.case)}, the answer returned {seen['odd']}")
+        if len(seen) != trial.case["devices"]:
+            return Miss(f"with {self.describe(trial.case)}, {len(seen)} numbers were returned")
+        return None
+
+    @check("DataParallel: each device sends as many bytes as are copied from it in a step.")
+    def data_parallel(self, trial: Trial) -> Miss | None:
+        """Exact."""
+        return self._miss(trial) if trial.case["scheme"] == "dp" else None
+
+    @check("DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.")
+    def ddp(self, trial: Trial) -> Miss | None:
+        """Exact."""
+        return self._miss(trial) if trial.case["scheme"] == "ddp" else None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception gives exactly these numbers?"""
+        known = [
+            Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]])  # type: ignore[misc]
+            for item in self.misconceptions
+        ]
+        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
+
+    def _miss(self, trial: Trial) -> Miss | None:
+        seen, right = trial.seen[0], trial.oracle["right"]
+        if _equal(seen, right):
+            return None
+        device = next(d for d in range(len(right)) if not _equal([seen[d]], [right[d]]))
+        return Miss(
+            f"with {self.describe(trial.case)}, device {device} is said to send {seen[device]:.0f} bytes; counted were "
+            f"{right[device]:.0f} (in all {short([round(count) for count in right])})"
+        )
+
+
+def _equal(some: Sequence[float], others: Sequence[float]) -> bool:
+    return len(some) == len(others) and all(
+        math.isclose(a, b, rel_tol=1e-6, abs_tol=0.5) for a, b in zip(some, others, strict=True)
+    )

@@ -1,0 +1,248 @@
+"""Task 1: one step of DataParallel by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.dataparallel import taught, telling
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd, short
+
+_CLOSE = 1e-5
+
+
+class ParallelStep(Task):
+    """One step of DataParallel by hand."""
+
+    name = "dataparallel.parallel_step"
+    title = "One step by hand"
+    signature = "parallel_step(model, inputs, labels, devices)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1,)
+    hints = (
+        "Four steps: cut the batch, make a copy of the model for each part, call them in threads, put together.",
+        (
+            "A copy has to stay connected with the original: weight.clone() is a copy whose gradient flows back, "
+            "copy.deepcopy alone is not."
+        ),
+        (
+            "torch.func.functional_call(copy.deepcopy(model), clones, (part,)) runs a model with other weights, given "
+            "by name. It puts them into the module while it runs, so each thread needs a module of its own."
+        ),
+        (
+            "A thread returns nothing: let it write into its own place of a list. Start all threads, then join all. "
+            "torch.cat puts the outputs together; the loss is that of the whole."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "other_parts",
+            "The parts are not those of scatter, which is inputs.chunk(devices): its parts can be fewer than devices.",
+            taught.STEP,
+        ),
+        Misconception(
+            "one_after_the_other",
+            "The copies do not run at the same time: each is called, or its thread joined, before the next starts.",
+            taught.STEP,
+        ),
+        Misconception(
+            "one_model_for_all",
+            "All threads use the same weights. On several devices there is a copy on each of them.",
+            taught.STEP,
+        ),
+        Misconception(
+            "order_of_arrival",
+            "The outputs stand in the order in which threads were done, not in that of the batch.",
+            taught.STEP,
+        ),
+        Misconception(
+            "cut_off",
+            "The copies are not connected with the original: their gradients stay with them (or nobody went back).",
+            taught.STEP,
+        ),
+        Misconception(
+            "mean_of_means",
+            "The losses of the parts are averaged. With parts of different sizes that is not the loss of the batch.",
+            taught.STEP,
+        ),
+        Misconception(
+            "sum_of_means",
+            "The losses of the parts are added up: with n parts, the gradient is about n times too large.",
+            taught.STEP,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Batches that divide, that do not, and such that a device is left without a part."""
+        devices = chance.randint(3, 4)
+        for samples, count, reverse in (
+            (devices * chance.randint(2, 4), devices, False),
+            (devices * chance.randint(2, 4) + 1, devices, True),
+            (6, 4, False),
+            (chance.randint(2, 5), 1, False),
+        ):
+            yield {
+                "samples": samples,
+                "devices": count,
+                "reverse": reverse,
+                "seed": chance.randint(1, 10_000),
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What of the case is to be seen in the answer."""
+        return f"{case['samples']} samples, devices={case['devices']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The outputs, the gradients, and what the copies have noted."""
+        import torch
+
+        parts = len(torch.empty(case["samples"]).chunk(case["devices"]))
+        notes = telling.Notes(parts, case["reverse"])
+        model = telling.network(notes, case["seed"])
+        inputs, labels = telling.batch(case["samples"], case["seed"])
+        outputs = answer(model, inputs, labels, case["devices"])
+        weights = [call["weights"] for call in notes.calls]
+        return {
+            "outputs": _rows(outputs, case["samples"]),
+            "gradients": _gradients(model),
+            "parts": [call["samples"] for call in notes.calls],
+            "in_main": sum(call["main"] for call in notes.calls),
+            "together": notes.together,
+            "copies": len(set(weights)),
+        }
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """One device with the whole batch; and the gradients that wrong losses give."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        inputs, labels = telling.batch(case["samples"], case["seed"])
+        cut = list(zip(inputs.chunk(case["devices"]), labels.chunk(case["devices"]), strict=True))
+
+        def gradients(loss: Callable[[Any], Any]) -> Any:
+            model = telling.network(telling.Notes(1, False), case["seed"])
+            loss(model).backward()
+            return _gradients(model)
+
+        def mean_loss(model: Any) -> Any:
+            return torch.stack([cross_entropy(model(x), y) for x, y in cut]).mean()
+
+        def added_loss(model: Any) -> Any:
+            return torch.stack([cross_entropy(model(x), y) for x, y in cut]).sum()
+
+        outputs = telling.network(telling.Notes(1, False), case["seed"])(inputs)
+        return {
+            "parts": [len(x) for x, _ in cut],
+            "outputs": outputs.tolist(),
+            "right": gradients(lambda model: cross_entropy(model(inputs), labels)),
+            "mean_of_means": gradients(mean_loss),
+            "sum_of_means": gradients(added_loss),
+        }
+
+    @check("The outputs of the whole batch are returned: one row for each sample.", gate=True)
+    def gives_outputs(self, trial: Trial) -> Miss | None:
+        """A tensor of the right shape."""
+        outputs = trial.seen[0]["outputs"]
+        return (
+            Miss(f"on rank 0, with {self.describe(trial.case)}, {outputs['odd']}")
+            if is_odd(outputs)
+            else None
+        )
+
+    @check("The batch is cut as scatter cuts it, and each part goes through the model once.", gate=True)
+    def parts(self, trial: Trial) -> Miss | None:
+        """Sizes of the parts, in any order."""
+        seen, right = trial.seen[0]["parts"], trial.oracle["parts"]
+        if sorted(seen) == sorted(right):
+            return None
+        return Miss(
+            f"on rank 0, with {self.describe(trial.case)}, the model was called with parts of {short(seen)} "
+            f"samples; scatter gives {short(right)}",
+            "other_parts",
+        )
+
+    @check("The parts are computed at the same time, each in a thread of its own.", gate=True)
+    def threads(self, trial: Trial) -> Miss | None:
+        """One part may be computed in place, as parallel_apply does."""
+        seen, parts = trial.seen[0], trial.oracle["parts"]
+        if len(parts) == 1 or (seen["together"] and not seen["in_main"]):
+            return None
+        where = "in the main thread" if seen["in_main"] else "one after the other"
+        return Miss(
+            f"on rank 0, with {self.describe(trial.case)}, parts were computed {where}", "one_after_the_other"
+        )
+
+    @check("Each part is computed with a copy of the weights of its own.")
+    def copies(self, trial: Trial) -> Miss | None:
+        """Told apart by where the first weights lie in memory."""
+        seen, parts = trial.seen[0], trial.oracle["parts"]
+        if seen["copies"] == len(parts):
+            return None
+        return Miss(
+            f"on rank 0, with {self.describe(trial.case)}, {len(parts)} parts were computed with "
+            f"{seen['copies']} copies of the weights",
+            "one_model_for_all",
+        )
+
+    @check("Each row is what the model says of its sample.")
+    def outputs(self, trial: Trial) -> Miss | None:
+        """In the order of the batch, whoever was done first."""
+        seen, right = trial.seen[0]["outputs"], trial.oracle["outputs"]
+        wrong = [row for row in range(len(right)) if not _close(seen[row], right[row])]
+        if not wrong:
+            return None
+        shuffled = all(any(_close(row, other) for other in right) for row in seen)
+        return Miss(
+            f"on rank 0, with {self.describe(trial.case)}, row {wrong[0]} is {_text(seen[wrong[0]])} and should be "
+            f"{_text(right[wrong[0]])}",
+            "order_of_arrival" if shuffled else None,
+        )
+
+    @check("Afterwards the model has the gradient of the loss of the whole batch.")
+    def gradient(self, trial: Trial) -> Miss | None:
+        """As one device finds it."""
+        seen, oracle = trial.seen[0]["gradients"], trial.oracle
+        if _close(seen, oracle["right"]):
+            return None
+        if not any(seen):
+            observed, known = "the model has no gradient", "cut_off"
+        else:
+            first = next(
+                k for k, (a, b) in enumerate(zip(seen, oracle["right"], strict=True)) if not _close([a], [b])
+            )
+            observed = f"an element of the gradient is {seen[first]:.4f}; one device finds {oracle['right'][first]:.4f}"
+            known = next(
+                (name for name in ("mean_of_means", "sum_of_means") if _close(seen, oracle[name])), ""
+            )
+        return Miss(f"on rank 0, with {self.describe(trial.case)}, {observed}", known or None)
+
+
+def _rows(outputs: Any, samples: int) -> Any:
+    import torch
+
+    if not isinstance(outputs, torch.Tensor):
+        return {"odd": f"the answer returned {toys.odd(outputs)['odd']}"}
+    if outputs.shape != (samples, telling.CLASSES):
+        return {"odd": f"a tensor of shape {tuple(outputs.shape)} was returned"}
+    return outputs.detach().tolist()
+
+
+def _gradients(model: Any) -> list[float]:
+    """All gradients in a row; one that is missing counts as zeros."""
+    return [
+        value
+        for weight in model.parameters()
+        for value in (weight.detach() * 0 if weight.grad is None else weight.grad).flatten().tolist()
+    ]
+
+
+def _close(some: list[float], others: list[float]) -> bool:
+    return all(abs(a - b) < _CLOSE for a, b in zip(some, others, strict=True))
+
+
+def _text(row: list[float]) -> str:
+    return short([f"{value:.3f}" for value in row])

@@ -1,0 +1,96 @@
+"""Bytes that devices send in a training step: counted while copies are made, and as misconceptions have it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+
+def counted(case: Mapping[str, Any]) -> list[float]:
+    """Bytes sent by each device, by making the copies of a step with real tensors."""
+    sent = _data_parallel(case) if case["scheme"] == "dp" else _ring(case)
+    return [float(sent[device]) for device in range(case["devices"])]
+
+
+def models(case: Mapping[str, Any]) -> dict[str, list[float]]:
+    """What each misconception gives; one that is about the other scheme gives what is right."""
+    right = counted(case)
+    n, weights = case["devices"], case["weights"]
+    about_ddp = {
+        "one_lap": [weights * (n - 1) / n] * n,
+        "everybody_to_everybody": [float(weights * (n - 1))] * n,
+        "ddp_has_a_master": [float(weights * (n - 1))] + [float(weights)] * (n - 1),
+    }
+    about_dp = {
+        "no_way_back": _formula(case, back=False),
+        "to_itself": _formula(case, itself=True),
+        "equal_parts": _formula(case, parts=[case["samples"] / n] * n),
+        "idle_device_counted": _formula(case, parts=(_parts(case) + [0] * n)[:n]),
+        "batch_forgotten": _formula(case, batch=False),
+    }
+    theirs, others = (about_dp, about_ddp) if case["scheme"] == "dp" else (about_ddp, about_dp)
+    return theirs | dict.fromkeys(others, right)
+
+
+def _data_parallel(case: Mapping[str, Any]) -> Counter[int]:
+    import torch
+
+    sent: Counter[int] = Counter()
+
+    def move(tensor: Any, source: int, target: int) -> None:
+        sent[source] += tensor.nbytes if source != target else 0
+
+    weights = torch.empty(case["weights"], dtype=torch.uint8)
+    inputs = torch.empty(case["samples"], case["sample_in"], dtype=torch.uint8)
+    for device, part in enumerate(inputs.chunk(case["devices"])):
+        output = torch.empty(len(part), case["sample_out"], dtype=torch.uint8)
+        move(part, 0, device)
+        move(weights, 0, device)
+        move(output, device, 0)
+        move(torch.empty_like(output), 0, device)  # its gradient
+        move(torch.empty_like(weights), device, 0)  # their gradients
+    return sent
+
+
+def _ring(case: Mapping[str, Any]) -> Counter[int]:
+    """A ring all-reduce, piece by piece: n - 1 rounds that add up, n - 1 rounds that tell."""
+    import torch
+
+    n = case["devices"]
+    sent: Counter[int] = Counter()
+    gradients = [torch.full((case["weights"] // 4,), float(rank + 1)) for rank in range(n)]
+    pieces = [list(gradient.chunk(n)) for gradient in gradients]
+    for lap, adds in ((0, True), (1, False)):
+        for turn in range(n - 1):
+            going = [(rank, (rank - turn + lap) % n) for rank in range(n)]
+            mail = [pieces[rank][which].clone() for rank, which in going]
+            for (rank, which), piece in zip(going, mail, strict=True):
+                sent[rank] += piece.nbytes
+                target = pieces[(rank + 1) % n][which]
+                target.add_(piece) if adds else target.copy_(piece)
+    if any((gradient != n * (n + 1) / 2).any() for gradient in gradients):
+        raise AssertionError("the ring does not add up")
+    return sent
+
+
+def _parts(case: Mapping[str, Any]) -> list[float]:
+    import torch
+
+    return [float(len(part)) for part in torch.empty(case["samples"]).chunk(case["devices"])]
+
+
+def _formula(
+    case: Mapping[str, Any],
+    parts: list[float] | None = None,
+    back: bool = True,
+    itself: bool = False,
+    batch: bool = True,
+) -> list[float]:
+    """The formula for DataParallel with one thing wrong."""
+    parts = _parts(case) if parts is None else parts
+    into, out, weights = case["sample_in"] * batch, case["sample_out"] * batch, case["weights"]
+    receivers = parts if itself else parts[1:]
+    master = sum(part * (into + out * back) + weights for part in receivers)
+    others = [part * out + weights * back for part in parts[1:]]
+    return [float(master), *map(float, others)] + [0.0] * (case["devices"] - len(parts))

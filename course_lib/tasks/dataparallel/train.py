@@ -1,0 +1,268 @@
+"""Task 3: a DataParallel script turned into one for DDP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.fold import rank_list
+from course_lib.tasks import toys
+from course_lib.tasks.dataparallel import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+_CLOSE = 1e-4
+
+
+class Train(Task):
+    """A DataParallel script turned into one for DDP."""
+
+    name = "dataparallel.train"
+    title = "From DataParallel to DDP"
+    signature = "train(model, dataset, batch_size, epochs, lr)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 4)
+    hints = (
+        "Two lines change: the wrapper, and the loader. The loop, the loss and the optimizer stay as they are.",
+        (
+            "DistributedSampler deals out the samples; it shuffles unless it is told not to. Its ranks take every "
+            "N-th sample, so that the k-th batches of all ranks together are the k-th batch of the old script."
+        ),
+        (
+            "batch_size is the size of a step. A rank's loader gets batch_size // world_size, or the step is N times "
+            "as large. Return the state of the model inside the wrapper."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "not_averaged",
+            "Each rank trains a model of its own: nothing averages the gradients. On one device, DataParallel only "
+            "calls the model.",
+            taught.REAL_LIFE,
+        ),
+        Misconception(
+            "batch_not_divided",
+            "Each rank takes batch_size samples, so a step takes N times as many as before, and there are fewer steps.",
+            taught.CONVERT,
+        ),
+        Misconception(
+            "everyone_does_everything",
+            "The weights are right, but every rank goes through the whole data set: no sampler deals it out.",
+            taught.CONVERT,
+        ),
+        Misconception(
+            "shuffled",
+            "The order is another one: DistributedSampler shuffles, unless it gets shuffle=False.",
+            taught.CONVERT,
+        ),
+        Misconception(
+            "steps_too_large",
+            "The steps are N times as large: the learning rate was scaled, or gradients were added up. DDP averages, "
+            "so with the same batch the same learning rate is right.",
+            taught.CONVERT,
+        ),
+        Misconception(
+            "steps_too_small",
+            "The steps are an N-th: DDP has averaged the gradients already, so nothing is to be divided.",
+            taught.CONVERT,
+        ),
+        Misconception(
+            "wrapped_names",
+            "The names begin with module.: they are those of the wrapper, and a bare model cannot load them.",
+            taught.REAL_LIFE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """With and without a smaller last batch; every batch can be dealt out evenly."""
+        for whole in (True, False):
+            batch_size = 4 * chance.randint(2, 3)
+            yield {
+                "samples": batch_size * chance.randint(3, 4) + (0 if whole else 4),
+                "batch_size": batch_size,
+                "epochs": 2,
+                "lr": round(chance.uniform(0.05, 0.2), 3),
+                "seed": chance.randint(1, 10_000),
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What the answer is called with."""
+        return f"{case['samples']} samples, batch_size={case['batch_size']}, epochs={case['epochs']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights that come back, and how many samples went through the rank's model."""
+        import os
+
+        # Another model on every rank: rank 0's is the one to start from, as DDP has it.
+        model, samples_seen = _model(case["seed"] + int(os.environ["RANK"]))
+        data = _data(case)
+        state = answer(model, data, case["batch_size"], case["epochs"], case["lr"])
+        return {"weights": _numbers(state), "samples": samples_seen()}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """One process with the old script; and the same with what misconceptions do."""
+        import torch
+        from torch.utils.data import DistributedSampler
+
+        size, epochs, lr = case["batch_size"], case["epochs"], case["lr"]
+        order = list(range(case["samples"]))
+
+        def cut(indices: Sequence[int], length: int) -> list[Sequence[int]]:
+            return [indices[start : start + length] for start in range(0, len(indices), length)]
+
+        def dealt(epoch: int) -> list[list[int]]:
+            """The batches of all ranks together, with a sampler that shuffles."""
+            shares = []
+            for rank in range(world_size):
+                sampler: Any = DistributedSampler(torch.empty(case["samples"]), world_size, rank)  # type: ignore[arg-type]
+                sampler.set_epoch(epoch)
+                shares.append(cut(list(sampler), size // world_size))
+            return [[index for part in step for index in part] for step in zip(*shares, strict=True)]
+
+        plain = cut(order, size) * epochs
+        return {
+            "right": _trained(case, plain, lr),
+            "models": {
+                "batch_not_divided": _trained(case, cut(order, size * world_size) * epochs, lr),
+                "shuffled": _trained(case, [step for epoch in range(epochs) for step in dealt(epoch)], lr),
+                "shuffled/one order": _trained(case, dealt(0) * epochs, lr),
+                "steps_too_large": _trained(case, plain, lr * world_size),
+                "steps_too_small": _trained(case, plain, lr / world_size),
+            },
+        }
+
+    @check("Every rank returns the weights by name.", gate=True)
+    def gives_weights(self, trial: Trial) -> Miss | None:
+        """A mapping from names to tensors."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen["weights"]):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['weights']['odd']}")
+        return None
+
+    @check("The names are those of the model itself.", gate=True)
+    def names(self, trial: Trial) -> Miss | None:
+        """Without `module.`."""
+        right = list(trial.oracle["right"])
+        for rank, seen in trial.seen.items():
+            names = list(seen["weights"])
+            if sorted(names) != sorted(right):
+                known = (
+                    "wrapped_names" if sorted(names) == sorted(f"module.{name}" for name in right) else None
+                )
+                return Miss(
+                    f"rank {rank} returned {toys.short(names)}; the model has {toys.short(right)}", known
+                )
+        return None
+
+    @check("All ranks return the same weights.")
+    def equal(self, trial: Trial) -> Miss | None:
+        """Up to rounding."""
+        odd = [
+            rank for rank, seen in trial.seen.items() if not _close(seen["weights"], trial.seen[0]["weights"])
+        ]
+        if not odd:
+            return None
+        return Miss(
+            f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, the weights of "
+            f"{rank_list(odd)} are not those of rank 0",
+            "not_averaged",
+        )
+
+    @check("The weights are those of the old script in one process.")
+    def right(self, trial: Trial) -> Miss | None:
+        """Same steps, same batches."""
+        seen, right = trial.seen[0]["weights"], trial.oracle["right"]
+        if _close(seen, right):
+            return None
+        name = next(name for name in right if not _close({name: seen[name]}, {name: right[name]}))
+        return Miss(
+            f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, {name} begins with "
+            f"{seen[name][0]:.4f}; the old script gives {right[name][0]:.4f}"
+        )
+
+    @check("The ranks share the work: each sample goes through one rank in an epoch.")
+    def shared(self, trial: Trial) -> Miss | None:
+        """Counted in samples that went through the rank's model."""
+        share = trial.case["samples"] * trial.case["epochs"] // trial.world_size
+        counts = [trial.seen[rank]["samples"] for rank in range(trial.world_size)]
+        if max(counts) <= share:
+            return None
+        return Miss(
+            f"with {self.describe(trial.case)}, {toys.short(counts)} samples went through the models of "
+            f"{toys.ranks_text(trial.world_size)}; a fair share is {share}",
+            "everyone_does_everything" if min(counts) >= share * trial.world_size else None,
+        )
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception ends with exactly these weights?"""
+        seen = [
+            Trial(t.world_size, t.case, t.oracle, {r: s["weights"] for r, s in t.seen.items()})
+            for t in trials
+        ]
+        known = [
+            Model(name.partition("/")[0], lambda t, name=name: [t.oracle["models"][name]] * t.world_size)  # type: ignore[misc]
+            for name in (trials[0].oracle["models"] if trials else ())
+        ]
+        return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, known, _close)
+
+
+def _model(seed: int) -> tuple[Any, Callable[[], int]]:
+    """A network of 4 -> 6 -> 3, and a function that says how many samples went through it in training."""
+    import torch
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Linear(4, 6)
+            self.second = torch.nn.Linear(6, 3)
+
+        def forward(self, x: Any) -> Any:
+            counted.append(len(x))
+            return self.second(torch.tanh(self.first(x)))
+
+    counted: list[int] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Network(), lambda: sum(counted)
+
+
+def _data(case: Mapping[str, Any]) -> Any:
+    import torch
+    from torch.utils.data import TensorDataset
+
+    generator = torch.Generator().manual_seed(case["seed"])
+    features = torch.randn(case["samples"], 4, generator=generator)
+    return TensorDataset(features, torch.randint(3, (case["samples"],), generator=generator))
+
+
+def _trained(case: Mapping[str, Any], batches: Sequence[Sequence[int]], lr: float) -> Any:
+    """The weights after one process has trained on these batches."""
+    import torch
+
+    model, _ = _model(case["seed"])
+    inputs, labels = _data(case).tensors
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    for batch in batches:
+        optimizer.zero_grad()
+        indices = list(batch)
+        torch.nn.functional.cross_entropy(model(inputs[indices]), labels[indices]).backward()
+        optimizer.step()
+    return _numbers(model.state_dict())
+
+
+def _numbers(state: Any) -> Any:
+    import torch
+
+    if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        return toys.odd(state)
+    return {str(name): value.detach().flatten().tolist() for name, value in state.items()}
+
+
+def _close(some: Mapping[str, Sequence[float]], others: Mapping[str, Sequence[float]]) -> bool:
+    return some.keys() == others.keys() and all(
+        len(some[name]) == len(others[name])
+        and all(abs(a - b) < _CLOSE for a, b in zip(some[name], others[name], strict=True))
+        for name in some
+    )
