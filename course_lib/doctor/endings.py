@@ -18,7 +18,7 @@ from course_lib.doctor.words import (
     verb,
 )
 from course_lib.ranks.cell import Frame
-from course_lib.ranks.outcome import Collective, Diagnosis, Ending, Kind, Outcome, exit_text
+from course_lib.ranks.outcome import Collective, Diagnosis, Ending, Kind, Outcome, Waiting, exit_text
 
 _CRASHES = {-4, -6, -7, -8, -11}
 #: What gloo says before it ends a rank that receives more bytes than it expects.
@@ -194,7 +194,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
             "straggler",
             f"Not a deadlock: when the time was up, {rank_list(busy)} {verb(busy, 'was', 'were')} still at "
             f"work{place}, and {rank_list(waiting)} waited for {verb(busy, 'it', 'them')} in {call_of(other)} at "
-            f"{other.where}.",
+            f"{other.where}{_for_long(waiting.values())}.",
             tuple(busy),
             positions(outcome, busy),
             advice="being slow proves nothing: give it more time (--timeout) if this was work, not a fault.",
@@ -207,6 +207,19 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
         evidence=positions(outcome),
         advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
         lesson=taught_in(0),
+    )
+
+
+#: Seconds a wait is rounded down to: what is said stays the same from run to run.
+_LONG = ((1, "1 s"), (2, "2 s"), (5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "a minute"), (300, "5 minutes"))
+_LONGER = ((600, "10 minutes"), (1800, "half an hour"), (3600, "an hour"))
+
+
+def _for_long(waiting: Iterable[Waiting]) -> str:
+    """` for more than 2 s`; empty where it is not known or short."""
+    longest = max((w.seconds or 0.0 for w in waiting), default=0.0)
+    return next(
+        (f" for more than {text}" for least, text in reversed((*_LONG, *_LONGER)) if longest >= least), ""
     )
 
 

@@ -10,6 +10,7 @@ import linecache
 import re
 import signal
 import time
+from dataclasses import replace
 
 from course_lib.ranks import deadlock
 from course_lib.ranks.answering import STACK_SIGNAL
@@ -40,12 +41,20 @@ def see_where(wires: Wires, this: Run) -> None:
         if link.rank in looks:
             look = looks[link.rank]
             state = "blocked" if look.waiting_in is not None and look.asleep else "computing"
-            this.waiting[link.rank] = deadlock.describe(look, looks, state)
+            waiting = deadlock.describe(look, looks, state)
+            this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
         else:
             state = "stopped" if link.is_stopped() else "silent"
             stack = () if state == "stopped" else _stack_from_signal(wires, link)
             where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
             this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
+
+
+def _seconds_of(waiting: Waiting, this: Run) -> float | None:
+    """How long a rank has been waiting in its collective."""
+    if waiting.state != "blocked" or waiting.collective is None:
+        return None
+    return (time.time_ns() - max(waiting.collective.time_ns, this.started_ns)) / 1e9
 
 
 def see_details(wires: Wires, this: Run) -> None:

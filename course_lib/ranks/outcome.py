@@ -148,6 +148,7 @@ class Waiting:
         where: the learner's line; `source` is its text.
         collective: the collective under way, when there is one.
         missing: ranks that have not joined it; `mismatch` says which other collective meets it, by rank.
+        seconds: how long it has been waiting there, where that is known (a run out of time).
     """
 
     rank: int
@@ -159,6 +160,7 @@ class Waiting:
     mismatch: Mapping[int, Collective] = field(default_factory=dict)
     state: str = "blocked"  # blocked | computing | stopped | silent
     stack: tuple[Frame, ...] = ()
+    seconds: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
