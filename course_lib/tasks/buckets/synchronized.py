@@ -31,7 +31,7 @@ class Synchronized(Task):
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """Which model it was."""
-        return _KINDS[case["kind"]] + (", the last rank being late" if case["late"] else "")
+        return _KINDS[case["kind"]] + (", rank 1 being late" if case["late"] else "")
 
     def odd(self, trial: Trial) -> Miss | None:
         """It is no such module."""

@@ -15,7 +15,7 @@ from course_lib.tasks import toys
 #: Samples a rank has in each step; all ranks have equally many.
 SHARE = 4
 RATE = 0.2
-#: How long the late rank waits for rank 0 to come through its backward; only wrong answers take so long.
+#: How long a late rank waits for rank 0 to come through its backward; only wrong answers take so long.
 _PATIENCE = timedelta(seconds=3)
 #: How long it waits for rank 0 to come through the synchronization; right answers take so long, in one case.
 _GLANCE = timedelta(seconds=0.15)
@@ -110,7 +110,7 @@ def train(wrap: Callable[[Any], Any], case: Mapping[str, Any]) -> Any:
     import torch
     import torch.distributed as dist
 
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     model = build(case["kind"], case["seed"] + rank)  # other weights on every rank
     wrapped = wrap(model)
     if not isinstance(wrapped, torch.nn.Module):
@@ -125,9 +125,9 @@ def train(wrap: Callable[[Any], Any], case: Mapping[str, Any]) -> Any:
             model.head = case["heads"][step][rank]
         optimizer.zero_grad()
         loss, inputs = loss_of(wrapped, case, step, rank)
-        watch = _Watch(f"{case['seed']}-{step}", rank, world) if case["late"] else None
+        watch = _Watch(f"{case['seed']}-{step}", rank) if case["kind"] == "many" else None
         if watch:
-            watch.before_backward()
+            watch.before_backward(case["late"])
             inputs.register_hook(lambda _, watch=watch: watch.at_the_inputs())
         loss.backward()
         finish()
@@ -143,21 +143,21 @@ def train(wrap: Callable[[Any], Any], case: Mapping[str, Any]) -> Any:
 class _Watch:
     """What one rank notices of one step: collectives issued until the backward's end, and who waited for whom.
 
-    In a late step the last rank begins its backward only when rank 0 has come to the end of its own: so an all-reduce
+    Rank 1 may be made late: it begins its backward only when rank 0 has come to the end of its own. So an all-reduce
     that blocks rank 0 inside its backward is noticed, and so is a synchronization that does not wait.
     """
 
-    def __init__(self, name: str, rank: int, world: int) -> None:
-        self._name, self._rank, self._world = name, rank, world
+    def __init__(self, name: str, rank: int) -> None:
+        self._name, self._rank = name, rank
         self._began_ns = 0
         self.told: dict[str, Any] = {}
 
-    def before_backward(self) -> None:
-        """The last rank comes late."""
+    def before_backward(self, late: bool) -> None:
+        """All begin together, or rank 1 later."""
         import torch.distributed as dist
 
         dist.barrier()
-        if 0 < self._rank == self._world - 1:
+        if late and self._rank == 1:
             self.told["through"] = self._comes("through", _PATIENCE)
             self.told["hasty"] = self.told["through"] and self._comes("synchronized", _GLANCE)
         self._began_ns = time.time_ns()
