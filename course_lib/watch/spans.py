@@ -244,6 +244,18 @@ def without(some: Iterable[Interval], holes: Sequence[Interval]) -> list[Interva
     return left
 
 
+def lanes_of(spans: Iterable[Span]) -> list[list[Span]]:
+    """The spans in as few lanes as it takes that none covers another, each in the first lane that is free."""
+    lanes: list[list[Span]] = []
+    for span in sorted(spans, key=lambda one: one.start):
+        free = next((lane for lane in lanes if lane[-1].end <= span.start), None)
+        if free is None:
+            lanes.append([span])
+        else:
+            free.append(span)
+    return lanes
+
+
 def merged(spans: Iterable[Span]) -> list[Span]:
     """Neighbouring backward functions as one span each."""
     joined: list[Span] = []

@@ -7,6 +7,7 @@ import pytest
 
 from course_lib.ranks.tracing import BACKWARD, SYNCHRONIZE, TRACED, WAIT
 from course_lib.watch import Stage, Timeline
+from course_lib.watch.spans import lanes_of
 
 GRADIENT = "autograd::engine::evaluate_function: AddmmBackward0"
 ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
@@ -130,8 +131,29 @@ def test_the_figure_has_a_row_a_rank_and_hatches():
     (axes,) = found.plot().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1", "rank 2"]
     hatches = {bars.get_hatch() for bars in axes.collections}
-    assert len(hatches) >= 3
+    assert len(hatches) >= 4
     assert {text.get_text() for text in axes.texts} >= {"0", "1"}
+
+
+def test_collectives_that_overlap_are_drawn_in_lanes_of_their_own():
+    (first,), (second,) = lanes_of(timeline(*STEP).buckets(0))
+    assert first.end > second.start
+    apart = timeline(event("gloo:all_reduce", 0, 10), event("gloo:all_reduce", 10, 20))
+    assert len(lanes_of(span for span in apart.spans if span.stage is Stage.COMMUNICATION)) == 1
+
+
+def test_the_figures_legend_is_within_the_figure():
+    import matplotlib
+
+    matplotlib.use("agg")
+    figure = timeline(*STEP, event("Optimizer.step#SGD.step", 900, 950)).plot()
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown[:3] == ["forward", "backward", "optimizer"]
 
 
 def test_stages_are_what_a_span_can_be():
