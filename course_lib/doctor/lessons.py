@@ -7,6 +7,8 @@ LESSONS = {
     0: "lesson 00, Your first ranks",
     1: "lesson 01, DataParallel vs DDP",
     3: "lesson 03, Samplers",
+    4: "lesson 04, Gradients, hooks and buckets",
+    6: "lesson 06, Forward/backward alternation",
 }
 
 

@@ -136,10 +136,10 @@ def measure(pattern, wrap, buffers=False):
 p = predict(
     "Two forwards through one DDP model, then one backward of the summed loss. With BatchNorm. What do you get?",
     {
-        "an error": "raises",
+        "an error": lambda out: isinstance(out.values.get(0), str),
         "a deadlock": "hang",
-        "gradients that are wrong": lambda out: out.kind == "ok" and out.values[0] > 0.1,
-        "the right gradients": lambda out: out.kind == "ok" and out.values[0] < 0.1,
+        "gradients that are wrong": lambda out: isinstance(out.values.get(0), float) and out.values[0] > 0.1,
+        "the right gradients": lambda out: isinstance(out.values.get(0), float) and out.values[0] < 0.1,
     },
 )
 
@@ -177,10 +177,14 @@ measure(two_forwards, DistributedDataParallel, buffers=True)
 p = predict(
     "The same two forwards, but one backward for each of the two losses. And now?",
     {
-        "an error in the second backward": "raises",
+        "an error in the second backward": lambda out: isinstance(out.values.get(0), str),
         "a deadlock in the second backward": "hang",
-        "right again: gradients add up": lambda out: out.kind == "ok" and out.values[0] < 0.1,
-        "no error, and gradients that are wrong": lambda out: out.kind == "ok" and out.values[0] > 0.1,
+        "right again: gradients add up": lambda out: (
+            isinstance(out.values.get(0), float) and out.values[0] < 0.1
+        ),
+        "no error, and wrong gradients": lambda out: (
+            isinstance(out.values.get(0), float) and out.values[0] > 0.1
+        ),
     },
 )
 
@@ -215,8 +219,8 @@ compare(ddp)
 #
 # ## The whole matrix
 #
-# Now everything people do with a wrapped model, in one go: sixteen patterns, three ways to make the wrapper, without and with
-# buffers. `F` is a forward, `B` a backward.
+# Now everything people do with a wrapped model, in one go: sixteen patterns, three ways to make the wrapper, without and
+# with buffers. `F` is a forward, `B` a backward.
 
 # %%
 # %%ranks
@@ -275,10 +279,8 @@ def penalty(a, b, m):
 
 @pattern("frozen F B, then F B")
 def frozen_first(a, b, m):
-    m.requires_grad_(False)
-    loss(
-        m(b.requires_grad_())
-    ).backward()  # a generator's turn: the gradient goes through the model, not into it
+    m.requires_grad_(False)  # as in a generator's turn: the gradient goes through the model, not into it
+    loss(m(b.requires_grad_())).backward()
     m.requires_grad_(True)
     loss(m(a)).backward()
 
@@ -308,7 +310,7 @@ def reentrant_whole(a, b, m):
     loss(m(a.requires_grad_())).backward()
 
 
-# %% claims={"1": "holds", "7": "wrong", "34": "refined"}
+# %%
 # %%ranks --as out
 MODES = {
     "default": {},
@@ -324,7 +326,7 @@ found = {
 len(found)
 
 # %% [markdown]
-# (The warning is `find_unused_parameters` looking for unused parameters where there are none. It costs time, not truth.)
+# (The warning is `find_unused_parameters` searching in vain: in most patterns all parameters are used.)
 #
 # In three more patterns the ranks do *different* things: rank 0 alone evaluates in the middle of training, through the
 # wrapper, under `no_grad` or not. Some of those cells are going to hang or to kill a rank, so each gets two ranks of its
@@ -374,7 +376,7 @@ for cell, ended in zip(cells, runs, strict=True):
 # %% [markdown]
 # The table first, as text:
 
-# %%
+# %% claims={"1": "holds", "7": "wrong", "34": "refined"}
 names = list(dict.fromkeys(name for name, _, _ in found))
 messages = sorted({value for value in found.values() if isinstance(value, str)} - {"hang", "died"})
 
@@ -451,11 +453,12 @@ kinds = [kind(value) for value in found.values()]
 #   read that a forward without backward harms. It does not.
 # - **`F B, F B` is right.** That is how the DCGAN tutorial writes the discriminator. **`F F, then B B` is wrong** in every
 #   mode. Two lines in another order.
-# - **`retain_graph`** is the same mistake with one forward. `autograd.grad` and `.module` are not reduced at all: DDP never
-#   sees them.
+# - **`retain_graph`** is the same mistake with one forward. With `autograd.grad` or `.module` nothing is averaged at all: DDP
+#   does not see that gradient, or that forward.
 # - **`static_graph=True` buys the reentrant checkpoint and loses the gradient penalty.** No setting is right everywhere.
-# - **Checkpointing** with `use_reentrant=False` is always right. Reentrant, it depends: right as long as each parameter is
-#   used once, in the default mode; used twice it raises, or is silently wrong if the *whole* model is inside.
+# - **Checkpointing.** You will read that it saves memory under DDP. Which of its two variants you take decides whether the
+#   gradients are still right. `use_reentrant=False`: always. Reentrant, in the default mode: as long as each parameter is
+#   used once. Used twice it raises, or is silently wrong if the *whole* model is inside.
 # - **One rank alone** is fine without buffers. With buffers it is right by accident, or kills a rank, or hangs.
 #
 # ## A reducer in 25 lines
@@ -527,8 +530,9 @@ if rank == 0:
 # And the other two columns? `find_unused_parameters` walks the graph *of the last forward* from its output
 # (`search_unused_parameters`) and declares ready what it does not meet. With different paths, or behind a reentrant
 # checkpoint, a parameter that was declared unused gets a gradient after all: “ready only once”. `static_graph` learns from
-# the first backward how often each hook fires. The first backward is the one that passes `_DDPSink.backward` first, and in
-# a gradient penalty that is the inner `autograd.grad`, in which no parameter takes part.
+# the first backward how often each hook fires. For it, the first backward is the one that passes `_DDPSink.backward` first:
+# in a gradient penalty the inner `autograd.grad`, in a generator's turn the one through the frozen model. No hook fires in
+# those, and so it learns that there is nothing to wait for.
 #
 # ## What is sent, and when
 #
@@ -581,15 +585,15 @@ plt.show()
 # `_pre_forward` asks `will_sync_module_buffers`, which looks at `require_forward_param_sync`, and `_post_forward` of the
 # forward *before* has set that: `True` with gradients on, `False` without. (What this does to BatchNorm is lesson 09.)
 #
-# The third kind, `rebuild`, comes once: in the first forward after a finished reduction, rank 0 broadcasts in which buckets
+# The third kind, `rebuild`, comes once, here in the first forward after the first average: rank 0 broadcasts in which buckets
 # gradients are going to travel from now on (`rebuild_buckets` and `sync_bucket_indices` in `reducer.cpp`; lesson 04).
 #
 # ## The guard
 #
 # So the second forward overwrites the BatchNorm's statistics in place, and the first forward's backward has not run yet.
-# Autograd counts changes to tensors that it saved and refuses when the count is off. That was the error which gave two
-# forwards their bad name. Today `_sync_buffers` puts a guard around the broadcast,
-# `torch.autograd._unsafe_preserve_version_counter`: change the values, but do not count. Take it away:
+# Autograd counts the changes to tensors that it has saved, and refuses when the count is off. `_sync_buffers` therefore puts
+# a guard around the broadcast, `torch.autograd._unsafe_preserve_version_counter`: change the values, but do not count. That
+# is harmless here, since in train mode BatchNorm's backward does not use the running statistics. Take the guard away:
 
 # %%
 # %%ranks --expect raises:RuntimeError
@@ -602,12 +606,15 @@ with patch.object(torch.autograd, "_unsafe_preserve_version_counter", lambda buf
     total.backward()
 
 # %% [markdown]
-# It is the same loop that was zero percent off at the top of this lesson.
+# These are the two forwards that were zero percent off at the top of this lesson, and that is the error behind much of the old
+# advice. It was first reported in 2019 (issue 22095 of `pytorch/pytorch`); the guard came with pull request 175851, in 2026.
+# On a torch without it, two forwards of a model with BatchNorm still raise.
 #
 # ## One rank evaluates
 #
-# Only rank 0 logs, so only rank 0 evaluates. Without buffers that is fine: a forward alone sends nothing. With buffers, rank
-# 0's extra forward begins with a broadcast that nobody else is in:
+# Only rank 0 logs, so only rank 0 evaluates. Without buffers that is fine: the one message that a forward can then send, the
+# new buckets, comes once on every rank, here a little earlier, there a little later. With buffers, rank 0's extra forward
+# begins with a broadcast that nobody else is in:
 
 # %%
 # %%ranks --expect hang
@@ -620,17 +627,17 @@ for step in range(3):
         m.train()
 
 # %% [markdown]
-# The doctor counts, and it is right: rank 0 has made one forward more than backwards. It cannot know that you did not want
-# that backward. Here the cure is the other way round, to make no such forward. `eval()` does not help: the wrapper does not
-# ask for it.
+# The doctor names the line, the condition around it, and the way out. Mind where the ranks *stand*: not in the evaluation.
+# Its broadcast was met by the one of rank 1's next training forward, and from then on the ranks are shifted by one message.
+# `eval()` does not help: the wrapper does not ask for it.
 #
-# And under `no_grad`? Look at the matrix again: right, dead, right.
-# It is right by accident. Rank 0's extra broadcast is met by rank 1's *next training* forward, and rank 0's own next training
-# forward sends none, because the forward before it had no gradients. Two wrongs, and the count is even. It breaks when that
-# next forward of rank 1 has something else to send first, the new buckets: one bucket list meets one set of statistics, the
-# sizes differ, and gloo aborts the rank that receives too much. In the default mode that is the second step. With
-# `static_graph=True` it is the third, since the first backward only learns; with `find_unused_parameters=True` buckets are
-# never rebuilt. You do not want to know these numbers. Call `m.module(x)` instead: no wrapper, no message, no accident.
+# And under `no_grad`? Look at the matrix again: mostly right, and right by accident. Rank 0's extra broadcast is met
+# by rank 1's *next training* forward, and rank 0's own next training forward sends none, because the forward before
+# it had no gradients. Two wrongs, and the count is even. It breaks when that next forward of rank 1 has something
+# else to send first, the new buckets: one bucket list meets one set of statistics, the sizes differ, and gloo aborts
+# the rank that receives too much. In the default mode that is the second step. With `static_graph=True` it is the
+# third, since the first backward only learns; with `find_unused_parameters=True` buckets are never rebuilt. You do
+# not want to know these numbers. Call `m.module(x)` instead: no wrapper, no message, no accident.
 
 # %%
 # %%ranks

@@ -9,6 +9,8 @@
 # | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what when one does not? | |
 # | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | [exercises](../exercises/01_dataparallel.ipynb) |
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | [exercises](../exercises/03_samplers.ipynb) |
+# | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | [exercises](../exercises/04_buckets.ipynb) |
+# | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | [exercises](../exercises/06_alternation.ipynb) |
 #
 # Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). The lessons between and after these are being
 # written.
