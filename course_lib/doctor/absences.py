@@ -16,6 +16,7 @@ from course_lib.doctor.words import (
     collective_text,
     positions,
     rank_list,
+    standing,
     steps,
     verb,
 )
@@ -33,9 +34,15 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
     gone = [rank for rank in missing if rank not in blocked]
     first = next(iter(blocked.values()))
     if not gone and not missing:
-        return _nobody_answers(outcome, blocked, first)
+        return (
+            _nobody_answers(outcome, blocked, first)
+            if len(set(map(call_of, blocked.values()))) == 1
+            else None
+        )
     if not gone:
-        return _circle(outcome, blocked)
+        # A rank that waits for a store's key, say, waits for nobody in particular: that is no circle.
+        known = all(w.collective is not None or _to_a_rank(w) for w in blocked.values())
+        return _circle(outcome, blocked) if known else None
     idle = [rank for rank in gone if rank not in outcome.ranks]
     if idle != gone:
         for rule in (_join_on_some, _built_on_some, _guarded_wait, _behind):
@@ -216,7 +223,7 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
         )
     return Diagnosis(
         "waiting_in_a_circle",
-        f"None of the ranks can go on: {'; '.join(_standing(blocked))}.",
+        f"None of the ranks can go on: {'; '.join(standing(blocked))}.",
         (),
         positions(outcome),
         advice="every rank must issue the same collectives in the same order.",
@@ -224,12 +231,9 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
     )
 
 
-def _standing(blocked: dict[int, Waiting]) -> list[str]:
-    """Who waits where, one clause a place."""
-    ranks: dict[str, list[int]] = {}
-    for rank, waiting in blocked.items():
-        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}", []).append(rank)
-    return [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
+def _to_a_rank(waiting: Waiting) -> bool:
+    """True for send() and recv(), which name the rank they wait for."""
+    return any(word in (waiting.call or "") for word in ("send", "recv"))
 
 
 def _nobody_answers(outcome: Outcome, blocked: dict[int, Waiting], first: Waiting) -> Diagnosis:

@@ -10,7 +10,16 @@ import dataclasses
 from collections.abc import Callable
 
 from course_lib.doctor import absences, drift, endings, errors, mismatches, start
-from course_lib.doctor.words import capital, positions, rank_list
+from course_lib.doctor.words import (
+    blocked_in,
+    capital,
+    collective_text,
+    lines_of,
+    positions,
+    rank_list,
+    standing,
+    steps,
+)
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 
 Rule = Callable[[Outcome], Diagnosis | None]
@@ -44,9 +53,27 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
         found = rule(outcome)
         if found is not None:
             return found
-    waiting = outcome.waiting or outcome.ranks
+    return _unknown(outcome)
+
+
+def _unknown(outcome: Outcome) -> Diagnosis:
+    """No rule fits: what was seen, for a reader who knows the script."""
+    blocked = blocked_in(outcome)
+    late = rank_list(outcome.waiting or outcome.ranks)
+    seen = f": {'; '.join(standing(blocked))}" if blocked else ""
+    last = {rank: _last_collective(outcome, rank) for rank in outcome.ranks}
     return Diagnosis(
         "unknown",
-        f"{capital(rank_list(waiting))} did not finish, and nothing here says why.",
-        evidence=positions(outcome),
+        f"{capital(late)} did not finish, and what was seen fits no fault that is known here{seen}.",
+        evidence=(*positions(outcome), *lines_of(last)),
+        advice="begin with what each rank waits for above, and who would have to send or set it.",
     )
+
+
+def _last_collective(outcome: Outcome, rank: int) -> str:
+    records = outcome.recorded.get(rank, ())
+    if not records:
+        return "no collective was recorded"
+    last = records[-1]
+    place = f" at {last.where}" if last.where else ""
+    return f"{steps(len(records), 'collective')} recorded, the last one {collective_text(last)}{place}"

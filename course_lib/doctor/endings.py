@@ -22,9 +22,7 @@ from course_lib.ranks.outcome import Collective, Diagnosis, Ending, Kind, Outcom
 
 _CRASHES = {-4, -6, -7, -8, -11}
 #: What gloo says before it ends a rank that receives more bytes than it expects.
-_GLOO_MISMATCH = re.compile(
-    r"op\.preamble\.length <= op\.nbytes|gloo::EnforceNotMet|doesn't match expected size"
-)
+_GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
 
 
 def died(outcome: Outcome) -> Diagnosis | None:

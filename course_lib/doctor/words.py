@@ -130,6 +130,14 @@ def ending(outcome: Outcome, rank: int) -> str:
             return f"finished the {outcome.what}"
 
 
+def standing(blocked: Mapping[int, Waiting]) -> list[str]:
+    """Who waits where, one clause a place: `rank 1 waits in barrier() at train.py, line 3`."""
+    ranks: dict[str, list[int]] = {}
+    for rank, waiting in blocked.items():
+        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}", []).append(rank)
+    return [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
+
+
 def blocked_in(outcome: Outcome) -> dict[int, Waiting]:
     """The ranks that wait, not those that compute or were stopped."""
     return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "blocked"}
@@ -145,6 +153,7 @@ __all__ = [
     "lines_of",
     "positions",
     "rank_list",
+    "standing",
     "steps",
     "verb",
 ]
