@@ -32,9 +32,10 @@ lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
 
 # One run of pytest, so that its last line is the whole verdict: house rules (format, lint, types, notebooks match
-# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell.
+# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Two at a time: much of a test is
+# waiting for kernels and ranks to start (make test ARGS=-n0 runs one after the other).
 test: $(READY)
-	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval $(ARGS)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(ARGS)
 
 notebooks: $(READY)
 	@$(BIN)/ddp-course notebooks $(ARGS)

@@ -72,8 +72,18 @@ class NbvalShare:
     def over_limit(self) -> bool:
         return self.skipped_over.total() > LIMIT * self.cells.total()
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """With pytest-xdist every worker has collected all cells, and this process none: one of them tells."""
+        told_by_worker = getattr(node, "workeroutput", {}).get("nbval_share")
+        if told_by_worker:
+            self.cells, self.skipped_over = map(Counter, told_by_worker)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["nbval_share"] = [dict(self.cells), dict(self.skipped_over)]
+            return
         if self.over_limit and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
