@@ -34,6 +34,7 @@ def doctor(
     could not be run.
     """
     from course_lib.doctor.script import error_text, examine, verdict_text, waiting_sentence
+    from course_lib.doctor.terminal import show
     from course_lib.ranks.gang import GangError, LaunchError
 
     if not script.is_file():
@@ -52,7 +53,7 @@ def doctor(
     errors = error_text(found.outcome)
     if errors:
         typer.echo(errors)
-    typer.echo(verdict_text(found))
+    show(verdict_text(found))
     if waiting := waiting_sentence(found.outcome):
         typer.echo(f"  {waiting}")
     raise typer.Exit(0 if found.sound else 1)

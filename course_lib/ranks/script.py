@@ -67,7 +67,7 @@ def _as_on_rank_0(
     address = here["MASTER_ADDR"] or "127.0.0.1"
     store = TCPStore(address, int(here["MASTER_PORT"] or 0), is_master=False, timeout=_LONG)
     key = f"course/spawn/{number}"
-    store.set(f"{key}/{rank}", b"here")
+    store.set(f"{key}/{rank}", "here")
     store.wait([f"{key}/{each}" for each in range(world_size)])
     if rank == 0:
         try:
