@@ -44,7 +44,7 @@ def fitted(report: str) -> RenderableType:
         who, what, mark = found.groups()
         text = Text(what)
         if mark:
-            text.append(f"  {mark.replace(' ', chr(0xA0))}", "bold")
+            text.append(f"  {mark}", "bold")
         ranks.add_row(Text(who, "bold" if mark else ""), text)
     return Group(*parts)
 
