@@ -68,7 +68,7 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
     )
 
 
-def _times(outcome: Outcome, first: Waiting, gone: Iterable[int]) -> str:
+def _times(outcome: Outcome, first: Waiting, gone: list[int]) -> str:
     """How often the ranks came to this line, where it is a loop."""
     if first.collective is None:
         return ""
@@ -78,7 +78,7 @@ def _times(outcome: Outcome, first: Waiting, gone: Iterable[int]) -> str:
     if len(absent) != 1 or here <= 1 or not max(absent):
         return ""
     came = steps(absent.pop(), "time")
-    return f" (it came to this line {came}, and {rank_list([first.rank])} came {steps(here, 'time')})"
+    return f" ({verb(gone, 'it', 'they')} came to this line {came}, and {rank_list([first.rank])} came {steps(here, 'time')})"
 
 
 def waits_for(blocked: dict[int, Waiting], gone: Iterable[int], first: Waiting) -> str:
