@@ -1,6 +1,5 @@
 # kind: extra_backward
 # culprits: 0
-# open: told from batches that ran out by forward passes alone
 # ranks: 3
 # An extra step for hard samples on rank 0 only, in a model with BatchNorm.
 import torch

@@ -1,0 +1,180 @@
+"""Rules about ranks that wait: branches that no scenario reaches."""
+
+import dataclasses
+
+import pytest
+
+from course_lib.doctor.diagnose import diagnose
+from course_lib.doctor.order import different_order
+from course_lib.doctor.passes import extra_pass, missing_forward
+from course_lib.ranks.outcome import Ending, Waiting
+from tests.unit.outcomes import died, outcome
+from tests.unit.watched import models, notes, record, watched
+
+
+def blocked(rank, call, missing=(), collective=None, where="train.py, line 5", **fields):
+    return Waiting(rank, call, where, "code", collective, tuple(missing), **fields)
+
+
+def hang(*waiting, world_size=2, **fields):
+    ranks = {each.rank: each for each in waiting}
+    return outcome(
+        "hang", world_size, waiting=ranks, proved=True, endings=dict.fromkeys(ranks, Ending.FREED), **fields
+    )
+
+
+def test_a_wait_for_nobody_in_particular_is_no_circle():
+    found = diagnose(hang(blocked(0, "wait"), blocked(1, "barrier", [0], record("", 5, op="barrier"))))
+    assert found.kind == "unknown"
+    assert "rank 0 waits in wait() at train.py, line 5; rank 1 waits in barrier()" in found.summary
+    assert any("no collective was recorded" in line for line in found.evidence)
+
+
+def test_a_send_that_meets_a_barrier_is_a_circle():
+    found = diagnose(hang(blocked(0, "send"), blocked(1, "barrier", [0], record("", 6, op="barrier"))))
+    assert found.kind == "waiting_in_a_circle"
+
+
+def test_a_send_without_a_receiver_is_not_called_a_message_that_nobody_sends():
+    found = diagnose(hang(blocked(0, "send")))
+    assert found.kind == "nobody_answers"
+    assert "will not receive" in found.summary
+    assert "should have received" in found.advice
+
+
+def straggling(seconds):
+    ranks = {
+        0: blocked(0, "barrier", [1], record("", 5, op="barrier"), seconds=seconds),
+        1: Waiting(1, None, "train.py, line 4", "work()", state="computing"),
+    }
+    return outcome("hang", 2, waiting=ranks, timed_out=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (2.9, "line 5 for more than 2 s."),
+        (59.0, "line 5 for more than 30 s."),
+        (4000.0, "line 5 for more than an hour."),
+        (0.4, "at train.py, line 5."),
+        (None, "at train.py, line 5."),
+    ],
+)
+def test_a_straggler_says_how_long_it_has_been_waited_for(seconds, words):
+    found = diagnose(straggling(seconds))
+    assert found.kind == "straggler"
+    assert found.summary.endswith(words)
+
+
+def trained(*ways):
+    """An outcome whose ranks came to DDP's collectives on these ways: (line, callers...) by rank."""
+    recorded = {
+        rank: tuple(record("gradients", line, seq, callers) for seq, (line, *callers) in enumerate(way, 1))
+        for rank, way in enumerate(ways)
+    }
+    return outcome("hang", len(ways), recorded=recorded)
+
+
+def test_a_way_that_one_rank_alone_has_taken_is_an_extra_pass():
+    found = extra_pass(trained([(9, 20), (9, 25)], [(9, 20)], [(9, 20)]), (0,), (1, 2), "now it waits")
+    assert (found.kind, found.culprits) == ("extra_backward", (0,))
+    assert "train.py, line 25" in found.summary
+
+
+def test_of_two_ranks_nobody_is_the_majority():
+    assert extra_pass(trained([(9, 20), (9, 25)], [(9, 20)]), (0,), (1,), "") is None
+
+
+def test_the_same_ways_make_no_extra_pass():
+    assert extra_pass(trained([(9, 20), (9, 20)], [(9, 20)], [(9, 20)]), (0,), (1, 2), "") is None
+
+
+def test_ranks_that_have_not_trained_at_all_say_nothing_about_ways():
+    assert extra_pass(trained([(9, 20)], [], []), (0,), (1, 2), "") is None
+
+
+def test_a_full_record_may_have_forgotten_the_same_way_on_other_ranks():
+    early = [(9, 25)] + [(9, 20)] * 399
+    assert extra_pass(trained(early, [(9, 20)] * 400, [(9, 20)] * 400), (0,), (1, 2), "") is None
+
+
+def test_as_many_batches_and_fewer_forwards_are_a_missing_forward():
+    seen = watched(
+        notes(counts={"batches": 5, "forwards": 5}), notes(counts={"batches": 5, "forwards": 3}), kind="hang"
+    )
+    found = missing_forward(seen, 0, [1], "rank 0 waits")
+    assert (found.kind, found.culprits) == ("missing_forward", (1,))
+    assert "trained on only 3" in found.summary
+
+
+@pytest.mark.parametrize(
+    "counts", [{"batches": 4, "forwards": 3}, {"batches": 5, "forwards": 5}, {"batches": 0}]
+)
+def test_other_counts_are_no_missing_forward(counts):
+    seen = watched(notes(counts={"batches": 5, "forwards": 5}), notes(counts=counts), kind="hang")
+    assert missing_forward(seen, 0, [1], "") is None
+
+
+def test_calls_are_compared_by_their_number_though_the_first_are_forgotten():
+    def told(first, *numbers):
+        return notes(models=models(0, 0), calls={"first": first, "last": [[n, ""] for n in numbers]})
+
+    assert different_order({0: told(10, 0, 1, 0), 1: told(11, 1, 0)}) is None
+    found = different_order({0: told(10, 0, 1, 0), 1: told(10, 0, 0, 1)})
+    assert (found.call, found.swapped, found.odd()) == (12, True, ())
+
+
+def aborted(*records, dead=0):
+    groups = {"groups": {"0": list(range(len(records)))}}
+    return died(
+        {dead: -6},
+        world_size=len(records),
+        recorded={rank: (each,) for rank, each in enumerate(records)},
+        facts=dict.fromkeys(range(len(records)), groups),
+        stderr={dead: "what(): op.preamble.length <= op.nbytes. 128 vs 64."},
+    )
+
+
+def test_a_rank_that_gloo_aborts_is_not_the_culprit_when_another_brought_more():
+    found = diagnose(aborted(*(record("", 5, dtype=d) for d in ("Float", "Double", "Float"))))
+    assert (found.kind, found.culprits) == ("different_dtypes", (1,))
+    assert "rank 0 died" in found.summary
+    assert "(died)" in found.evidence[0]
+
+
+def test_an_abort_without_a_record_names_nobody():
+    seen = aborted(record("", 5), record("", 5))
+    found = diagnose(dataclasses.replace(seen, recorded={}))
+    assert found.kind == "rank_crashed"
+
+
+def test_joins_books_on_one_side_only():
+    found = diagnose(aborted(record("join", 5, size=1), record("gradients", 5), record("gradients", 5)))
+    assert (found.kind, found.culprits) == ("join_on_some_ranks", (0,))
+
+
+def asking(*made, inside, groups=None):
+    waiting = [blocked(rank, "new_group") for rank in inside]
+    facts = {
+        rank: {"groups_made": number, "groups": (groups or {}).get(rank, {"0": [0, 1, 2]})}
+        for rank, number in enumerate(made)
+    }
+    return hang(*waiting, world_size=len(made), facts=facts)
+
+
+def test_groups_made_by_some_ranks_only_shift_the_numbers_of_the_next():
+    found = diagnose(asking(3, 3, 2, inside=(0, 1, 2)))
+    assert (found.kind, found.culprits) == ("new_group_on_some_ranks", (2,))
+    assert "numbered as" in found.summary
+
+
+def test_a_number_that_means_different_groups_is_told_though_a_rank_has_gone_on():
+    groups = {0: {"1": [0, 1]}, 1: {"1": [0, 1]}, 2: {"1": [0, 1, 2]}}
+    found = diagnose(asking(3, 3, 2, inside=(0, 1), groups=groups))
+    assert found.culprits == (2,)
+    assert "numbered as" in found.summary
+
+
+def test_a_rank_that_does_not_come_to_new_group_is_named():
+    found = diagnose(asking(2, 2, 1, inside=(0, 1)))
+    assert found.summary.startswith("Only ranks 0 and 1 call new_group")

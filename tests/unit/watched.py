@@ -1,0 +1,98 @@
+"""Made-up notes of the probe, and outcomes that carry them."""
+
+from typing import Any
+
+from course_lib.ranks.cell import Frame
+from course_lib.ranks.outcome import Collective
+from tests.unit.outcomes import outcome
+
+SCRIPT = "/scripts/train.py"
+
+
+def notes(**told: Any) -> dict[str, Any]:
+    """What a rank's probe tells: nothing happened, but what is given."""
+    counts = {"forwards": 4, "backwards": 4, "batches": 0, "steps": 4, **told.pop("counts", {})}
+    empty: dict[str, Any] = {
+        "bare_backwards": 0,
+        "no_sync_steps": 0,
+        "failures": [],
+        "models": [],
+        "calls": {"first": 0, "last": []},
+        "loaders": [],
+        "weights": [],
+        "gradients": [],
+        "groups": {},
+    }
+    return {"counts": counts, **empty, **told}
+
+
+def models(*bypassed: int) -> list[dict[str, Any]]:
+    """DDP models whose module was called past them so often."""
+    return [
+        {"number": n, "plain_forwards": 0, "bypassed": times, "inputs": [], "events": {}}
+        for n, times in enumerate(bypassed)
+    ]
+
+
+def weights(*sums: int, step: int = 0, name: str = "weight") -> list[dict[str, Any]]:
+    """Checks of one parameter, one a step."""
+    return [
+        {
+            "model": 0,
+            "step": step + number,
+            "parameters": {name: [one, [float(one)]]},
+            "buffers": {},
+            "managed": True,
+        }
+        for number, one in enumerate(sums)
+    ]
+
+
+def gradients(
+    *sums: int, reduced: tuple[int, ...] = (), outside: tuple[Any, ...] = (), settings: Any = ()
+) -> list[dict[str, Any]]:
+    """What an optimizer used in each step, and what DDP had left."""
+    return [
+        {
+            "step": number,
+            "gradients": {"0:weight": [one, []]} if one else {},
+            "reduced": {"0:weight": [reduced[number], []]} if reduced else {},
+            "outside": list(outside),
+            "settings": list(settings),
+        }
+        for number, one in enumerate(sums)
+    ]
+
+
+def watched(*each: dict[str, Any], kind: str = "ok", **fields: Any) -> Any:
+    """An outcome of as many ranks as there are notes."""
+    extra = fields.pop("facts", {})
+    facts = {
+        rank: {"extras": {"probe": told}, "groups": {"0": list(range(len(each)))}, **extra.get(rank, {})}
+        for rank, told in enumerate(each)
+    }
+    return outcome(kind, len(each), facts=facts, what="script", **fields)
+
+
+def record(
+    stage: str,
+    line: int,
+    seq: int = 1,
+    callers: tuple[int, ...] = (),
+    op: str = "all_reduce",
+    size: int = 8,
+    dtype: str = "Float",
+) -> Collective:
+    """A collective of DDP's that line `line` of the script has issued."""
+    return Collective(
+        "0",
+        seq,
+        op,
+        ((size,),),
+        (dtype,),
+        False,
+        time_ns=seq,
+        stage=stage,
+        origin=Frame(SCRIPT, line, "train", "code"),
+        callers=tuple((SCRIPT, number) for number in callers),
+    )
