@@ -1,7 +1,7 @@
 # kind: gradients_not_averaged
 # culprits: -
 # ranks: 2
-# Accumulation over four micro-batches; the last one is under no_sync, too, because of an off-by-one.
+# Accumulation over four micro-batches; the one that should be reduced is looked for at the wrong place and never found.
 import contextlib
 
 import torch
@@ -12,11 +12,11 @@ ACCUMULATE = 4
 
 
 def train(model, optimizer):
-    for micro in range(1, 13):
-        last = micro % ACCUMULATE == 0
-        with contextlib.nullcontext() if micro == ACCUMULATE + 13 else model.no_sync():
+    for micro in range(12):
+        reduce_now = micro % ACCUMULATE == ACCUMULATE
+        with contextlib.nullcontext() if reduce_now else model.no_sync():
             (model(torch.randn(8, 4)).square().mean() / ACCUMULATE).backward()
-        if last:
+        if (micro + 1) % ACCUMULATE == 0:
             optimizer.step()
             optimizer.zero_grad()
 
