@@ -77,8 +77,8 @@ def _times(outcome: Outcome, first: Waiting, gone: list[int]) -> str:
     here = calls.get(first.rank, 0)
     if len(absent) != 1 or here <= 1 or not max(absent):
         return ""
-    came = steps(absent.pop(), "time")
-    return f" ({verb(gone, 'it', 'they')} came to this line {came}, and {rank_list([first.rank])} came {steps(here, 'time')})"
+    came = f"{verb(gone, 'it', 'they')} came to this line {steps(absent.pop(), 'time')}"
+    return f" ({came}, and {rank_list([first.rank])} came {steps(here, 'time')})"
 
 
 def waits_for(blocked: dict[int, Waiting], gone: Iterable[int], first: Waiting) -> str:
