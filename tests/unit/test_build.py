@@ -76,6 +76,16 @@ def test_a_notebook_runs_in_its_own_folder_with_no_trace_of_the_maintainer(cours
     assert whose.outputs[0].data["text/plain"] == "True"
 
 
+def test_a_silent_cell_on_ranks_leaves_nothing_behind_however_long_it_takes(course, monkeypatch):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # as in a build that no test has started
+    write(
+        course,
+        "notebooks/00_slow",
+        "# %%\n# %load_ext course_lib\n\n# %%\n# %%ranks 1 --no-init\nimport time\n\ntime.sleep(1)\n",
+    )
+    assert [cell.outputs for cell in build(course, "00_slow").cells] == [[], []]
+
+
 def test_a_cell_that_fails_fails_the_build_and_nothing_is_written(course):
     write(course, "notebooks/00_bad", "# %%\nx = 1\n\n# %%\ndef boom():\n    1 / 0\n\n\nboom()\n")
     with pytest.raises(BuildError) as failure:
