@@ -28,8 +28,11 @@ def main(fd: int, folder: str) -> None:
     jobs: queue.SimpleQueue[Message] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, jobs, folder), daemon=True).start()
     warm_up()
-    while True:
-        channel.send(_reply(jobs.get()))
+    with contextlib.suppress(OSError):
+        while True:
+            channel.send(_reply(jobs.get()))
+    # Nobody is there any more: the listener has noticed, too, and ends this process when it has tidied up.
+    threading.Event().wait()
 
 
 def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: str) -> None:
