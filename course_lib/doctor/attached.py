@@ -17,8 +17,9 @@ from typing import Any
 
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.script import Examination, checked, error_text, verdict_text
+from course_lib.doctor.words import capital, rank_list
 from course_lib.ranks import drive
-from course_lib.ranks.attach import ONLY_JOB, AttachedRanks, accept_ranks
+from course_lib.ranks.attach import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
 from course_lib.ranks.interrupts import StopRequests
 from course_lib.ranks.job import Job, Run
 from course_lib.ranks.outcome import Outcome
@@ -34,12 +35,16 @@ def watch(ranks: AttachedRanks) -> Outcome:
     if outcome.ok:
         looks = ranks.look(5.0, detail=True)
         outcome = replace(outcome, recorded={rank: look.records for rank, look in sorted(looks.items())})
+    if any(error.type == "KeyboardInterrupt" for error in outcome.errors.values()):
+        outcome = replace(outcome, interrupted=True)
     return explained(outcome)
 
 
 def write_report(text: str, config: Mapping[str, Any]) -> None:
     """Put the report in its file, all at once; a restarted run's follows the one before."""
     path = Path(config["report"])
+    attempt = f", attempt {config['attempt'] + 1}" if config["attempt"] else ""
+    text = f"{Path(config['script']).name} on {config['world_size']} ranks{attempt}\n\n{text}"
     before = ""
     if config["attempt"] and path.is_file():
         before = path.read_text(encoding="utf-8", errors="replace") + "\n"
@@ -56,21 +61,24 @@ def main(config: Mapping[str, Any]) -> None:
     """Meet the ranks, watch them, say what is wrong with them, let them go."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for the ranks; this process ends when they have
-    with socket.socket(fileno=config["fd"]) as listener:
-        links = accept_ranks(listener)
-    for path in config["files"]:
-        Path(path).unlink(missing_ok=True)
-    if not links:
+    try:
+        with socket.socket(fileno=config["fd"]) as listener:
+            links = accept_ranks(listener)
+    except NotAllCame as error:
+        late = capital(rank_list(error.missing))
+        text = f"{late} did not come to observe() before the run ended: nothing was watched.\n"
+        write_report(text, config)
         return
+    finally:
+        for path in config["files"]:
+            Path(path).unlink(missing_ok=True)
     ranks = AttachedRanks(links)
     try:
         outcome = watch(ranks)
         found = Examination(outcome, tuple(checked(outcome)))
         parts = [error_text(outcome), verdict_text(found)]
         text = "\n".join(filter(None, parts)) + "\n"
-        attempt = f", attempt {config['attempt'] + 1}" if config["attempt"] else ""
-        title = f"{Path(config['script']).name} on {len(links)} ranks{attempt}"
-        write_report(f"{title}\n\n{text}", config)
+        write_report(text, config)
         if outcome.diagnosis is not None:
             print(f"\n{verdict_text(found)}", file=sys.stderr, flush=True)
     finally:

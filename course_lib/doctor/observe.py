@@ -21,6 +21,7 @@ from typing import Any
 from course_lib.ranks import worker
 from course_lib.ranks.attach import ONLY_JOB, MeetingPlace
 from course_lib.ranks.interrupts import deferred
+from course_lib.ranks.last_words import last_words
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 #: How long a rank that raised waits for the verdict: its peers may have to compute until they need it.
@@ -57,7 +58,7 @@ def observe(
         yield
         return
     with _Watched(*wires, place[0]) as watched:
-        with probe.watching(every, waiting):
+        with last_words(watched.channel), probe.watching(every, waiting):
             yield
         watched.finished()
 
@@ -94,7 +95,9 @@ def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel,
         meeting = MeetingPlace()
         wires = []
         for kind in ("crashes", "questions"):
-            wire = BlockingChannel(meeting.connect(lambda listener: _start(listener, meeting, report)))
+            wire = BlockingChannel(
+                meeting.connect(lambda listener: _start(listener, meeting, report, world_size))
+            )
             wire.send(Message(kind, hello))
             wires.append(wire)
     except (OSError, ImportError) as error:
@@ -103,12 +106,13 @@ def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel,
     return wires[1], wires[0]
 
 
-def _start(listener: Any, meeting: MeetingPlace, report: str | Path) -> None:
+def _start(listener: Any, meeting: MeetingPlace, report: str | Path, world_size: int) -> None:
     config = {
         "fd": listener.fileno(),
         "files": [str(meeting.path), str(meeting.lock)],
         "report": str(Path(report).absolute()),
         "script": sys.argv[0],
+        "world_size": world_size,
         "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
     }
     home = str(Path(__file__).resolve().parents[2])

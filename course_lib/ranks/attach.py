@@ -85,10 +85,21 @@ class MeetingPlace:
             path.unlink(missing_ok=True)
 
 
+class NotAllCame(Exception):
+    """A rank is gone before every other one has come; `missing` are those that have not."""
+
+    def __init__(self, missing: Sequence[int]) -> None:
+        super().__init__(f"ranks {list(missing)} did not come")
+        self.missing = tuple(missing)
+
+
 def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
-    """Wait until every rank of the run has said who it is; an empty list when one has gone before that.
+    """Wait until every rank of the run has said who it is.
 
     Each rank opens two wires: for questions and answers, and for what Python writes when the process crashes.
+
+    Raises:
+        NotAllCame: one of them has gone before that.
     """
     hellos: dict[int, tuple[BlockingChannel, Mapping[str, Any]]] = {}
     crashes: dict[int, socket.socket] = {}
@@ -99,7 +110,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
             ready, _, _ = select.select([listener, *quiet], [], [])
             for wire in [wire for wire in quiet if wire in ready]:
                 if not wire.recv(1, socket.MSG_PEEK):
-                    return []
+                    raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
                 quiet.remove(wire)  # the rank has already left the code: its answer is read later
             if listener not in ready:
                 continue
@@ -108,7 +119,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
             channel = BlockingChannel(wire)
             hello = channel.receive()
             if hello is None:
-                return []
+                continue
             world_size = hello.data["world_size"]
             if hello.kind == "crashes":
                 crashes[hello.data["rank"]] = wire
