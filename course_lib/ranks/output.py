@@ -25,6 +25,9 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _MEMORY = re.compile(r" at 0x[0-9a-f]{6,}")
 #: A line of a traceback as Python writes it, such as that of a DataLoader's worker.
 _TRACEBACK_FILE = re.compile(r'File "/[^"\n]*/([^"/\n]+)", line')
+#: What was left of a timeout when gloo began to wait, and the port that is taken.
+_GLOO_TIME = re.compile(r"(Timed out waiting) \d+ms")
+_LISTENING = re.compile(r"(failed to listen on any local network address\. port:) \d+")
 _ADDRESS = re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+")
 
 
@@ -120,6 +123,8 @@ def steady(text: str) -> str:
     text = _BAR_TIMES.sub("", text)
     text = _MEMORY.sub(" at 0x…", text)
     text = _TRACEBACK_FILE.sub(r'File "\1", line', text)
+    text = _GLOO_TIME.sub(r"\1", text)
+    text = _LISTENING.sub(r"\1 …", text)
     return _ADDRESS.sub(r"\1", text)
 
 
