@@ -4,9 +4,9 @@
 # > *“My GAN calls the discriminator twice before it calls `backward()`. The forum says that cannot work with DDP: it wants
 # > forward, backward, forward, backward. But it trains. So is it right?”*
 #
-# “It trains” is the problem. A broken alternation seldom raises and seldom hangs. Most of the time it gives gradients that
-# are a little wrong, on every rank in another way. So you are not going to ask what *works*. You are going to measure, for
-# every way to call a wrapped model, how far its gradients are from the right ones.
+# “It trains” is the problem. A broken alternation may raise or hang, and then you are lucky. More often it gives gradients
+# that are a little wrong, on every rank in another way. So you are not going to ask what *works*. You are going to measure,
+# for many ways to call a wrapped model, how far its gradients are from the right ones.
 #
 # **You will be able to** say for any order of forward and backward what DDP does with it, find the orders that are wrong
 # without a word, and repair a GAN step, a Siamese loss and an evaluation in the middle of training. 20 minutes.
@@ -758,12 +758,12 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %% [markdown]
 # - **Loss curves that differ a little more between ranks every hour.** Two backwards, `.module` or `autograd.grad` in the
-#   training path. Compare gradients on all ranks once, after the first backward: task 4.
+#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 4.
 # - **“Expected to mark a variable ready only once.”** Reentrant checkpointing, or `find_unused_parameters=True` with forwards
 #   on different paths. Take `use_reentrant=False`, or the flag away.
 # - **A hang or an abort at the first evaluation**, with “Connection closed by peer” on the rank that did nothing wrong. One
 #   rank called the wrapper alone.
-# - **It works until somebody adds a BatchNorm.** With buffers, every forward is a collective.
+# - **It works until somebody adds a BatchNorm.** With buffers, nearly every forward is a collective.
 #
 # ## Rule of thumb
 #
@@ -777,7 +777,7 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # ## Further reading
 #
-# - `torch/nn/parallel/distributed.py`: `_pre_forward` and `_post_forward`, together 150 lines, hold most of this lesson.
+# - `torch/nn/parallel/distributed.py`: `_pre_forward` and `_post_forward`, together 140 lines, hold most of this lesson.
 # - PyTorch, *Distributed Data Parallel* (design note in the documentation), section on the internal design.
 # - PyTorch, `torch.utils.checkpoint` in the API reference: what the two variants of checkpointing do differently.
 #

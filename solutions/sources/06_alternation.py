@@ -125,7 +125,7 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
 # %% [markdown]
 # ## 4. Find silent divergence
 #
-# The check you would put after the first `backward()` of every new training script. Return the names of the parameters whose
+# The check you would put before the first `optimizer.step()` of every new training script. Return the names of the parameters whose
 # gradient is not the same on all ranks (as `model.module.named_parameters()` has them, in any order), the same list on every
 # rank. A gradient that is `None` on one rank and a tensor on another is not the same.
 #
