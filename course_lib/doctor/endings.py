@@ -128,6 +128,8 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     end = "they keep their variables"
     if killed:
         end = f"{rank_list(killed)} could not be freed and was ended: the next %%ranks starts a new gang"
+    if outcome.what == "script":
+        return Diagnosis("interrupted", "The script was interrupted.", evidence=positions(outcome))
     return Diagnosis(
         "interrupted",
         f"You pressed stop; {rank_list(stopped)} left the {outcome.what}, {end}."
