@@ -49,7 +49,7 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     one = odd or sides[0]
     others = next(side for side in sides if side is not one)
     culprits = odd.ranks if odd is not None else ()
-    for rule in (_join, _extra_pass, _sizes, _lost_step, _only_under_a_condition):
+    for rule in (_join, _extra_pass, _order, _sizes, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
@@ -207,13 +207,17 @@ def _extra_pass(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, .
     return None
 
 
+def _order(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    """DDP's own collectives meet, and the ranks have called different models."""
+    of_ddp = one.collective.stage and other.collective.stage
+    order = different_order(notes_of(outcome)) if of_ddp else None
+    return order_diagnosis(order) if order is not None else None
+
+
 def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
     mine, theirs = one.collective, other.collective
     if mine.op != theirs.op or (mine.stage != theirs.stage):
         return None
-    order = different_order(notes_of(outcome)) if mine.stage else None
-    if order is not None:
-        return order_diagnosis(order)
     if mine.stage and one.where() != other.where():
         return Diagnosis(
             "different_order",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.words import lines_of, rank_list
+from course_lib.doctor.words import lines_of, rank_list, verb
 from course_lib.ranks.outcome import Diagnosis
 
 
@@ -39,12 +39,12 @@ class Order:
         return few if len(few) * 2 < len(self.model) else ()
 
     def text(self) -> str:
-        """`call number 1 is of DDP model 1 on rank 0, of DDP model 2 on rank 1 (numbered as they were built)`."""
+        """`in call 1, rank 0 uses model 1 and rank 1 uses model 2 (numbered as they were built)`."""
         parts = [
-            f"of DDP model {self.model[ranks[0]]} on {rank_list(ranks)}"
+            f"{rank_list(ranks)} {verb(ranks, 'uses', 'use')} model {self.model[ranks[0]]}"
             for ranks in sorted(self.ranks_by_model())
         ]
-        return f"their call number {self.call} is {', '.join(parts)} (numbered as they were built)"
+        return f"in call {self.call}, {' and '.join(parts)} (numbered as they were built)"
 
 
 def different_order(notes: Notes) -> Order | None:

@@ -30,9 +30,11 @@ def extra_pass(
         rank: [r for r in _passes(outcome, rank) if _path(r) not in known and not _old(outcome, rank, r)]
         for rank in ranks
     }
-    if not known or not all(found.values()):
+    if not known or not all(found.values()) or _drew_more(outcome, ranks, others):
         return None
     first = next(iter(found.values()))[0]
+    if not _ways(outcome, others, first.stage) <= _ways(outcome, ranks, first.stage):
+        return None  # the others have a way of their own, too: perhaps it is taken instead
     place = _distinct(first, known)
     condition = next(
         (c for file, line in _path(first) if (c := rank_condition(file, line)) is not None), None
@@ -58,6 +60,17 @@ def extra_pass(
     )
 
 
+def _ways(outcome: Outcome, ranks: Collection[int], stage: str) -> set[Path]:
+    return {_path(r) for rank in ranks for r in _passes(outcome, rank) if r.stage == stage}
+
+
+def _drew_more(outcome: Outcome, ranks: Collection[int], others: Collection[int]) -> bool:
+    """True when these ranks are batches ahead of the others: then they have left something out rather than added it."""
+    done = done_by(outcome)
+    here, there = ([done[rank].batches or 0 for rank in each] for each in (ranks, others))
+    return min(there) > 0 and min(here) > max(there)
+
+
 def missing_forward(outcome: Outcome, here: int, gone: Collection[int], since: str) -> Diagnosis | None:
     """Ranks have drawn as many batches as another one and trained on fewer."""
     done = done_by(outcome)
@@ -70,8 +83,9 @@ def missing_forward(outcome: Outcome, here: int, gone: Collection[int], since: s
         if mine.forwards is None or theirs.forwards is None or theirs.forwards >= mine.forwards:
             return None
         trained.add(theirs.forwards)
-    if not trained:
-        return None
+    told = [outcome.facts[rank]["extras"]["probe"]["loaders"] for rank in (here, *gone)]
+    if not trained or any(not loader["trains"] for loaders in told for loader in loaders):
+        return None  # batches for another purpose than training were counted, too
     number = " or ".join(map(str, sorted(trained)))
     return Diagnosis(
         "missing_forward",

@@ -93,6 +93,16 @@ def test_ranks_that_have_not_trained_at_all_say_nothing_about_ways():
     assert extra_pass(trained([(9, 20)], [], []), (0,), (1, 2), "") is None
 
 
+def test_a_way_of_ones_own_that_others_take_elsewhere_is_no_extra_pass():
+    assert extra_pass(trained([(9, 30)], [(9, 20)], [(9, 20)]), (0,), (1, 2), "") is None
+
+
+def test_ranks_that_are_batches_ahead_have_left_something_out():
+    ahead = watched(*(notes(counts={"batches": 5 - (rank > 0)}) for rank in range(3)), kind="hang")
+    ways = trained([(9, 20), (9, 25)], [(9, 20)], [(9, 20)])
+    assert extra_pass(dataclasses.replace(ways, facts=ahead.facts), (0,), (1, 2), "") is None
+
+
 def test_a_full_record_may_have_forgotten_the_same_way_on_other_ranks():
     early = [(9, 25)] + [(9, 20)] * 399
     assert extra_pass(trained(early, [(9, 20)] * 400, [(9, 20)] * 400), (0,), (1, 2), "") is None
@@ -112,6 +122,16 @@ def test_as_many_batches_and_fewer_forwards_are_a_missing_forward():
 )
 def test_other_counts_are_no_missing_forward(counts):
     seen = watched(notes(counts={"batches": 5, "forwards": 5}), notes(counts=counts), kind="hang")
+    assert missing_forward(seen, 0, [1], "") is None
+
+
+def test_batches_that_did_not_train_make_no_missing_forward():
+    loaders = [{"trains": True, "epochs": []}, {"trains": False, "epochs": []}]
+    seen = watched(
+        notes(counts={"batches": 5, "forwards": 5}, loaders=loaders[:1]),
+        notes(counts={"batches": 5, "forwards": 3}, loaders=loaders),
+        kind="hang",
+    )
     assert missing_forward(seen, 0, [1], "") is None
 
 
@@ -151,6 +171,15 @@ def test_an_abort_without_a_record_names_nobody():
 def test_joins_books_on_one_side_only():
     found = diagnose(aborted(record("join", 5, size=1), record("gradients", 5), record("gradients", 5)))
     assert (found.kind, found.culprits) == ("join_on_some_ranks", (0,))
+
+
+def test_models_in_different_orders_explain_more_than_the_stages_that_meet():
+    calls = [{"first": 0, "last": [[first, "train.py, line 5"]]} for first in (0, 0, 1)]
+    probes = watched(*(notes(models=models(0, 0), calls=each) for each in calls)).facts
+    seen = aborted(record("buffers", 5), record("buffers", 5), record("gradients", 6))
+    found = diagnose(dataclasses.replace(seen, facts=probes))
+    assert (found.kind, found.culprits) == ("different_order", (2,))
+    assert "in call 1, ranks 0 and 1 use model 1 and rank 2 uses model 2" in found.summary
 
 
 def asking(*made, inside, groups=None):
