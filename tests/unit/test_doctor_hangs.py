@@ -176,7 +176,8 @@ def test_joins_books_on_one_side_only():
 def test_models_in_different_orders_explain_more_than_the_stages_that_meet():
     calls = [{"first": 0, "last": [[first, "train.py, line 5"]]} for first in (0, 0, 1)]
     probes = watched(*(notes(models=models(0, 0), calls=each) for each in calls)).facts
-    seen = aborted(record("buffers", 5), record("buffers", 5), record("gradients", 6))
+    sync = record("buffers", 5, op="broadcast")
+    seen = aborted(sync, sync, record("gradients", 6))
     found = diagnose(dataclasses.replace(seen, facts=probes))
     assert (found.kind, found.culprits) == ("different_order", (2,))
     assert "in call 1, ranks 0 and 1 use model 1 and rank 2 uses model 2" in found.summary
