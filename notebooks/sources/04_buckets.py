@@ -91,7 +91,7 @@ print("averaged: right?", error(model) < 1e-5)
 len(one_by_one.collectives[0])
 
 # %% [markdown]
-# Twenty all-reduces for ten layers, and ten of them carry a bias: 2 KiB. What does a call cost, and what do bytes cost?
+# Twenty all-reduces for ten layers, and ten of them carry a bias: 2 KiB at most. What does a call cost, and what do bytes cost?
 
 # %%
 # %%ranks --as out
@@ -107,6 +107,7 @@ for power in range(2, 25, 2):
         dist.all_reduce(tensor)
         best = min(best, time.perf_counter() - begin)
     timings.append((2**power, best))
+len(timings)
 
 # %%
 import matplotlib.pyplot as plt
@@ -212,7 +213,7 @@ print("after wait(): right?", error(model) < 1e-5)
 
 # %% [markdown]
 # Rank 0 came through its `backward()` alone. An `optimizer.step()` in that place would raise nothing; it would use
-# whatever is in the tensors at that moment. DDP ends every `backward()` with the wait for you.
+# whatever is in the tensors at that moment. DDP waits for you, at the end of `backward()`.
 #
 # ## Step 4: buckets
 #
@@ -244,6 +245,11 @@ for members, flat, work in under_way:
 print(len(under_way), "all-reduces, averaged: right?", error(model) < 1e-5)
 
 # %% [markdown]
+# This is DDP in miniature. It is right for this model, once. It fails with a frozen parameter (which takes no hook), with one
+# that gets no gradient and with layers used in another order than registered (what is left at the end is never sent), with
+# buffers (nobody shares them), and in a second iteration (`under_way` is never emptied). The last task is to cope with all
+# that.
+#
 # ## Step 5: see the overlap
 #
 # The four cells above carried `--trace`, so they recorded who did what when. Here is rank 0 in each of them:
@@ -286,13 +292,9 @@ plt.show()
 
 # %% [markdown]
 # With hooks the orange bars begin early in the blue ones; without, they begin where blue ends. How much time that saves
-# depends on what sends. Here the ranks' processors do both, so an overlapped backward is itself slower, and on a laptop the
+# depends on what sends. Here the ranks' processors do both, so an overlapped backward may itself be slower, and on a laptop the
 # total may hardly change. Where a network card sends while a GPU computes, overlap is nearly free: that is what DDP is
 # built for.
-#
-# Step 4 is DDP in miniature. It is right for this model, and wrong for four others: one with a parameter that is used in
-# two layers, with a frozen one, with one that gets no gradient in some iteration, and with buffers. The last task is to
-# cope with them.
 
 # %% [markdown]
 # ## The real one: what it sends, and when
@@ -356,7 +358,8 @@ if rank == 0:
 
 # %% [markdown]
 # In `backward()`: when the last gradient is computed, `Reducer::finalize_backward` (`reducer.cpp`) waits for every bucket,
-# and only then does `backward()` return. `optimizer.step()` sends nothing. It does not know that there are ranks.
+# and only then does `backward()` return. (With NCCL the GPU's stream waits instead of the program.) `optimizer.step()` sends
+# nothing. It does not know that there are ranks.
 #
 # The same wait is why nobody is left behind. Rank 1 now needs a fifth of a second longer than rank 0 in every backward.
 # Does its half of the gradient come too late?
@@ -407,6 +410,9 @@ def watch(ddp, steps=3):
     return seen
 
 
+watch(DistributedDataParallel(make_model()))
+
+
 # %% claims={"38": "refined"}
 # %%ranks --as out
 sizes = {}
@@ -441,7 +447,7 @@ watch(DistributedDataParallel(make_model(), bucket_cap_mb=1.5))[-1]
 # %% [markdown]
 # Parameters are added one after the other; when the sum is at least the cap, the bucket is closed
 # (`compute_bucket_assignment_by_size`, `reducer.cpp`). A gradient is never split. So the cap is not an upper limit, and one
-# embedding of 2 GiB makes a bucket of 2 GiB, whatever you set.
+# embedding of 2 GiB makes a bucket of 2 GiB or more, whatever you set.
 #
 # ### The small first bucket
 #
@@ -457,6 +463,7 @@ ddp = DistributedDataParallel(make_model())
 for _ in range(2):
     backward(ddp)
 seen = buckets(ddp)
+len(seen.built), len(seen.rebuilt)
 
 # %%
 figure = out["seen"][0].plot("Default: the small bucket holds the last layers and goes first")
@@ -509,6 +516,9 @@ print("after iteration 1: ", *[" ".join(bucket.parameters) for bucket in buckets
 # next forward makes the buckets anew in that order; rank 0's order is broadcast, because ranks that put different gradients
 # into “bucket 1” would add up apples and pears. It happens once. A graph that changes later keeps the buckets it has.
 #
+# For the same reason buckets are started strictly in order, whichever is full first: bucket 1 waits until bucket 0 has been
+# sent (`next_bucket_` in `Reducer::mark_bucket_ready`).
+#
 # ## Play with it
 #
 # `show_step` starts two ranks, trains three iterations and draws the last one. Call it with any cap:
@@ -544,8 +554,8 @@ show_step(1)
 plt.show()
 
 # %% [markdown]
-# The same with a slider (drag it, or press `Tab` until it has the focus and use the arrow keys). Every position is a run of
-# its own; nothing is computed in advance.
+# The same with a slider: drag it, or give it the focus and use the arrow keys. (`show_step(3)` in a cell does the same.) Every
+# position is a run of its own; nothing is computed in advance.
 
 # %%
 import base64
@@ -693,7 +703,8 @@ except RuntimeError as error:
 ddp(torch.ones(1, 4))
 
 # %% [markdown]
-# Ways out are `find_unused_parameters=True`, `static_graph=True`, or to delete the layer: lesson 07. While you develop,
+# Ways out are `find_unused_parameters=True` (then zeros are sent in place of a gradient that did not come, and ranks that had
+# none get the mean, too), `static_graph=True`, or to delete the layer: lesson 07. While you develop,
 # call `ddp._check_reducer_finalized()` after the first backward: it raises the same error before the optimizer does any harm.
 #
 # **A hook that has the wrong parameter name.** DDP insists on the second one being called `bucket`, and says so in its own way:
