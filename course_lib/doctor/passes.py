@@ -33,8 +33,9 @@ def extra_pass(
     if not known or not all(found.values()) or _drew_more(outcome, ranks, others):
         return None
     first = next(iter(found.values()))[0]
-    if not _ways(outcome, others, first.stage) <= _ways(outcome, ranks, first.stage):
-        return None  # the others have a way of their own, too: perhaps it is taken instead
+    theirs = _ways(outcome, others, first.stage)
+    if not theirs or not theirs <= _ways(outcome, ranks, first.stage):
+        return None  # the others are not so far yet, or have a way of their own that is taken instead
     place = _distinct(first, known)
     condition = next(
         (c for file, line in _path(first) if (c := rank_condition(file, line)) is not None), None
