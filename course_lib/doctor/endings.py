@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from course_lib.doctor.conditions import rank_condition
 from course_lib.doctor.lessons import taught_in
@@ -31,7 +32,10 @@ def died(outcome: Outcome) -> Diagnosis | None:
         return None
     dead = tuple(outcome.exits)
     if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in dead):
-        found = aborted(outcome, dead) or _met_a_mismatch(outcome, dead)
+        found = aborted(outcome, dead)
+        if found is not None:
+            return replace(found, advice=found.advice + _gone(outcome))
+        found = _met_a_mismatch(outcome, dead)
         if found is not None:
             return found
     codes = set(outcome.exits.values())
