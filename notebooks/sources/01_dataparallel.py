@@ -242,7 +242,7 @@ print("their sum is:", not far(sum(at_replicas.values()), alone[0].weight.grad))
 print("and the original has that sum:", not far(net[0].weight.grad, alone[0].weight.grad))
 
 # %% [markdown]
-# The gradient of one device, to the last rounding. Where there are two GPUs, so says the real one:
+# The gradient of one device, up to rounding. Where there are two GPUs, so says the real one:
 
 # %% tags=["nbval-ignore-output"] claims={"55": "not runnable here"}
 # %%ranks --only 0
@@ -303,10 +303,13 @@ p = predict(
 # %%
 # %%ranks --as out
 class Counting(nn.Linear):
-    calls = 0
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.calls, self.diary = 0, []
 
     def forward(self, x):
         self.calls += 1
+        self.diary.append(len(x))
         return super().forward(x)
 
 
@@ -317,17 +320,22 @@ for _ in range(3):
     by_hand(torch.ones(8, 4))
     ddp(torch.ones(2, 4))
 calls = counting.calls
-print("DataParallel, on 4 devices:", calls)
-print("DDP, on each of 4 ranks:", ddp.module.calls)
+print("DataParallel, on 4 devices:", calls, "calls,", len(counting.diary), "entries in the diary")
+print(
+    "DDP, on each of 4 ranks:   ", ddp.module.calls, "calls,", len(ddp.module.diary), "entries in the diary"
+)
 
 norm = nn.BatchNorm1d(1, momentum=1.0)  # a momentum of 1: only the last batch counts
 ByHand(norm, 4)(torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0]]))
 print("BatchNorm's mean of 0, 1, ..., 7:", norm.running_mean.item())
 
 # %% [markdown]
-# Each thread counted on a copy that was then thrown away. A DDP rank has one model, which stays: it counts 3. Only what is
-# changed *in place* on device 0 survives, since there nothing is copied: BatchNorm's statistics are those of device 0's part
-# of the batch, here 0 and 1. (The docstring of `DataParallel` says so. What DDP does with buffers is lesson 09.)
+# Each thread counted on a copy that was then thrown away. The copies are shallow, though: there is only one diary, and twelve
+# calls wrote into it, from four threads. A DDP rank has one model, which stays: 3 and 3.
+#
+# Of the tensors, only what is changed *in place* on device 0 survives, since there nothing is copied: BatchNorm's statistics
+# are those of device 0's part of the batch, here 0 and 1. (The docstring of `DataParallel` says so. What DDP does with buffers
+# is lesson 09.)
 #
 # One more surprise, of `scatter`. It uses `chunk`, and `chunk(4)` is a wish, not a promise:
 
@@ -392,8 +400,8 @@ sent
 
 # %% [markdown]
 # Read the two tables side by side. In one step of `DataParallel`, device 0 sends the weights to each of the others,
-# $N-1$ times their size (and some of the batch), and each of the others sends its gradients back. In DDP no weights are sent,
-# only gradients; every rank sends $2(N-1)/N$ times the size of the model, at eight ranks as at a thousand less than 2. That is gloo's
+# $N-1$ times their size (and some of the batch), and each of the others sends its gradients back. In a step of DDP no weights
+# are sent, only gradients; every rank sends $2(N-1)/N$ times the size of the model, at eight ranks as at a thousand less than 2. That is gloo's
 # *ring*: each rank passes partial sums to its neighbour, $N-1$ pieces of size $1/N$ for summing up and as many for telling the
 # result.
 
@@ -467,7 +475,7 @@ assert sorted(diary[:-1]) == [(device, layer) for device in range(2) for layer i
 diary[-1], len(diary) - 1
 
 # %% [markdown]
-# Eight gradients first, then the sum. DDP starts to send the gradients of the last layers while the first layers are still
+# Eight gradients of weights first, then the sum. DDP starts to send the gradients of the last layers while the first layers are still
 # being computed: that is what its buckets are for (lesson 04).
 #
 # ## Threads and the lock
@@ -825,9 +833,8 @@ plt.show()
 # %% [markdown]
 # Device 0 of `DataParallel` is full while the others are nearly empty, as people say. But look at *why*. Weights, gradients and
 # Adam make about the same height on device 0 as on a DDP rank. What stands out is the outputs of the **whole batch**, gathered, with
-# all that the loss keeps of them: it grows with the batch, and you enlarge the batch with
-# every GPU that you add. The classic way out is to
-# compute the loss inside the module, so that one number is gathered from each device.
+# all that the loss keeps of them: it grows with the batch, and you enlarge the batch with every GPU that you add. The classic way out is
+# to compute the loss inside the module, so that one number is gathered from each device.
 #
 # And all devices together hold *more* with DDP: each rank has Adam's numbers, and buckets on top. DDP does not save memory.
 # It spreads it evenly, and the fullest device decides what fits. (`gradient_as_bucket_view=True` makes gradients and buckets one.)
@@ -875,7 +882,7 @@ print(f"DataParallel {dp_steps} steps, DDP {steps} steps")
 "the same model, up to rounding:", (weights - dp_weights).abs().max().item() < 1e-4
 
 # %% [markdown]
-# The slip that costs most people a week: `batch_size` stays as it was.
+# The slip that nobody notices, since everything runs: `batch_size` stays as it was.
 
 # %%
 p = predict(
@@ -915,7 +922,7 @@ compare(model=half).equal
 # everywhere. `ddp-course doctor train.py` looks at a whole script: it names the parameters that no DDP model holds and that
 # differ.
 #
-# - **A list or counter on the module stays empty under `DataParallel`.** It was filled on a replica. Return it instead.
+# - **What `forward` stores on the module is gone under `DataParallel`** (`self.last = x`): it was stored on a replica. Return it.
 # - **`.item()` of the loss fails or is a vector.** The module returned the loss itself: `gather` makes a vector of the replicas'
 #   losses (`Gather.forward`, `torch/nn/parallel/_functions.py`). Take `.mean()`, and know that with unequal parts this is not the
 #   mean over the batch.
@@ -941,7 +948,7 @@ list(nn.DataParallel(make_net()).state_dict()) == list(DistributedDataParallel(m
 #
 # ## Further reading
 #
-# - `torch/nn/parallel/data_parallel.py`, `replicate.py`, `parallel_apply.py`: the four steps, 300 lines in all.
+# - `torch/nn/parallel/data_parallel.py`, `replicate.py`, `parallel_apply.py`: the four steps.
 # - PyTorch, *CUDA semantics*, “Use nn.parallel.DistributedDataParallel instead of multiprocessing or nn.DataParallel”.
 # - Patarasuk and Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, 2009: the ring.
 #
