@@ -7,6 +7,7 @@ or explanations. Importing it imports no torch.
 from course_lib.watch.buckets import Bucket, Buckets, buckets
 from course_lib.watch.compare import CompareError, Comparison, Difference, compare, compare_fingerprints
 from course_lib.watch.fingerprint import fingerprint
+from course_lib.watch.snapshot import RankSnapshot, Snapshot, snapshot
 from course_lib.watch.spans import Span, Stage
 from course_lib.watch.timeline import Timeline
 
@@ -16,6 +17,8 @@ __all__ = [
     "CompareError",
     "Comparison",
     "Difference",
+    "RankSnapshot",
+    "Snapshot",
     "Span",
     "Stage",
     "Timeline",
@@ -23,4 +26,5 @@ __all__ = [
     "compare",
     "compare_fingerprints",
     "fingerprint",
+    "snapshot",
 ]
