@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.doctor.lessons import LESSONS
 from course_lib.notebook.build import check_claims, check_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +53,18 @@ def test_the_code_is_free_of_lint():
 @pytest.mark.timeout(400)  # the first time mypy reads all of torch
 def test_the_types_are_right():
     run("mypy", "--strict")
+
+
+def test_the_doctor_points_to_the_lessons_that_there_are():
+    titles = {}
+    for source in sorted((ROOT / "notebooks" / "sources").glob("[0-9][0-9]_*.py")):
+        number, title = re.search(
+            r"^# # (\d\d) · (.*)$", source.read_text(encoding="utf-8"), re.MULTILINE
+        ).groups()
+        titles[int(number)] = f"lesson {number}, {title}"
+    assert set(LESSONS) == set(titles)
+    for number, pointer in LESSONS.items():
+        assert titles[number].startswith(pointer), titles[number]
 
 
 def test_the_notebooks_match_their_sources():
