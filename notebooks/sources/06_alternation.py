@@ -523,7 +523,7 @@ if rank == 0:
 # The real one has the same parts. `DistributedDataParallel._post_forward` (`torch/nn/parallel/distributed.py`) calls
 # `reducer.prepare_for_backward` if gradients are enabled and `require_backward_grad_sync` is set (`no_sync()` clears it).
 # In `torch/csrc/distributed/c10d/reducer.cpp`, `prepare_for_backward` sets `expect_autograd_hooks_`, puts each bucket's
-# `pending` back to its number of gradients and empties `perIterationReadyParams_`. `autograd_hook` returns at once unless
+# `pending` back to its number of gradients and empties `perIterationReadyParams_`. `autograd_hook` goes no further unless
 # hooks are expected; `mark_variable_ready` counts `pending` down and raises at the second sight of a parameter;
 # `finalize_backward` waits for the buckets, writes the averages into `.grad` and clears the flag.
 #
