@@ -258,11 +258,12 @@ print(len(under_way), "all-reduces, averaged: right?", error(model) < 1e-5)
 STYLES = {"backward": ("#0072B2", "///"), "waiting": ("#FFFFFF", "|||"), "communication": ("#E69F00", "")}
 
 
-def draw_rows(rows, title):
+def draw_rows(rows, title, one_clock=True):
     """One row each: above what the main thread does, below the all-reduces under way. Begins with the backward."""
+    begins = {name: min(s.start for s in spans if s.stage == "backward") for name, spans in rows.items()}
     figure, axes = plt.subplots(figsize=(7, 1.3 + 0.5 * len(rows)), layout="constrained")
-    for row, spans in enumerate(rows.values()):
-        zero = min(span.start for span in spans if span.stage == "backward")
+    for row, (name, spans) in enumerate(rows.items()):
+        zero = min(begins.values()) if one_clock else begins[name]
         for stage, (colour, hatch) in STYLES.items():
             found = [
                 s for s in spans if s.stage == stage and not s.name.startswith("c10d::") and s.end > zero
@@ -287,6 +288,7 @@ traced = {"one by one": one_by_one, "one flat buffer": flat, "hooks": hooked, "b
 draw_rows(
     {name: of_rank(outcome, 0) for name, outcome in traced.items()},
     "Hooks and buckets send while backward still computes",
+    one_clock=False,
 )
 plt.show()
 
@@ -395,7 +397,7 @@ plt.show()
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 
-def watch(ddp, steps=3):
+def watch(ddp, steps=2):
     """MiB of each bucket, in the order in which they are sent, for each of the first iterations."""
 
     def note(state, bucket):
@@ -410,7 +412,7 @@ def watch(ddp, steps=3):
     return seen
 
 
-watch(DistributedDataParallel(make_model()))
+watch(DistributedDataParallel(make_model()), steps=3)
 
 
 # %% claims={"38": "refined"}
@@ -419,7 +421,7 @@ sizes = {}
 for cap_mb in (0.5, 1, 4, 25, None):
     sizes[cap_mb] = watch(DistributedDataParallel(make_model(), bucket_cap_mb=cap_mb))
     print(
-        f"bucket_cap_mb={cap_mb!s:4}  all-reduces in iterations 0, 1, 2:", [len(one) for one in sizes[cap_mb]]
+        f"bucket_cap_mb={cap_mb!s:4}  all-reduces in iterations 0 and 1:", [len(one) for one in sizes[cap_mb]]
     )
 assert all(len(first) == 1 for first, *_ in sizes.values())
 
@@ -466,9 +468,7 @@ seen = buckets(ddp)
 len(seen.built), len(seen.rebuilt)
 
 # %%
-figure = out["seen"][0].plot("Default: the small bucket holds the last layers and goes first")
-figure.axes[0].set_xticks([mib * 2**20 for mib in range(9)])
-figure
+out["seen"][0].plot("Default: the small bucket holds the last layers and goes first")
 
 # %% [markdown]
 # With `find_unused_parameters=True` it is the other way round:
