@@ -485,10 +485,12 @@ diary[-1], len(diary) - 1
 
 # %%
 p = predict(
-    "Two threads, 500 tiny layers each, on a machine with two cores or more. How many cores do they keep busy?",
+    "Two threads. First both count in a Python loop. Then one multiplies big matrices, the other looks at the clock. "
+    "When do they run at the same moment?",
     {
-        "two: that is what threads are for": lambda out: out["cores"][0] >= 1.5,
-        "about one: they take turns": lambda out: out["cores"][0] < 1.5,
+        "both times: that is what threads are for": lambda out: out["cores"][0] >= 1.5 and out["beside"][0],
+        "never: there is one lock": lambda out: out["cores"][0] < 1.5 and not out["beside"][0],
+        "the second time only": lambda out: out["cores"][0] < 1.5 and out["beside"][0],
     },
 )
 
@@ -556,7 +558,12 @@ for _ in range(40):
     thread_records.append(two)
     records.append(mine)
 
-cores, stamps, done = 0.0, [], threading.Event()
+cores, beside, stamps, done = 0.0, False, [], threading.Event()
+
+
+def count():
+    for _ in range(300_000):
+        pass
 
 
 def stamp():
@@ -566,24 +573,27 @@ def stamp():
 
 
 if rank == 0:
-    many = [nn.Linear(16, 16) for _ in range(500)], torch.ones(64, 16)
-    for _ in range(6):
+    for _ in range(3):
         wall, cpu = time.perf_counter(), time.process_time()
-        in_threads(many, many)
+        counters = [threading.Thread(target=count) for _ in range(2)]
+        for counter in counters:
+            counter.start()
+        for counter in counters:
+            counter.join()
         cores = max(cores, (time.process_time() - cpu) / (time.perf_counter() - wall))
-    assert cores < 1.5
 
-    # And inside one big operation? Another thread writes down when it can run.
-    stamper = threading.Thread(target=stamp)
-    matrix = torch.ones(1500, 1500)
+    stamper, matrix = threading.Thread(target=stamp), torch.ones(1500, 1500)
     stamper.start()
     began = time.perf_counter()
     matrix @ matrix
     ended = time.perf_counter()
     done.set()
     stamper.join()
-    print("tiny operations: two cores are busy?", cores >= 1.5)
-    print("inside a big one: another thread runs?", any(began < moment < ended for moment in stamps))
+    beside = any(began < moment < ended for moment in stamps)
+    print("two Python loops: two cores are busy?", cores >= 1.5)
+    print("beside one big multiplication: the other thread runs?", beside)
+    assert cores < 1.5
+    assert beside
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.2), layout="constrained")
@@ -631,11 +641,12 @@ plt.show()
 
 # %% [markdown]
 # So the lock is real, and the story has a second half. PyTorch gives the lock back *inside* an operation, so two threads do
-# multiply big matrices at the same time. What queues is the Python between the operations. On a GPU that is nearly all that the
+# multiply big matrices at the same time. What queues is the Python between the operations: on the right, the narrower the layers,
+# the less two threads gain, while two processes do not care. On a GPU that is nearly all that the
 # thread does: it only *launches* kernels, and does not wait for them. A model of many small kernels is then held up by its
 # launches, in `DataParallel` by those of all replicas, through one lock. A process has a lock of its own.
 #
-# (Python can be built without the lock since 3.13. The assert in the cell would tell you.)
+# (Python can be built without the lock since 3.13. The asserts in the cell would tell you.)
 #
 # And a whole step, on two devices? Three models, from many small layers to few big ones: on one device, with `ByHand` on two,
 # with DDP on two ranks.
