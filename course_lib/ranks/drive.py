@@ -166,7 +166,9 @@ class Watch:
 
     def _connecting(self, looks: dict[int, deadlock.Look]) -> bool:
         """True while ranks may still be finding each other's store; it is rank 0's, so not once that has left."""
-        if 0 in self.this.done or not any(look.stack and look.stack[-1].function == "_create_c10d_store" for look in looks.values()):
+        if 0 in self.this.done or not any(
+            look.stack and look.stack[-1].function == "_create_c10d_store" for look in looks.values()
+        ):
             self.connecting_since = None
             return False
         if self.connecting_since is None:
