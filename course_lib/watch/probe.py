@@ -11,7 +11,7 @@ import contextlib
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from course_lib.ranks.cell import is_learners
 from course_lib.ranks.facts import EXTRAS, ddp_wrappers
 from course_lib.ranks.last_words import last_words
 from course_lib.watch.loaders import Loaders
+from course_lib.watch.patches import patch
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, reduced_gradients, weight_check
 
@@ -252,7 +253,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
         stack.callback(_unwatch, probe)
         for wrapper in ddp_wrappers():
             probe.built(wrapper, found=True)
-        _wrap_everything(probe, stack)
+        patch(probe, stack)
         if waiting:
             stack.enter_context(probe.clock)
         if worker.CURRENT is not None:
@@ -272,75 +273,3 @@ def _unwatch(probe: Probe) -> None:
     CURRENT = None
     for hook in probe.hooks:
         hook.remove()
-
-
-def _wrap_everything(probe: Probe, stack: contextlib.ExitStack) -> None:
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-    def constructor(original: Callable[..., Any]) -> Callable[..., Any]:
-        def construct(self: Any, *arguments: Any, **options: Any) -> None:
-            original(self, *arguments, **options)
-            probe.built(self)
-
-        return construct
-
-    def forward(original: Callable[..., Any]) -> Callable[..., Any]:
-        def forward(self: Any, *arguments: Any, **options: Any) -> Any:
-            probe.forward(self, arguments)
-            model = probe.model_of(self)
-            try:
-                if model is not None:
-                    model.inside = True
-                return original(self, *arguments, **options)
-            except BaseException as error:
-                probe.failed("forward", error)
-                raise
-            finally:
-                if model is not None:
-                    model.inside = False
-
-        return forward
-
-    def backward(original: Callable[..., Any]) -> Callable[..., Any]:
-        def backward(*arguments: Any, **options: Any) -> Any:
-            models = probe.backward()
-            try:
-                original(*arguments, **options)
-            except BaseException as error:
-                probe.failed("backward", error)
-                raise
-            probe.reduced(models)
-
-        return backward
-
-    def destroy(original: Callable[..., Any]) -> Callable[..., Any]:
-        def destroy_process_group(*arguments: Any, **options: Any) -> Any:
-            with contextlib.suppress(Exception):
-                probe.leaving()
-            return original(*arguments, **options)
-
-        return destroy_process_group
-
-    _replace(stack, torch.distributed, "destroy_process_group", destroy)
-    _replace(stack, DistributedDataParallel, "__init__", constructor)
-    _replace(stack, DistributedDataParallel, "forward", forward)
-    _replace(stack, torch.autograd, "backward", backward)
-    handle = register_optimizer_step_pre_hook(lambda optimizer, *_: probe.step(optimizer))
-    stack.callback(handle.remove)
-    probe.loaders.wrap(stack, _replace)
-
-
-def _replace(
-    stack: contextlib.ExitStack,
-    owner: Any,
-    name: str,
-    make: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> None:
-    """Put a wrapper in the place of a function, looking like it from outside, until the stack is closed."""
-    import functools
-
-    original = getattr(owner, name)
-    setattr(owner, name, functools.wraps(original)(make(original)))
-    stack.callback(setattr, owner, name, original)
