@@ -705,7 +705,8 @@ plt.show()
 # %% [markdown]
 # Look at *forward* first: scatter, replicate and the threads make it longer than on one device, most of all when layers are small. The
 # *backward* of the model is too bad: on a CPU, autograd works off both replicas in one thread, on GPUs in two. (Its copies
-# are too good: memory to memory, within one process. DDP's go through sockets here.)
+# are too good: memory to memory, within one process. DDP's go through sockets here.) And note that models as small as these are best
+# left on *one* device: there is more to tell each other than to compute.
 #
 # ## The master's memory
 #
