@@ -44,6 +44,9 @@ def cause_of(
             "build the whole model first, then wrap it.",
             (7,),
         )
+    swapped = _registered_otherwise(notes)
+    if swapped is not None:
+        return swapped
     places = range(max((len(told["gradients"]) for told in notes.values()), default=0))
     if early and not _gradients_differ(notes, 0):
         return Cause(
@@ -57,6 +60,27 @@ def cause_of(
         return _after_equal_gradients(notes, odd)
     changed = _changed_after_reduction(notes, places)
     return _lost_averaging(notes) if changed is None else changed
+
+
+def _registered_otherwise(notes: Notes) -> Cause | None:
+    """The same parameters, but a model has them in another order on some rank: DDP pairs them by their place."""
+    orders: dict[int, dict[int, list[str]]] = {}
+    for rank, told in notes.items():
+        for check in told["weights"]:
+            orders.setdefault(check["model"], {}).setdefault(rank, list(check["parameters"]))
+    for by_rank in orders.values():
+        first, *others = by_rank.items()
+        for rank, names in others:
+            if names != first[1] and sorted(names) == sorted(first[1]):
+                one, other = next((a, b) for a, b in zip(first[1], names, strict=True) if a != b)
+                return Cause(
+                    "different_models",
+                    f"The model has its parameters in different orders, and DDP pairs them by their place: {one} of "
+                    f"rank {first[0]} was made equal to, and averaged with, {other} of rank {rank}.",
+                    "build the model in the same order on every rank (no loop over a set, no order of arrival).",
+                    (7,),
+                )
+    return None
 
 
 def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
@@ -165,7 +189,7 @@ def _lost_averaging(notes: Notes) -> Cause:
         )
     if not any(told["counts"]["backwards"] for told in notes.values()):
         sentence = "No backward pass was averaged."
-        advice = "call the DDP model itself, and then backward(): torch.autograd.grad averages nothing."
+        advice = "call the DDP model itself, and then backward(): methods of .module and autograd.grad average nothing."
         return Cause(kind, sentence, advice, (6, 7))
     sentence = "Gradients were not equal when the optimizer used them."
     advice = "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself."
