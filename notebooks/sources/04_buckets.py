@@ -588,8 +588,9 @@ ipywidgets.VBox([slider, picture])
 
 # %% [markdown]
 # Look at the last orange bar. What is sent while blue computes costs little time; what is sent after blue has ended is
-# waited for. One bucket: all of it is waited for. Many: only the last one, but every call costs what a call costs. Where
-# the best cap lies depends on your network and your model, so no forum can tell you: measure.
+# waited for. One bucket: all of it is waited for. Many: at best only the last one (if sending is slower than computing, they
+# queue up), but every call costs what a call costs. Where the best cap lies depends on your network and your model, so no
+# forum can tell you: measure.
 #
 # ## Two models in one backward
 #
