@@ -1,0 +1,275 @@
+"""Task 3: a mixture of experts that trains under plain DDP, with a balance term over all ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+from course_lib.tasks.unused import taught
+from course_lib.tasks.unused.models import close, drawn, farthest, fill, first_line, gradients, numbers
+
+_EXPERTS, _TOKENS = 4, 6
+
+
+class Mixture(Task):
+    """A mixture of experts that trains under plain DDP."""
+
+    name = "unused.mixture"
+    title = "A mixture of experts"
+    signature = "mixture(x, gates, experts)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "Go through all experts, also those that get no token here: a Linear takes a batch of no rows, and its "
+            "parameters are part of the graph all the same."
+        ),
+        (
+            "Each token's output is multiplied by its gate: without that the router gets no gradient from outputs. "
+            "index_add or boolean masks bring outputs back to their places."
+        ),
+        (
+            "The shares are counts, without a gradient: average them over the ranks with one all_reduce. The mean "
+            "probabilities are those of this rank, and DDP averages what comes of them."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "idle_skipped",
+            "An expert without tokens is skipped: its parameters get no gradient on this rank, and DDP waits for it.",
+            taught.EXPERTS,
+        ),
+        Misconception(
+            "everyone_computes",
+            "Every expert computes every token: gradients are right, but a mixture of experts is there to save that.",
+            taught.EXPERTS,
+        ),
+        Misconception(
+            "gate_forgotten",
+            "Outputs are not multiplied by their gates: the router learns nothing from them.",
+            taught.EXPERTS,
+        ),
+        Misconception(
+            "own_shares",
+            "The shares are of this rank's tokens. A product of two means is not averaged by averaging gradients.",
+            taught.BALANCE,
+        ),
+        Misconception(
+            "shares_summed",
+            "The shares are added over the ranks but not divided by their number: together they are more than 1.",
+            taught.BALANCE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Other experts on each rank; one rank that uses all; and the same few on all ranks."""
+        some = chance.sample(range(_EXPERTS), _EXPERTS)
+        for kind in ("others", "one_has_all", "same"):
+            wanted = []
+            for rank in range(world_size):
+                mine = some[:2] if kind == "same" else [some[rank % _EXPERTS], some[(rank + 1) % _EXPERTS]]
+                if kind == "one_has_all" and rank == world_size - 1:
+                    mine = some
+                tokens = [mine[number % len(mine)] for number in range(_TOKENS)]
+                chance.shuffle(tokens)
+                wanted.append(tokens)
+            yield {"kind": kind, "seed": chance.randint(1, 10**6), "wanted": wanted}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who goes where."""
+        used = [sorted(set(tokens)) for tokens in case["wanted"]]
+        return ", ".join(f"rank {rank}'s tokens for experts {experts}" for rank, experts in enumerate(used))
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Outputs, gradients after DDP's average, and how many rows went through the experts."""
+        import torch
+
+        rank = int(os.environ["RANK"])
+        layer = _layer(case["seed"], answer)
+        rows: list[int] = []
+        for expert in layer.experts:
+            expert.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape[:-1].numel()))
+        ddp = torch.nn.parallel.DistributedDataParallel(layer)
+        x = _tokens(case, rank)
+        given = ddp(x)
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            return toys.odd(given)
+        y, balance = given
+        if (
+            not all(isinstance(one, torch.Tensor) for one in given)
+            or y.shape != x.shape
+            or balance.numel() != 1
+        ):
+            return {"odd": "something else than a tensor shaped like x and a tensor with one number"}
+        _loss(y, balance).backward()
+        seen: dict[str, Any] = {"outputs": numbers([y]), "rows": sum(rows), "gradients": gradients(layer)}
+        try:
+            ddp._check_reducer_finalized()
+        except RuntimeError as error:
+            idle = [name for name, p in layer.named_parameters() if p.grad is None]
+            seen["unfinished"] = f"{first_line(error)}; no gradient: {', '.join(idle) or 'unknown'}"
+        return seen
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """One process that has all tokens; and the mean of the ranks' gradients, with shares of three kinds."""
+        import torch
+
+        parts = [_tokens(case, rank) for rank in range(world_size)]
+        alone = _layer(case["seed"], _reference)
+        y, balance = alone(torch.cat(parts))
+        _loss(y, balance).backward()
+        shares = [_share(alone, part) for part in parts]
+        mean_share = sum(shares) / world_size
+        return {
+            "outputs": [numbers([part]) for part in y.chunk(world_size)],
+            "ungated": [numbers([_layer(case["seed"], _ungated)(part)[0]]) for part in parts],
+            "right": gradients(alone),
+            "own_shares": _mean_of_ranks(case, parts, shares),
+            "shares_summed": _mean_of_ranks(case, parts, [mean_share * world_size] * world_size),
+        }
+
+    @check("Every rank returns the outputs, shaped like x, and the balance term.", gate=True)
+    def gives_pair(self, trial: Trial) -> Miss | None:
+        """Two tensors."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
+        return None
+
+    @check("Every token is put through the expert with its largest gate, times that gate.")
+    def outputs_right(self, trial: Trial) -> Miss | None:
+        """In the order of the tokens."""
+        for rank, seen in trial.seen.items():
+            if not close(seen["outputs"], trial.oracle["outputs"][rank]):
+                ungated = all(close(s["outputs"], trial.oracle["ungated"][r]) for r, s in trial.seen.items())
+                gap = farthest(seen["outputs"], trial.oracle["outputs"][rank])
+                return Miss(
+                    f"with {self.describe(trial.case)}, the outputs of rank {rank} are off by up to {gap:.2g}",
+                    "gate_forgotten" if ungated else None,
+                )
+        return None
+
+    @check("Every parameter gets a gradient on every rank, so that plain DDP can average.")
+    def finished(self, trial: Trial) -> Miss | None:
+        """DDP's own check, right after the backward."""
+        for rank, seen in trial.seen.items():
+            if "unfinished" in seen:
+                return Miss(
+                    f"on rank {rank} of {trial.world_size}, DDP says: {seen['unfinished']}", "idle_skipped"
+                )
+        return None
+
+    @check("Every token goes through one expert only.")
+    def work_saved(self, trial: Trial) -> Miss | None:
+        """Counted in rows that go into experts."""
+        for rank, seen in trial.seen.items():
+            if seen["rows"] > _TOKENS:
+                return Miss(
+                    f"rank {rank} has {_TOKENS} tokens, and {seen['rows']} rows went through its experts",
+                    "everyone_computes",
+                )
+        return None
+
+    @check("The averaged gradients are those of one process with the tokens of all ranks.")
+    def gradients_right(self, trial: Trial) -> Miss | None:
+        """Of the mean squared outputs plus the balance term."""
+        for rank, seen in trial.seen.items():
+            gap = farthest(seen["gradients"], trial.oracle["right"])
+            if not close(seen["gradients"], trial.oracle["right"]):
+                return Miss(
+                    f"with {self.describe(trial.case)}, the gradients on rank {rank} are off by up to {gap:.2g}"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which shares give these gradients?"""
+        seen = [
+            Trial(t.world_size, t.case, t.oracle, {rank: s["gradients"] for rank, s in t.seen.items()})
+            for t in trials
+            if not any(is_odd(s) or "unfinished" in s for s in t.seen.values())
+        ]
+        models = [
+            Model(id_, lambda trial, id_=id_: [trial.oracle[id_]] * trial.world_size)  # type: ignore[misc]
+            for id_ in ("own_shares", "shares_summed")
+        ]
+        return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, models, close)
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """One rank sends its gradients and waits, the others have not all of theirs."""
+        if outcome.kind is Kind.HANG:
+            blocked = [w for w in outcome.waiting.values() if w.state == "blocked"]
+            in_backward = any(w.call == "backward" for w in blocked)
+            return "idle_skipped" if in_backward else self.recognise(trials)
+        return self.recognise(trials)
+
+
+def _layer(seed: int, mix: Callable[..., Any]) -> Any:
+    import torch
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.router = torch.nn.Linear(_EXPERTS, _EXPERTS, bias=False)
+            self.experts = torch.nn.ModuleList(torch.nn.Linear(_EXPERTS, _EXPERTS) for _ in range(_EXPERTS))
+
+        def forward(self, x: Any) -> Any:
+            return mix(x, self.router(x).softmax(1), self.experts)
+
+    layer = fill(Layer(), seed)
+    with torch.no_grad():
+        layer.router.weight.add_(3 * torch.eye(_EXPERTS))
+    return layer
+
+
+def _tokens(case: Mapping[str, Any], rank: int) -> Any:
+    """Tokens that go to the experts drawn: each points to its own, with some noise."""
+    import torch
+
+    noise = drawn(case["seed"] + 11 * rank, _TOKENS, _EXPERTS).clamp(-2, 2)
+    return 2 * torch.eye(_EXPERTS)[case["wanted"][rank]] + 0.1 * noise
+
+
+def _loss(y: Any, balance: Any) -> Any:
+    return (y - 1).square().mean() + balance.sum()
+
+
+def _mix(x: Any, gates: Any, experts: Any, gated: bool, share: Any) -> Any:
+    """Every expert computes every token, and a mask takes what is wanted: slow, and another way than answers take."""
+    import torch
+
+    choice = gates.argmax(1)
+    mask = torch.nn.functional.one_hot(choice, _EXPERTS).to(x.dtype)
+    outputs = torch.stack([expert(x) for expert in experts], dim=1)
+    weights = mask * gates if gated else mask
+    y = (weights.unsqueeze(2) * outputs).sum(1)
+    return y, _EXPERTS * ((mask.mean(0) if share is None else share) * gates.mean(0)).sum()
+
+
+def _reference(x: Any, gates: Any, experts: Any) -> Any:
+    return _mix(x, gates, experts, gated=True, share=None)
+
+
+def _ungated(x: Any, gates: Any, experts: Any) -> Any:
+    return _mix(x, gates, experts, gated=False, share=None)
+
+
+def _share(layer: Any, x: Any) -> Any:
+    import torch
+
+    return torch.bincount(layer.router(x).argmax(1), minlength=_EXPERTS) / len(x)
+
+
+def _mean_of_ranks(case: Mapping[str, Any], parts: Sequence[Any], shares: Sequence[Any]) -> list[float]:
+    """What DDP makes of the ranks' gradients, given the shares that each of them works with."""
+    layer = _layer(case["seed"], lambda x, gates, experts: _mix(x, gates, experts, True, share))
+    for part, share in zip(parts, shares, strict=True):  # noqa: B007 - the layer above reads it
+        y, balance = layer(part)
+        (_loss(y, balance) / len(parts)).backward()
+    return gradients(layer)

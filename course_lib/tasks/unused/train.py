@@ -1,0 +1,217 @@
+"""Task 2: a model that branches, trained under DDP in three ways."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+from course_lib.tasks.unused import taught
+from course_lib.tasks.unused.models import close, drawn, farthest, fill, numbers
+
+#: The ways, in the order of the cases.
+_WAYS = ("find_unused_parameters", "static_graph", "touch_all")
+_HEADS, _STEPS, _RATE = 4, 4, 0.1
+
+
+class Train(Task):
+    """A model that branches, trained in three ways."""
+
+    name = "unused.train"
+    title = "Three ways to train a model that branches"
+    signature = "train(model, batches, way)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (2, 3)
+    hints = (
+        "Two of the three ways are arguments of DistributedDataParallel, and the third is a term in the loss.",
+        (
+            "Touching: add 0 times the sum of every parameter to the loss, not only of the head you used. It is the "
+            "backward of this loss that counts, so the term belongs into every step."
+        ),
+        "Do not combine them: a parameter that was declared unused must not be touched (“ready only once”).",
+    )
+    misconceptions = (
+        Misconception(
+            "way_ignored",
+            "The flags of the wrapper are not those of the way that was asked for.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "two_ways_at_once",
+            "find_unused_parameters declares a parameter ready because it is unused, and then the touch gives it a "
+            "gradient: one way at a time.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "not_touched",
+            "Some parameters still get no gradient: all of them have to be touched, on every rank, in every step.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "touch_moves",
+            "The term that touches the parameters is not multiplied by zero, so it pulls at them.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "around_the_wrapper",
+            "The model is called without its wrapper. DDP misses no gradient then, because it averages none.",
+            taught.RANKS,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """For each way a schedule it is right for: which head every rank uses in every step."""
+        for way in _WAYS:
+            if way == "static_graph":
+                steps = [chance.sample(range(_HEADS), world_size)] * _STEPS
+            else:
+                steps = [[chance.randrange(_HEADS) for _ in range(world_size)] for _ in range(_STEPS)]
+                steps[1] = [(head + 1) % _HEADS for head in steps[0]]
+            yield {"way": way, "seed": chance.randint(1, 10**6), "steps": steps}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The way says enough."""
+        return f"way={case['way']!r}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The wrapper's flags, the weights after the training, and how the model was called."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        net, rank = _net(case["seed"]), int(os.environ["RANK"])
+        counts = {"module": 0, "wrapper": 0}
+
+        def count(what: str) -> None:
+            counts[what] += 1
+
+        forward: Callable[..., Any] = DistributedDataParallel.forward
+
+        def counted(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+            count("wrapper")
+            return forward(self, *inputs, **kwargs)
+
+        net.register_forward_pre_hook(lambda *_: count("module"))
+        with patch.object(DistributedDataParallel, "forward", counted):
+            ddp = answer(net, _batches(case, rank), case["way"])
+        if not isinstance(ddp, DistributedDataParallel):
+            return toys.odd(ddp)
+        if ddp.module is not net:
+            return {"odd": "a DistributedDataParallel around another model than the one given"}
+        flags = {"find_unused_parameters": ddp.find_unused_parameters, "static_graph": ddp.static_graph}
+        return {"weights": numbers(net.parameters()), "flags": flags, **counts}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The weights of one process that takes every step with the batches of all ranks."""
+        import torch
+
+        net = _net(case["seed"])
+        optimizer = torch.optim.SGD(net.parameters(), lr=_RATE)
+        everything = [_batches(case, rank) for rank in range(world_size)]
+        for step in range(_STEPS):
+            optimizer.zero_grad()
+            for x, y, head in (batches[step] for batches in everything):
+                (torch.nn.functional.mse_loss(net(x, head), y) / world_size).backward()
+            optimizer.step()
+        return numbers(net.parameters())
+
+    @check("Every rank returns the model, wrapped in DistributedDataParallel.", gate=True)
+    def gives_wrapper(self, trial: Trial) -> Miss | None:
+        """The wrapper of the model that was given."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
+        return None
+
+    @check("The way that was asked for is taken, and no other.")
+    def way_taken(self, trial: Trial) -> Miss | None:
+        """Told from the wrapper's flags."""
+        way = trial.case["way"]
+        for rank, seen in trial.seen.items():
+            flags = seen["flags"]
+            # What static_graph makes of the other flag does not matter: it is not looked at.
+            wrong = flags["static_graph"] != (way == "static_graph") or (
+                way != "static_graph" and flags["find_unused_parameters"] != (way == "find_unused_parameters")
+            )
+            if wrong:
+                given = [name for name, value in flags.items() if value] or ["no flag"]
+                return Miss(
+                    f"with way={way!r}, the wrapper of rank {rank} has {' and '.join(given)}", "way_ignored"
+                )
+        return None
+
+    @check("All ranks end with the same weights.")
+    def agree(self, trial: Trial) -> Miss | None:
+        """After all steps."""
+        for rank, seen in trial.seen.items():
+            gap = farthest(seen["weights"], trial.seen[0]["weights"])
+            if gap > 1e-6:
+                around = seen["module"] > 0 and seen["wrapper"] == 0
+                return Miss(
+                    f"with way={trial.case['way']!r} the weights of rank {rank} differ from those of rank 0 by up to "
+                    f"{gap:.2g}",
+                    "around_the_wrapper" if around else None,
+                )
+        return None
+
+    @check("The weights are those of one process that trains on the batches of all ranks.")
+    def right(self, trial: Trial) -> Miss | None:
+        """Up to rounding."""
+        for rank, seen in trial.seen.items():
+            if not close(seen["weights"], trial.oracle):
+                gap = farthest(seen["weights"], trial.oracle)
+                return Miss(
+                    f"with way={trial.case['way']!r} on {trial.world_size} ranks, the weights of rank {rank} are off "
+                    f"by up to {gap:.2g} after {_STEPS} steps"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Weights that are only wrong where parameters are touched, and equally on all ranks, were pulled at."""
+        good = [trial for trial in trials if not any(is_odd(seen) for seen in trial.seen.values())]
+        wrong = {
+            trial.case["way"]
+            for trial in good
+            if any(not close(seen["weights"], trial.oracle) for seen in trial.seen.values())
+        }
+        equal = all(
+            close(seen["weights"], trial.seen[0]["weights"]) for trial in good for seen in trial.seen.values()
+        )
+        return "touch_moves" if wrong == {"touch_all"} and equal else None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """By DDP's own words."""
+        words = " ".join(error.message for error in outcome.errors.values())
+        if "mark a variable ready only once" in words:
+            return "two_ways_at_once"
+        if "Expected to have finished reduction" in words:
+            return "not_touched"
+        return self.recognise(trials)
+
+
+def _net(seed: int) -> Any:
+    import torch
+
+    class Branches(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Linear(4, 5)
+            self.heads = torch.nn.ModuleList(torch.nn.Linear(5, 2) for _ in range(_HEADS))
+
+        def forward(self, x: Any, head: int) -> Any:
+            return self.heads[head](self.body(x).tanh())
+
+    return fill(Branches(), seed)
+
+
+def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any, int]]:
+    seeds = [case["seed"] + 100 * step + 10 * rank for step in range(_STEPS)]
+    return [
+        (drawn(seed + 1, 4, 4), drawn(seed + 2, 4, 2), heads[rank])
+        for seed, heads in zip(seeds, case["steps"], strict=True)
+    ]

@@ -1,0 +1,12 @@
+# misconception: own_shares
+import torch
+
+
+def mixture(x, gates, experts):
+    gate, choice = gates.max(1)
+    outputs = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        mine = (choice == number).nonzero().flatten()
+        outputs = outputs.index_add(0, mine, gate[mine, None] * expert(x[mine]))
+    share = torch.bincount(choice, minlength=len(experts)) / len(x)
+    return outputs, len(experts) * (share * gates.mean(0)).sum()

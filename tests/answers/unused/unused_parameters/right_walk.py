@@ -1,0 +1,17 @@
+# Walks the graph as DDP does, and one all_reduce of flags instead of objects; names with module. before them.
+import torch
+import torch.distributed as dist
+
+
+def unused_parameters(model, loss):
+    seen, queue = set(), [loss.grad_fn]
+    while queue:
+        node = queue.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            queue += [following for following, _ in node.next_functions]
+    reached = {id(node.variable) for node in seen if hasattr(node, "variable")}
+    asked = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    missing = torch.tensor([float(id(p) not in reached) for _, p in asked])
+    dist.all_reduce(missing, op=dist.ReduceOp.MAX)
+    return [name for (name, _), flag in zip(asked, missing, strict=True) if flag]

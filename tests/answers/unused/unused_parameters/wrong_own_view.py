@@ -1,0 +1,8 @@
+# misconception: own_view
+import torch
+
+
+def unused_parameters(model, loss):
+    asked = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+    found = torch.autograd.grad(loss, list(asked.values()), retain_graph=True, allow_unused=True)
+    return [name for name, gradient in zip(asked, found, strict=True) if gradient is None]
