@@ -705,7 +705,7 @@ ddp(torch.ones(1, 4))
 
 # %% [markdown]
 # Ways out are `find_unused_parameters=True` (then zeros are sent in place of a gradient that did not come, and ranks that had
-# none get the mean, too), `static_graph=True`, or to delete the layer: lesson 07. While you develop,
+# none get the mean, too), `static_graph=True`, or to delete the layer: lesson 08. While you develop,
 # call `ddp._check_reducer_finalized()` after the first backward: it raises the same error before the optimizer does any harm.
 #
 # **A hook that has the wrong parameter name.** DDP insists on the second one being called `bucket`, and says so in its own way:
