@@ -6,9 +6,12 @@ from __future__ import annotations
 LESSONS = {
     0: "lesson 00, Your first ranks",
     1: "lesson 01, DataParallel vs DDP",
+    2: "lesson 02, Process groups and init",
     3: "lesson 03, Samplers",
     4: "lesson 04, Gradients, hooks and buckets",
     6: "lesson 06, Forward/backward alternation",
+    7: "lesson 07, Wrapper modules",
+    9: "lesson 09, What is synchronised, and when",
 }
 
 

@@ -1,0 +1,251 @@
+"""Task 1: an alarm that rings on all ranks alike, and says what differs and where."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.fold import rank_list
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks.synchronised import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+
+_PARAMETERS = ("encoder.weight", "encoder.bias", "norm.weight", "norm.bias", "head.weight", "head.bias")
+_MEANS, _COUNTER = "norm.running_mean", "norm.num_batches_tracked"
+#: What is done to the model; the first two leave it equal on all ranks.
+_WAYS = ("equal", "nan", "nudged", "permuted", "buffer", "counter", "two")
+
+
+def _model(seed: int) -> Any:
+    """Linear, BatchNorm, Linear; all numbers are multiples of 1/64, so that sums of them are exact in any order."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.norm, self.head = nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
+
+    net, generator = Net(), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in net.state_dict().items():
+            if name != _COUNTER:
+                tensor.copy_(
+                    torch.randperm(64, generator=generator)[: tensor.numel()].view_as(tensor) / 64 + 0.5
+                )
+    return net
+
+
+def _changed(tensor: Any, how: str) -> None:
+    """Change it in place: all of it reversed, or its first element."""
+    flat = tensor.view(-1) if tensor.dim() else tensor.view(1)
+    if how == "permuted":
+        flat.copy_(flat.flip(0))
+    elif how == "counter":
+        flat[0] += 1
+    else:
+        flat[0] += {"nudged": 2e-6, "nan": float("nan")}.get(how, 0.25)
+
+
+class AssertInSync(Task):
+    """An alarm that rings on all ranks alike, and says what differs and where."""
+
+    name = "synchronised.assert_in_sync"
+    title = "An alarm that rings everywhere"
+    signature = "assert_in_sync(model)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3)
+    hints = (
+        "Every rank must see everybody's tensors, or rank 0's: dist.all_gather_object, or a broadcast of copies.",
+        (
+            "Look first, raise later. Go through all of model.state_dict() with the same collectives on every rank, "
+            "and note what differs. A rank that raises in the middle leaves the others waiting."
+        ),
+        (
+            "Every rank must come to the same verdict, so each has to know what all have found: gather the state "
+            "dictionaries, or gather the findings. Compare bits, not sums, and mind that nan == nan is False."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "own_view",
+            "Only ranks that see a difference themselves raise. The others go on, into a collective that will never be "
+            "joined.",
+            taught.MAP,
+        ),
+        Misconception(
+            "sums_compared",
+            "Only a sum, a mean or a norm of each tensor is compared: two different tensors can have the same.",
+            taught.ONCE,
+        ),
+        Misconception(
+            "tolerance",
+            "Small differences are let through. Ranks in sync are equal bit by bit: a small difference is the "
+            "beginning of a large one.",
+            taught.ONCE,
+        ),
+        Misconception("buffers_forgotten", "Parameters are compared, but buffers are not.", taught.NORM),
+        Misconception(
+            "integers_forgotten",
+            "Buffers of whole numbers, such as BatchNorm's counter of batches, are passed over.",
+            taught.NORM,
+        ),
+        Misconception(
+            "nan_differs",
+            "A model with the same NaN on all ranks is in sync (and ill). nan == nan is False: compare bits.",
+            taught.MAP,
+        ),
+        Misconception(
+            "repaired",
+            "The alarm changes what it looks at: a collective that works in place was given the model's own tensor.",
+            taught.ONCE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Equal models, and all ways in which one tensor on one rank can differ from rank 0's."""
+        for how in _WAYS if world_size > 1 else _WAYS[:2]:
+            name = chance.choice(("encoder.weight", "head.weight", "head.bias"))
+            odd = [
+                [
+                    {"buffer": _MEANS, "counter": _COUNTER}.get(how, name),
+                    chance.randrange(1, max(2, world_size)),
+                ]
+            ]
+            if how == "two":
+                odd.append([_MEANS, 1])
+            yield {"seed": chance.randint(1, 10**6), "how": how, "odd": [] if how == "equal" else odd}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What has been done to the model."""
+        places = " and ".join(f"{name} of rank {rank}" for name, rank in case["odd"])
+        return {
+            "equal": "a model that is the same on all ranks",
+            "nan": "a model that has the same NaN on all ranks",
+            "nudged": f"one number of {places} changed by 0.000002",
+            "permuted": f"{places} in another order",
+        }.get(str(case["how"]), f"{places} changed")
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What was raised, and whether the model is still what it was."""
+        import torch
+
+        model = _model(case["seed"])
+        tensors = model.state_dict()
+        for name, rank in case["odd"]:
+            if case["how"] == "nan" or rank == int(os.environ["RANK"]):
+                _changed(tensors[name], case["how"])
+        before = {name: tensor.clone() for name, tensor in tensors.items()}
+        message = None
+        try:
+            answer(model)
+        except Exception as error:
+            if "closed by peer" in str(error) or "Connection" in str(error):
+                raise
+            message = f"{type(error).__name__}: {error}"[:2000]
+        kept = all(
+            torch.equal(old.nan_to_num(7.0), model.state_dict()[name].nan_to_num(7.0))
+            for name, old in before.items()
+        )
+        return {"message": message, "kept": kept}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """Whether there is something to ring for."""
+        return case["how"] not in _WAYS[:2]
+
+    @check("The model is still what it was.")
+    def unchanged(self, trial: Trial) -> Miss | None:
+        """Bit by bit."""
+        for rank, seen in trial.seen.items():
+            if not seen["kept"]:
+                return Miss(
+                    f"with {self.describe(trial.case)}, the model of rank {rank} was changed", "repaired"
+                )
+        return None
+
+    @check("Nothing is raised where all ranks have the same model.")
+    def silent(self, trial: Trial) -> Miss | None:
+        """Also with NaN in it."""
+        for rank, seen in trial.seen.items():
+            if not trial.oracle and seen["message"] is not None:
+                return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {seen['message'][:200]}")
+        return None
+
+    @check("Every rank raises where one rank differs.")
+    def rings(self, trial: Trial) -> Miss | None:
+        """The innocent ones, too."""
+        quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["message"] is None]
+        if trial.oracle and quiet:
+            return Miss(
+                f"with {self.describe(trial.case)}, {rank_list(quiet)} of {trial.world_size} raised nothing",
+                "own_view" if len(quiet) < trial.world_size else None,
+            )
+        return None
+
+    @check("The error names a tensor that differs, and a rank where it is not that of rank 0.")
+    def named(self, trial: Trial) -> Miss | None:
+        """Such as `head.bias` and `rank 2`; where several differ, any of them."""
+        for rank, seen in trial.seen.items():
+            message = seen["message"]
+            if trial.oracle and not any(_names(message, name, odd) for name, odd in trial.case["odd"]):
+                return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {message[:200]}")
+        return None
+
+    @check("The error says the same on every rank.")
+    def alike(self, trial: Trial) -> Miss | None:
+        """Word for word."""
+        messages = {seen["message"] for seen in trial.seen.values()}
+        if trial.oracle and len(messages) > 1:
+            rank = _other(trial)
+            first, other = (trial.seen[each]["message"][:150] for each in (0, rank))
+            return Miss(
+                f"with {self.describe(trial.case)}, rank 0 raised {first}; rank {rank} raised {other}"
+            )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """By the kinds of difference that were missed."""
+        if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
+            return "repaired"
+        rang = [
+            Trial(t.world_size, t.case, t.oracle, {r: s["message"] is not None for r, s in t.seen.items()})
+            for t in trials
+        ]
+        if any(trial.oracle and len(set(trial.seen.values())) > 1 for trial in rang):
+            return "own_view"
+        blind = [
+            ("sums_compared", ("permuted",)),
+            ("sums_compared", ("permuted", "nudged")),
+            ("tolerance", ("nudged",)),
+            ("buffers_forgotten", ("buffer", "counter")),
+            ("integers_forgotten", ("counter",)),
+            ("nan_differs", ("nan",)),
+        ]
+        models = [
+            Model(id_, lambda t, ways=ways: [t.oracle != (t.case["how"] in ways)] * t.world_size)  # type: ignore[misc]
+            for id_, ways in blind
+        ]
+        return recognise_by_models(
+            rang, lambda t: [t.oracle] * t.world_size, models, lambda a, b: bool(a == b)
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The first difference, and some ranks have left while the others wait."""
+        if outcome.kind is Kind.OK:
+            return self.recognise(trials)
+        went_well = [trial.case["how"] for trial in trials if trial.world_size == outcome.world_size]
+        return "own_view" if went_well[:2] == list(_WAYS[:2]) else None
+
+
+def _other(trial: Trial) -> int:
+    return next(rank for rank, seen in trial.seen.items() if seen["message"] != trial.seen[0]["message"])
+
+
+def _names(message: str, name: str, rank: int) -> bool:
+    """Whether the name stands in it, and the rank, as in `rank 2`, `ranks [1, 2]` or `rank=2`."""
+    ranks = re.findall(r"[Rr]anks?\W*((?:\d+\W+(?:and\W+)?)*\d+)", message)
+    return name in message and str(rank) in " ".join(ranks).replace(",", " ").replace("]", " ").split()

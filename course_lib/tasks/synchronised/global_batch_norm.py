@@ -1,0 +1,248 @@
+"""Task 3: a BatchNorm over the batches of all ranks, which works where SyncBatchNorm refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.synchronised import norms, taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd, ranks_text
+
+_ATTRIBUTES = ("weight", "bias", "running_mean", "running_var")
+
+
+class GlobalBatchNorm(Task):
+    """A BatchNorm over the batches of all ranks."""
+
+    name = "synchronised.GlobalBatchNorm"
+    title = "A BatchNorm over all ranks"
+    signature = "GlobalBatchNorm(features, eps=1e-5, momentum=0.1)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "Three sums make all statistics: of x, of x squared, and of the number of samples. Sums can be added over "
+            "ranks, means cannot, unless all ranks have equally many samples."
+        ),
+        (
+            "The sum over ranks has to be an autograd function. Its backward is the same all_reduce, of the gradient: "
+            "the sum went into every rank's loss."
+        ),
+        (
+            "Running statistics: under torch.no_grad(), running += momentum * (new - running), and for the variance "
+            "new is var * n / (n - 1). In eval mode use them, and send nothing."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "local_statistics",
+            "Every rank normalises with the statistics of its own batch.",
+            taught.GLOBAL,
+        ),
+        Misconception(
+            "detached",
+            "The statistics are those of all ranks, but autograd does not know where they come from.",
+            taught.GLOBAL,
+        ),
+        Misconception(
+            "own_gradient",
+            "The gradient goes back into a rank's own samples only. A collective alone has no backward: what a sample "
+            "does to the other ranks' losses is lost.",
+            taught.GLOBAL,
+        ),
+        Misconception(
+            "mean_of_means",
+            "The ranks' means are averaged as if all had equally many samples.",
+            taught.UNTOUCHED,
+        ),
+        Misconception(
+            "mean_of_variances",
+            "The ranks' variances are averaged. They know nothing of how far the ranks' means are apart.",
+            taught.AVERAGED,
+        ),
+        Misconception(
+            "running_mean_local",
+            "Outputs are right, but the running statistics are those of a rank's own batches.",
+            taught.NORM,
+        ),
+        Misconception(
+            "running_variance_biased",
+            "The running variance divides by n; BatchNorm keeps the unbiased one, which divides by n - 1.",
+            taught.NORM,
+        ),
+        Misconception(
+            "batch_in_eval_mode",
+            "In eval mode the statistics of the batch are used, or asked for: running ones are there for that.",
+            taught.NORM,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Equal shares, then unequal ones."""
+        for even in (True, False):
+            size = chance.randint(4, 7)
+            yield {
+                "seed": chance.randint(1, 10**6),
+                "sizes": [size if even else size + 3 * rank for rank in range(world_size)],
+                "eps": chance.choice((1e-5, 1e-3)),
+                "momentum": chance.choice((0.1, 0.3)),
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who has how many samples."""
+        return f"batches of {toys.short(case['sizes'])} samples"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Three steps in a wrapped network, then an evaluation on rank 0 alone."""
+        import torch
+
+        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        norm = answer(norms.FEATURES, case["eps"], case["momentum"])
+        if not isinstance(norm, torch.nn.Module):
+            return toys.odd(norm)
+        missing = [name for name in _ATTRIBUTES if not isinstance(getattr(norm, name, None), torch.Tensor)]
+        if missing:
+            return {"odd": f"a module without {missing[0]}"}
+        net = norms.network(case["seed"], norm)
+        ddp = torch.nn.parallel.DistributedDataParallel(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=norms.RATE)
+        told: dict[str, Any] = {"gradients": []}
+        for step in range(norms.STEPS):
+            inputs, targets = norms.batch(case, step, rank)
+            optimizer.zero_grad()
+            output = ddp(inputs)
+            if not step:
+                told["output"] = norms.numbers([output])
+            norms.loss_of(output, targets, case, world_size).backward()
+            told["gradients"].append(norms.gradients(net))
+            optimizer.step()
+        told["mean"], told["variance"] = norms.numbers([norm.running_mean]), norms.numbers([norm.running_var])
+        if rank == 0:
+            net.eval()
+            with torch.no_grad():
+                told["evaluated"] = norms.numbers([net(norms.probe())])
+        return told
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """torch's own BatchNorm1d in one process, and the first step as misconceptions have it."""
+        ways = {
+            name: norms.first_step(case, world_size, way, case["eps"]) for name, way in norms.WAYS.items()
+        }
+        right = norms.first_step(case, world_size, norms.right, case["eps"])
+        return {"right": right, "ways": ways, **norms.alone(case, world_size)}
+
+    @check("It is a module with weight, bias, running_mean and running_var.", gate=True)
+    def is_a_norm(self, trial: Trial) -> Miss | None:
+        """As torch's own has them."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"on rank {rank} of {trial.world_size} it is {seen['odd']}")
+        return None
+
+    @check("The outputs are those of one process with the samples of all ranks.")
+    def outputs(self, trial: Trial) -> Miss | None:
+        """In the first step."""
+        for rank, seen in sorted(trial.seen.items()):
+            gap = _gap(seen["output"], trial.oracle["right"]["outputs"][rank])
+            if gap > 1e-3:
+                return Miss(f"{self._where(trial)}, the outputs of rank {rank} are off by up to {gap:.2g}")
+        return None
+
+    @check("So are the gradients.")
+    def right_gradients(self, trial: Trial) -> Miss | None:
+        """In the first step, before anything else can differ."""
+        for rank, seen in sorted(trial.seen.items()):
+            gap = _gap(seen["gradients"][0], trial.oracle["gradients"][0])
+            if gap > 1e-3:
+                return Miss(f"{self._where(trial)}, the gradients on rank {rank} are off by up to {gap:.2g}")
+        return None
+
+    @check("Training goes on like that.")
+    def later_gradients(self, trial: Trial) -> Miss | None:
+        """In all steps."""
+        for rank, seen in sorted(trial.seen.items()):
+            for step, right in enumerate(trial.oracle["gradients"]):
+                gap = _gap(seen["gradients"][step], right)
+                if gap > 3e-3:
+                    return Miss(
+                        f"{self._where(trial)}, in step {step + 1} gradients of rank {rank} are off by {gap:.2g}"
+                    )
+        return None
+
+    @check("The running statistics are those of one process, on every rank.")
+    def running(self, trial: Trial) -> Miss | None:
+        """After all steps."""
+        if self.right_gradients(trial):
+            return None  # with other weights, statistics are others
+        for rank, seen in sorted(trial.seen.items()):
+            for name in ("mean", "variance"):
+                gap = _gap(seen[name], trial.oracle[name])
+                if gap > 2e-3:
+                    known = None
+                    if name == "variance" and _gap(seen[name], trial.oracle["biased"]) < 2e-3:
+                        known = "running_variance_biased"
+                    if name == "mean" and _gap(trial.seen[0][name], trial.oracle["local mean"]) < 2e-3:
+                        known = "running_mean_local"
+                    return Miss(
+                        f"{self._where(trial)}, running_{'mean' if name == 'mean' else 'var'} of rank {rank} is off by "
+                        f"up to {gap:.2g} after {norms.STEPS} steps",
+                        known,
+                    )
+        return None
+
+    @check("In eval mode the running statistics are used, and one rank alone may call it.")
+    def evaluates(self, trial: Trial) -> Miss | None:
+        """Judged where everything before was right."""
+        gap = _gap(trial.seen[0]["evaluated"], trial.oracle["evaluated"])
+        if gap > 5e-3 and not (self.right_gradients(trial) or self.running(trial)):
+            return Miss(
+                f"{self._where(trial)}, outputs in eval mode are off by up to {gap:.2g}", "batch_in_eval_mode"
+            )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception gives exactly these outputs and gradients in the first step?"""
+        for name in norms.WAYS:
+            fits = [
+                _gap(seen["output"], t.oracle["ways"][name]["outputs"][rank]) < 1e-3
+                and _gap(seen["gradients"][0], t.oracle["ways"][name]["gradients"]) < 1e-3
+                for t in trials
+                for rank, seen in t.seen.items()
+                if not is_odd(seen)
+            ]
+            differs = any(
+                _gap(t.oracle["ways"][name]["gradients"], t.oracle["right"]["gradients"]) > 1e-3
+                for t in trials
+            )
+            if fits and all(fits) and differs:
+                return name.partition("/")[0]
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Rank 0 waits in its evaluation, which the others do not make."""
+        if outcome.kind is Kind.HANG and all(
+            rank == 0 for rank in outcome.waiting if _blocked(outcome, rank)
+        ):
+            return "batch_in_eval_mode"
+        return self.recognise(trials)
+
+    def _where(self, trial: Trial) -> str:
+        return f"with {self.describe(trial.case)} on {ranks_text(trial.world_size)}"
+
+
+def _blocked(outcome: Outcome, rank: int) -> bool:
+    return outcome.waiting[rank].state == "blocked"
+
+
+def _gap(a: Sequence[float], b: Sequence[float]) -> float:
+    """The largest difference; infinite where one list is shorter or has something else than numbers."""
+    if len(a) != len(b):
+        return float("inf")
+    gaps = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    return max((gap if gap == gap else float("inf") for gap in gaps), default=0.0)

@@ -1,0 +1,317 @@
+"""Task 2: one generation of evolution, on all ranks, after which DDP is still true."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.synchronised import taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+
+_GENERATIONS = 3
+
+
+def _numbers(module: Any) -> list[float]:
+    return [x for tensor in module.parameters() for x in tensor.detach().double().flatten().tolist()]
+
+
+def _close(a: Sequence[float], b: Sequence[float]) -> bool:
+    return all(abs(x - y) <= 1e-5 for x, y in zip(a, b, strict=True))
+
+
+class Mutate(Task):
+    """One generation of evolution, on all ranks, after which DDP is still true."""
+
+    name = "synchronised.mutate"
+    title = "A mutation that keeps DDP true"
+    signature = "mutate(model, fitness, sigma, seed)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "Mutate a copy: copy.deepcopy(model.module). The noise comes from a generator of this rank's own, seeded "
+            "with the seed and the rank."
+        ),
+        (
+            "Gather the fitness of all mutants on all ranks. Then every rank knows who has won, and whether the winner "
+            "beats the model as it is."
+        ),
+        (
+            "The winner's weights go to everybody: copy_ on the winner, then dist.broadcast(parameter.detach(), "
+            "src=winner) on *every* rank, into the parameters that are there."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "not_shared",
+            "The ranks have different weights afterwards: nobody brings the winner's to the others, and DDP will not.",
+            taught.ONCE,
+        ),
+        Misconception(
+            "same_mutant",
+            "All ranks draw the same noise and try the same mutant: the generator must be seeded with the rank, too.",
+            taught.ON_PURPOSE,
+        ),
+        Misconception(
+            "replaced_parameters",
+            "The model gets new parameters. DDP and the optimizer hold the old ones: change them in place.",
+            taught.ON_PURPOSE,
+        ),
+        Misconception(
+            "rank_0_wins",
+            "Everybody gets rank 0's mutant, whether or not it is the fittest.",
+            taught.ON_PURPOSE,
+        ),
+        Misconception(
+            "averaged",
+            "The mutants are averaged. That takes most of the noise away, the good with the bad.",
+            taught.ENSEMBLE,
+        ),
+        Misconception(
+            "gets_worse",
+            "The best mutant is taken even if the model was fitter before: it has to compete as well.",
+            taught.ON_PURPOSE,
+        ),
+        Misconception(
+            "own_fitness",
+            "Each rank returns the fitness of its own mutant, not that of the model all have now.",
+            taught.UNTOUCHED,
+        ),
+        Misconception(
+            "winner_alone",
+            "Only some ranks call the collective that sends the winner's weights. A broadcast needs those who receive, "
+            "too.",
+            taught.ON_PURPOSE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """A model that nearly every mutant improves, and one that none does."""
+        for how in ("grow", "settled", "grow"):
+            yield {
+                "seed": chance.randint(1, 10**6),
+                "how": how,
+                "sigma": round(chance.uniform(0.2, 0.6), 2),
+                "generations": _GENERATIONS if how == "grow" else 1,
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Which model it is."""
+        return f"{'a model that is easily improved' if case['how'] == 'grow' else 'a model at its best'}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """For each generation: what was tried, what the model is afterwards, and the gradients of a step after it."""
+        import torch
+
+        rank = int(os.environ["RANK"])
+        torch.manual_seed(case["seed"])
+        net = toys.small_network()
+        if case["how"] == "grow":
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    parameter.mul_(0.01)
+        model = torch.nn.parallel.DistributedDataParallel(net)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        known = list(net.parameters())
+        probe = torch.randn(8, 4)
+        with torch.no_grad():
+            settled = net(probe).clone()
+        tried: list[dict[str, Any]] = []
+
+        def score(module: Any) -> float:
+            with torch.no_grad():
+                outputs = module(probe)
+                if case["how"] == "grow":
+                    return float(outputs.square().mean())
+                return -float((outputs - settled).square().mean())
+
+        def fitness(module: Any) -> float:
+            """How good a module is: larger is better."""
+            value = score(module)
+            tried.append({"weights": _numbers(module), "fitness": value})
+            return value
+
+        generations = []
+        for generation in range(case["generations"]):
+            tried.clear()
+            parent, best = _numbers(net), score(net)
+            returned = toys.number(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation))
+            same = [a is b for a, b in zip(known, model.module.parameters(), strict=False)]
+            told = {
+                "parent": parent,
+                "parent fitness": best,
+                "tried": list(tried[:50]),
+                "returned": returned,
+                "after": _numbers(model.module),
+                "after fitness": score(model.module),
+                "in place": all(same) and len(same) == len(known),
+            }
+            optimizer.zero_grad()
+            model(torch.randn(4, 4, generator=torch.Generator().manual_seed(rank))).square().mean().backward()
+            told["gradients"] = [
+                x
+                for p in model.module.parameters()
+                for x in ([] if p.grad is None else p.grad.flatten().tolist())
+            ]
+            optimizer.step()
+            generations.append(told)
+            if not told["in place"]:
+                break  # DDP would complain in the next forward
+        return generations
+
+    @check("Every rank returns a number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float, or a tensor with one element."""
+        for rank, seen in trial.seen.items():
+            for told in seen:
+                if is_odd(told["returned"]):
+                    return Miss(f"rank {rank} of {trial.world_size} returned {told['returned']['odd']}")
+        return None
+
+    @check("The model's parameters are those that DDP and the optimizer know.", gate=True)
+    def in_place(self, trial: Trial) -> Miss | None:
+        """The same objects."""
+        for rank, seen in trial.seen.items():
+            if not all(told["in place"] for told in seen):
+                return Miss(
+                    f"on rank {rank} of {trial.world_size}, the model has new parameters",
+                    "replaced_parameters",
+                )
+        return None
+
+    @check("Every rank tries one mutant, and no two ranks the same.")
+    def own_mutants(self, trial: Trial) -> Miss | None:
+        """What fitness was called with, the model as it was apart."""
+        for number in range(len(trial.seen[0])):
+            mutants: dict[tuple[float, ...], int] = {}
+            for rank, seen in sorted(trial.seen.items()):
+                mine = {tuple(one["weights"]) for one in _mutants(seen[number])}
+                if len(mine) != 1:
+                    return Miss(
+                        f"in generation {number + 1} rank {rank} of {trial.world_size} asked for the fitness of "
+                        f"{len(mine)} mutants"
+                    )
+                (weights,) = mine
+                if weights in mutants:
+                    return Miss(
+                        f"in generation {number + 1} ranks {mutants[weights]} and {rank} tried the same mutant",
+                        "same_mutant",
+                    )
+                mutants[weights] = rank
+        return None
+
+    @check("A mutant differs from the model in every number, by noise of strength sigma.")
+    def strength(self, trial: Trial) -> Miss | None:
+        """The standard deviation, roughly."""
+        sigma = trial.case["sigma"]
+        for rank, seen in trial.seen.items():
+            for told in seen:
+                for mutant in _mutants(told):
+                    gaps = [a - b for a, b in zip(mutant["weights"], told["parent"], strict=True)]
+                    found = (sum(gap * gap for gap in gaps) / len(gaps)) ** 0.5
+                    if not 0.4 * sigma < found < 2 * sigma or not all(gaps):
+                        return Miss(
+                            f"with sigma={sigma}, the mutant of rank {rank} differs in "
+                            f"{sum(gap != 0 for gap in gaps)} of {len(gaps)} numbers, by {found:.2f} on average"
+                        )
+        return None
+
+    @check("Afterwards all ranks have the same weights.")
+    def shared(self, trial: Trial) -> Miss | None:
+        """Bit by bit, in every generation."""
+        for number in range(len(trial.seen[0])):
+            for rank, seen in sorted(trial.seen.items()):
+                if seen[number]["after"] != trial.seen[0][number]["after"]:
+                    gap = max(
+                        abs(a - b)
+                        for a, b in zip(seen[number]["after"], trial.seen[0][number]["after"], strict=True)
+                    )
+                    return Miss(
+                        f"after generation {number + 1} the weights of rank {rank} differ from rank 0's by {gap:.2g}",
+                        "not_shared",
+                    )
+        return None
+
+    @check("The model is the fittest mutant, or what it was if no mutant is fitter.")
+    def fittest(self, trial: Trial) -> Miss | None:
+        """Of all ranks."""
+        if self.shared(trial):
+            return None  # there is no such thing as the model
+        for number in range(len(trial.seen[0])):
+            told = trial.seen[0][number]
+            mutants = {r: _mutants(s[number]) for r, s in sorted(trial.seen.items())}
+            if not all(mutants.values()):
+                continue
+            rivals = {f"rank {r}'s mutant": m[0] for r, m in mutants.items()}
+            rivals["the model as it was"] = {"weights": told["parent"], "fitness": told["parent fitness"]}
+            best = max(rivals, key=lambda name: float(rivals[name]["fitness"]))
+            if _close(told["after"], rivals[best]["weights"]):
+                continue
+            is_now = [name for name, one in rivals.items() if _close(told["after"], one["weights"])]
+            mean = [
+                sum(x) / trial.world_size
+                for x in zip(*(m[0]["weights"] for m in mutants.values()), strict=True)
+            ]
+            known = self._chosen(is_now, best)
+            if not is_now and _close(told["after"], mean):
+                is_now, known = ["the mean of the mutants"], "averaged"
+            return Miss(
+                f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, {best} is the fittest "
+                f"({rivals[best]['fitness']:.3f}); the model is {is_now[0] if is_now else 'none of them'} now "
+                f"({told['after fitness']:.3f})",
+                known,
+            )
+        return None
+
+    def _chosen(self, is_now: Sequence[str], best: str) -> str | None:
+        if not is_now or is_now[0] == "the model as it was":
+            return None
+        if best != "the model as it was":
+            return "rank_0_wins" if is_now[0] == "rank 0's mutant" else None
+        return "gets_worse"
+
+    @check("Every rank returns the fitness of the model that all have now.")
+    def told_fitness(self, trial: Trial) -> Miss | None:
+        """Within rounding."""
+        for rank, seen in trial.seen.items():
+            for number, told in enumerate(seen):
+                right = told["after fitness"]
+                if abs(told["returned"] - right) > 1e-4 * max(1.0, abs(right)):
+                    mine = [one["fitness"] for one in _mutants(told)]
+                    return Miss(
+                        f"in generation {number + 1} rank {rank} returned {told['returned']:.4f}; the model's fitness "
+                        f"is {right:.4f}",
+                        "own_fitness" if mine and abs(told["returned"] - mine[0]) < 1e-4 else None,
+                    )
+        return None
+
+    @check("Training goes on: the next backward gives the same gradients on all ranks.")
+    def trains(self, trial: Trial) -> Miss | None:
+        """As DDP promises."""
+        for number in range(len(trial.seen[0])):
+            for rank, seen in sorted(trial.seen.items()):
+                if seen[number]["gradients"] != trial.seen[0][number]["gradients"]:
+                    return Miss(
+                        f"after generation {number + 1} the gradients of rank {rank} are not those of rank 0"
+                    )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Rank 0's mutant is chosen each time, also where the model was fitter."""
+        found = {miss.misconception for t in trials if (miss := self.fittest(t)) is not None}
+        return "rank_0_wins" if "rank_0_wins" in found else None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Some ranks wait in a collective that others have passed by."""
+        return "winner_alone" if outcome.kind is Kind.HANG else None
+
+
+def _mutants(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was tried, apart from the model as it was."""
+    return [one for one in told["tried"] if one["weights"] != told["parent"]]

@@ -1,0 +1,179 @@
+"""BatchNorm as one process computes it for all ranks, right and in the ways that are commonly taken for it.
+
+Torch is imported where it is used: this module is loaded in the kernel too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+FEATURES, RATE, STEPS = 5, 0.1, 3
+
+#: A way: given what each rank has put in, the mean and the variance that each rank normalises with.
+Way = Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]]
+
+
+def network(seed: int, norm: Any) -> Any:
+    """4 -> 5, the norm, 5 -> 2; weights that only the seed decides."""
+    import torch
+    from torch import nn
+
+    net = nn.Sequential(nn.Linear(4, FEATURES), norm, nn.Tanh(), nn.Linear(FEATURES, 2))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in (net[0], net[3]):
+            for parameter in layer.parameters():
+                parameter.copy_(torch.rand(parameter.shape, generator=generator) - 0.4)
+    return net
+
+
+def batch(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+    """Inputs and targets of a rank, whose data lie around a value of its own."""
+    import torch
+
+    generator = torch.Generator().manual_seed(case["seed"] + 1000 * step + rank)
+    size = case["sizes"][rank]
+    return torch.randn(size, 4, generator=generator) + 0.7 * rank, torch.randn(size, 2, generator=generator)
+
+
+def loss_of(output: Any, target: Any, case: Mapping[str, Any], world_size: int) -> Any:
+    """A rank's part of the loss over all samples, so that the mean over ranks is that loss."""
+    total = sum(case["sizes"][:world_size])
+    return (output - target).square().sum() * world_size / total
+
+
+def numbers(tensors: Any) -> list[float]:
+    """Tensors as one flat list; nothing for those that are not there."""
+    found = [tensor.detach().double().flatten().tolist() for tensor in tensors if tensor is not None]
+    return [x for values in found for x in values]
+
+
+# -- ways to take mean and variance -------------------------------------------------------------------------------
+
+
+def _moments(parts: Sequence[Any]) -> tuple[Any, Any]:
+    import torch
+
+    whole = torch.cat(list(parts))
+    return whole.mean(0), whole.var(0, correction=0)
+
+
+def right(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """Those of all samples."""
+    return [_moments(parts)] * len(parts)
+
+
+def local(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """Those of a rank's own samples."""
+    return [_moments([part]) for part in parts]
+
+
+def detached(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """Those of all samples, unknown to autograd."""
+    return right([part.detach() for part in parts])
+
+
+def own_gradient(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """Those of all samples; the gradient goes back into a rank's own samples only."""
+    return [
+        _moments([p if i == rank else p.detach() for i, p in enumerate(parts)]) for rank in range(len(parts))
+    ]
+
+
+def mean_of_means(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """Moments averaged over ranks, as if all had equally many samples."""
+    mean = sum(part.mean(0) for part in parts) / len(parts)
+    square = sum(part.square().mean(0) for part in parts) / len(parts)
+    return [(mean, square - mean.square())] * len(parts)
+
+
+def mean_of_variances(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """The mean of all samples with the ranks' variances averaged, each around its own mean."""
+    total = sum(len(part) for part in parts)
+    variance = sum(part.var(0, correction=0) * len(part) for part in parts) / total
+    return [(_moments(parts)[0], variance)] * len(parts)
+
+
+def plain_mean_of_variances(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    """Means and variances, both averaged over ranks."""
+    mean = sum(part.mean(0) for part in parts) / len(parts)
+    variance = sum(part.var(0, correction=0) for part in parts) / len(parts)
+    return [(mean, variance)] * len(parts)
+
+
+WAYS: dict[str, Way] = {
+    "local_statistics": local,
+    "detached": detached,
+    "own_gradient": own_gradient,
+    "mean_of_means": mean_of_means,
+    "mean_of_variances": mean_of_variances,
+    "mean_of_variances/plain": plain_mean_of_variances,
+}
+
+
+def first_step(case: Mapping[str, Any], world_size: int, way: Way, eps: float) -> dict[str, Any]:
+    """Outputs of each rank and gradients averaged over ranks, of the first step, with these statistics."""
+    from torch import nn
+
+    norm = nn.BatchNorm1d(FEATURES, eps=eps)
+    net = network(case["seed"], norm)
+    batches = [batch(case, 0, rank) for rank in range(world_size)]
+    hidden = [net[0](inputs) for inputs, _ in batches]
+    outputs = []
+    for part, (mean, variance) in zip(hidden, way(hidden), strict=True):
+        normal = (part - mean) / (variance + eps).sqrt()
+        outputs.append(net[3](net[2](normal * norm.weight + norm.bias)))
+    losses = [
+        loss_of(out, target, case, world_size) for out, (_, target) in zip(outputs, batches, strict=True)
+    ]
+    (sum(losses) / world_size).backward()
+    return {"outputs": [numbers([out]) for out in outputs], "gradients": gradients(net)}
+
+
+def gradients(net: Any) -> list[float]:
+    """Gradients of the network, the norm's by their names."""
+    tensors = [net[0].weight, net[0].bias, net[1].weight, net[1].bias, net[3].weight, net[3].bias]
+    return numbers(tensor.grad for tensor in tensors)
+
+
+def alone(case: Mapping[str, Any], world_size: int) -> dict[str, Any]:
+    """One process with torch's BatchNorm1d and the samples of all ranks: what is right."""
+    import torch
+    from torch import nn
+
+    norm = nn.BatchNorm1d(FEATURES, eps=case["eps"], momentum=case["momentum"])
+    net = network(case["seed"], norm)
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    unbiased, biased = [], torch.ones(FEATURES)
+    local_mean = torch.zeros(FEATURES)
+    for step in range(STEPS):
+        inputs, targets = (
+            torch.cat(x) for x in zip(*(batch(case, step, r) for r in range(world_size)), strict=True)
+        )
+        optimizer.zero_grad()
+        with torch.no_grad():
+            hidden = net[0](inputs)
+            biased.lerp_(hidden.var(0, correction=0), case["momentum"])
+            local_mean.lerp_(hidden[: case["sizes"][0]].mean(0), case["momentum"])
+        (net(inputs) - targets).square().mean(0).sum().backward()
+        unbiased.append(gradients(net))
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        evaluated = numbers([net(probe())])
+    return {
+        "gradients": unbiased,
+        "mean": numbers([norm.running_mean]),
+        "variance": numbers([norm.running_var]),
+        "biased": numbers([biased]),
+        "local mean": numbers([local_mean]),
+        "evaluated": evaluated,
+    }
+
+
+def probe() -> Any:
+    """Inputs for the evaluation."""
+    import torch
+
+    return torch.linspace(-1, 2, 12).view(3, 4)

@@ -1,0 +1,12 @@
+"""The lesson these tasks belong to, and where in it things are taught: headings of its source."""
+
+LESSON = "09_synchronised"
+
+MAP = "lesson 09, The map"
+ONCE = "lesson 09, Parameters: once"
+ENSEMBLE = "lesson 09, Not an ensemble either"
+ON_PURPOSE = "lesson 09, Change weights on purpose"
+NORM = "lesson 09, What that does to BatchNorm"
+AVERAGED = "lesson 09, Switch it off, and average when it counts"
+GLOBAL = "lesson 09, SyncBatchNorm, and what it needs"
+UNTOUCHED = "lesson 09, What DDP never touches"

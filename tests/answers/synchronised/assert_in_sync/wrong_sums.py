@@ -1,0 +1,14 @@
+# misconception: sums_compared
+import torch
+import torch.distributed as dist
+
+
+
+def assert_in_sync(model):
+    mine = {name: tensor.double().sum().item() for name, tensor in model.state_dict().items()}
+    everyones = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, mine)
+    for name in mine:
+        for rank, theirs in enumerate(everyones):
+            if str(theirs[name]) != str(everyones[0][name]):
+                raise AssertionError(f"{name} of rank {rank}")
