@@ -11,6 +11,7 @@ LESSONS = {
     4: "lesson 04, Gradients, hooks and buckets",
     6: "lesson 06, Forward/backward alternation",
     7: "lesson 07, Wrapper modules",
+    8: "lesson 08, Unused parameters and changing graphs",
     9: "lesson 09, What is synchronised, and when",
 }
 

@@ -12,6 +12,7 @@
 # | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | [exercises](../exercises/04_buckets.ipynb) |
 # | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | [exercises](../exercises/06_alternation.ipynb) |
 # | 07 | [Wrapper modules](07_wrappers.ipynb) | Which parameters does DDP look after, and which not? | [exercises](../exercises/07_wrappers.ipynb) |
+# | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What when a parameter gets no gradient? | [exercises](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | [exercises](../exercises/09_synchronised.ipynb) |
 #
 # Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). The lessons between and after these are being
