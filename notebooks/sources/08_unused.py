@@ -487,8 +487,8 @@ plt.show()
 
 
 # %% [markdown]
-# So “it costs time in every step” holds, and for most models the time is not the point. The point is another price: with the
-# flag on, a layer that you *forgot* to call is never mentioned again. That is the reason not to set it “to be safe”.
+# So “it costs time in every step” holds, and the figure says how much it is at worst. One price is in no figure: with the flag
+# on, a layer that you *forgot* to call is never mentioned again. That is the reason not to set it “to be safe”.
 #
 # ## No gradient, or a gradient of zeros
 #
@@ -741,15 +741,16 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # - **The error names a layer that you use.** It is used in the forward, but not in the loss; or it is behind a `detach()`, an
 #   `argmax`, a `no_grad`.
-# - **It comes after hours.** Random depth, a rare kind of batch, an empty batch: the first step in which nobody needs the layer. Log the
-#   step *before* the error: that one went wrong.
+# - **It comes after hours.** Random depth, a rare kind of batch, an empty batch: the first step in which nobody needs the
+#   layer. Look at the step *before* the error: that one went wrong.
 # - **`static_graph=True` made it a little worse.** Compare gradients between ranks once (lesson 06, task 4).
 #
 # ## Rule of thumb
 #
 # > Give every parameter a gradient on every rank in every step, if only zeros: then DDP needs no flag. `find_unused_parameters`
 # > where you cannot, or where zeros would move what should stand still. `static_graph` only where each rank does the same
-# > in all steps, and its outputs are a tensor or a tuple of them, all in the loss. And `_check_reducer_finalized()` after `backward()` while you develop.
+# > in all steps, and its outputs are a tensor or a tuple of them, all in the loss. And `_check_reducer_finalized()` after
+# > `backward()` while you develop.
 #
 # ## Your turn
 #
