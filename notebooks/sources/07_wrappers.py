@@ -4,12 +4,13 @@
 # > *“My model has an `encode` and a `decode`, takes two inputs and brings its own loss. DDP has one `forward`. I call
 # > `model.module.encode(x)` now, and it trains. Is that all right?”*
 #
-# It is the most comfortable mistake there is. DDP does its work when *its own* `forward` is called, for the parameters that
-# *its* module had when it was wrapped. What you keep outside of that is trained by every rank alone. So you write a module
-# around your models, a **wrapper module**, and DDP goes around that. This lesson is about what belongs into it.
+# It is the most comfortable mistake there is. DDP does its work when *its own* `forward` is called, for the
+# parameters that *its* module had when it was wrapped. What you keep outside of that is trained by every rank alone.
+# So you write a module around your models, a **wrapper module**, and DDP goes around that. This lesson is about what
+# belongs into it.
 #
-# **You will be able to** put several models, inputs and a loss into one `forward`; call other methods without losing the
-# average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 20 minutes.
+# **You will be able to** put several models, inputs and a loss into one `forward`; call other methods without losing
+# the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 20 minutes.
 #
 # **Before this:** lessons 00 and 04; lesson 06 helps.
 
@@ -19,8 +20,9 @@
 # %% [markdown]
 # ## The wrapper from the forum
 #
-# Two models, `B` takes two images and gives two features, `A` takes two features and gives a score. “Write a wrapper that calls
-# both in one forward”, says the forum, and that is good advice. Take it down from memory as one does, and it has three mistakes.
+# Two models, `B` takes two images and gives two features, `A` takes two features and gives a score. “Write a wrapper
+# that calls both in one forward”, says the forum, and that is good advice. Take it down from memory as one does, and
+# it has three mistakes.
 
 # %%
 # %%ranks 2
@@ -77,9 +79,9 @@ Both(A(), B())
 
 
 # %% [markdown]
-# `nn.Module` keeps submodules in a dictionary that its own `__init__` makes, so that one comes first. The other order is an error
-# only for modules, parameters and buffers: a number assigned too early goes through (`Module.__setattr__`,
-# `torch/nn/modules/module.py`). Next:
+# `nn.Module` keeps submodules in a dictionary that its own `__init__` makes, so that one comes first. The other order
+# is an error only for modules, parameters and buffers: a number assigned too early goes through
+# (`Module.__setattr__`, `torch/nn/modules/module.py`). Next:
 
 
 # %%
@@ -98,8 +100,8 @@ both = DistributedDataParallel(Both(A(), B()))
 both([batch(0), batch(1)])
 
 # %% [markdown]
-# It takes one argument, `self`. The images it would find outside, as one writes when they happen to be there. Note *when* you hear of it: not
-# when the wrapper is made, but at its first call. Put them in, and the last mistake shows:
+# It takes one argument, `self`. The images it would find outside, as one writes when they happen to be there. Note
+# *when* you hear of it: not when the wrapper is made, but at its first call. Put them in, and the last mistake shows:
 
 
 # %%
@@ -118,8 +120,8 @@ both = DistributedDataParallel(Both(A(), B()))
 both([batch(0), batch(1)])
 
 # %% [markdown]
-# `B` returns two features, which is *one* tuple, and `A` wants two arguments. A star hands them on one by one. And now, with one
-# backward, the gradients are to be those of one process that has the samples of both ranks:
+# `B` returns two features, which is *one* tuple, and `A` wants two arguments. A star hands them on one by one. And
+# now, with one backward, the gradients are to be those of one process that has the samples of both ranks:
 
 # %% claims={"6": "refined"}
 # %%ranks
@@ -156,10 +158,10 @@ for step in range(3):
 "the gradients of one process with all samples"
 
 # %% [markdown]
-# So the wrapper solves it, as soon as it runs. It is also the answer to an old worry: whatever you call how often *inside* of one
-# forward, DDP sees one forward. (Lesson 06 shows what it makes of several.) Positional and keyword arguments go through to your
-# module as they are, and the output may be a tensor, a tuple, a dictionary: `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one
-# call of `self.module(*inputs, **kwargs)`.
+# So the wrapper solves it, as soon as it runs. It is also the answer to an old worry: whatever you call how often
+# *inside* of one forward, DDP sees one forward. (Lesson 06 shows what it makes of several.) Positional and keyword
+# arguments go through to your module as they are, and the output may be a tensor, a tuple, a dictionary:
+# `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one call of `self.module(*inputs, **kwargs)`.
 #
 # ## One wrapper, or one for each model
 #
@@ -198,8 +200,9 @@ sent = [one, len(hooked) - one]
 print("numbers in each message:", hooked)
 
 # %% [markdown]
-# A bucket never holds gradients of two wrappers. With models as small as these that is one message more; with large ones, which fill
-# their buckets, it hardly matters. What does matter is the *count* that each wrapper keeps. Train `A` in a turn of its own:
+# A bucket never holds gradients of two wrappers. With models as small as these that is one message more; with large
+# ones, which fill their buckets, it hardly matters. What does matter is the *count* that each wrapper keeps. Train
+# `A` in a turn of its own:
 
 
 # %%
@@ -221,8 +224,8 @@ except RuntimeError as error:
     print("A alone, in a DDP around both:", str(error).partition(" before")[0])
 
 # %% [markdown]
-# (`_check_reducer_finalized` says at once what the next forward would say; lesson 08.) So: **what is trained together in every step
-# goes into one wrapper. What takes turns, such as a generator and a discriminator, gets a DDP each.**
+# (`_check_reducer_finalized` says at once what the next forward would say; lesson 08.) So: **what is trained together
+# in every step goes into one wrapper. What takes turns, such as a generator and a discriminator, gets a DDP each.**
 #
 # ## Only `forward` goes through
 #
@@ -250,8 +253,8 @@ ddp = DistributedDataParallel(Auto())
 ddp.encode(batch(0))
 
 # %% [markdown]
-# `__getattr__` of a module finds its submodules, and `module` is the only one that DDP has. So everybody writes `ddp.module.encode`.
-# `--watch` lets the doctor look on:
+# `__getattr__` of a module finds its submodules, and `module` is the only one that DDP has. So everybody writes
+# `ddp.module.encode`. `--watch` lets the doctor look on:
 
 # %%
 # %%ranks --watch
@@ -265,9 +268,10 @@ for step in range(3):
     optimizer.step()
 
 # %% [markdown]
-# No error, and two models instead of one. `DistributedDataParallel.forward` is three calls: `_pre_forward`, your module, `_post_forward`
-# (`torch/nn/parallel/distributed.py`). The last one arms the reducer, the next backward fires it. Around the wrapper nothing is
-# armed, and the hooks on the parameters fire into nothing (lesson 06 builds that in 25 lines).
+# No error, and two models instead of one. `DistributedDataParallel.forward` is three calls: `_pre_forward`, your
+# module, `_post_forward` (`torch/nn/parallel/distributed.py`). The last one arms the reducer, the next backward fires
+# it. Around the wrapper nothing is armed, and the hooks on the parameters fire into nothing (lesson 06 builds that in
+# 25 lines).
 #
 # From this follows something that few people expect. Add a term of your own to the loss, computed around the wrapper:
 
@@ -345,12 +349,12 @@ for name, percent in off.items():
     print(f"{name:48}{percent:6.1f} % off")
 
 # %% [markdown]
-# Averaged, all of it. DDP does not follow what you compute. It hangs a hook on every *parameter*, autograd adds up all terms before a
-# parameter's hook fires, and one forward through the wrapper in the step has armed them. The last line is the extreme: an output
-# that nobody uses buys the average for a computation DDP never saw.
+# Averaged, all of it. DDP does not follow what you compute. It hangs a hook on every *parameter*, autograd adds up
+# all terms before a parameter's hook fires, and one forward through the wrapper in the step has armed them. The last
+# line is the extreme: an output that nobody uses buys the average for a computation DDP never saw.
 #
-# Do not build on that line. But a weight decay of your own, or an auxiliary loss on `ddp.module.something`, *beside* a real forward, is
-# right in the default mode.
+# Do not build on that line. But a weight decay of your own, or an auxiliary loss on `ddp.module.something`, *beside*
+# a real forward, is right in the default mode.
 #
 # ### Doors for other methods
 #
@@ -392,11 +396,11 @@ except RuntimeError as error:
     print("encode alone:", str(error).partition(" before")[0])
 
 # %% [markdown]
-# Two doors in one step are two forwards, which is fine (lesson 06). One door alone leaves the decoder without gradients, and then you need one of
-# lesson 08's ways out; task 2 is that.
+# Two doors in one step are two forwards, which is fine (lesson 06). One door alone leaves the decoder without
+# gradients, and then you need one of lesson 08's ways out; task 2 is that.
 #
-# The same without touching the model: put the method in the place of `forward` for the time of a call. An attribute of the object
-# comes before that of its class, and `nn.Module.__call__` asks for `self.forward`:
+# The same without touching the model: put the method in the place of `forward` for the time of a call. An attribute
+# of the object comes before that of its class, and `nn.Module.__call__` asks for `self.forward`:
 
 
 # %%
@@ -421,15 +425,16 @@ def by_entering():
 print(off_by(net.parameters(), by_entering, by_hand), "% off")
 
 # %% [markdown]
-# Good for training steps in libraries. (A method that itself calls `self(x)` would now call itself.) FSDP2 has such a door ready,
-# `register_fsdp_forward_method` in `torch.distributed.fsdp`; DDP has none.
+# Good for training steps in libraries. (A method that itself calls `self(x)` would now call itself.) FSDP2 has such a
+# door ready, `register_fsdp_forward_method` in `torch.distributed.fsdp`; DDP has none.
 #
-# When is `.module` right? Where no gradient is wanted: evaluation (on one rank even, lesson 06), sampling, `state_dict`.
+# When is `.module` right? Where no gradient is wanted: evaluation (on one rank even, lesson 06), sampling,
+# `state_dict`.
 #
 # ## The loss inside
 #
-# Losses have parameters sometimes: a temperature, class centres, weights between tasks. As a module of its own it looks like a
-# function, and stands outside.
+# Losses have parameters sometimes: a temperature, class centres, weights between tasks. As a module of its own it
+# looks like a function, and stands outside.
 
 # %%
 p = predict(
@@ -502,14 +507,15 @@ print("temperatures apart by", apart_by(learner.module.criterion.temperature))
 compare(learner).parts["parameters"].equal
 
 # %% [markdown]
-# `learner.parameters()` is now everything that is trained, so nothing can be forgotten in the optimizer, either. What else is returned, for
-# the log, is detached: an output with a graph that is not in the loss is an unused one (lesson 08). The *value* of the loss
-# stays each rank's own.
+# `learner.parameters()` is now everything that is trained, so nothing can be forgotten in the optimizer, either. What
+# else is returned, for the log, is detached: an output with a graph that is not in the loss is an unused one (lesson
+# 08). The *value* of the loss stays each rank's own.
 #
 # ## Who is looked after
 #
-# Now everything at once: ten places where a parameter can live. Each model is built with another seed on each rank. For the parameter
-# in question: does wrapping make it equal? Is its gradient the mean over the ranks, in each of three steps?
+# Now everything at once: ten places where a parameter can live. Each model is built with another seed on each rank.
+# For the parameter in question: does wrapping make it equal? Is its gradient the mean over the ranks, in each of
+# three steps?
 
 
 # %%
@@ -706,22 +712,25 @@ axes.set_title("DDP looks after what the module held when it was wrapped, and no
 plt.show()
 
 # %% [markdown]
-# (The warning is `find_unused_parameters` searching in vain.) You will read that shared parameters and unusual structures are a
-# problem for DDP. Read the rows:
+# (The warning is `find_unused_parameters` searching in vain.) You will read that shared parameters and unusual
+# structures are a problem for DDP. Read the rows:
 #
-# - **Sharing is no problem.** `_build_params_for_reducer` (`torch/nn/parallel/distributed.py`) lists each parameter once, however many
-#   layers have it, and its hook fires once, after autograd has added up all its uses. It does not matter where those are: even a
-#   head that stands outside is averaged, if its weight is tied to one inside.
-# - **A use outside of forward is no problem, either**, in the default mode. But `find_unused_parameters` looks from forward's output, finds
-#   no use, declares the parameter ready, and then its gradient comes: “ready only once”.
-# - **What is outside is not equal to begin with**, and never averaged. A plain Python list hides layers from `parameters()`, so from DDP and
-#   also from your optimizer: they are not trained at all, and each rank keeps its own. (`nn.ModuleList` is for that.)
-# - **Wrapping is a photograph.** The list of parameters is made in the constructor. What you add later, thaw later (lesson 08) or put in another's
-#   place later is in `ddp.parameters()`, the optimizer trains it, `state_dict` has it. DDP does not know of it.
+# - **Sharing is no problem.** `_build_params_for_reducer` (`torch/nn/parallel/distributed.py`) lists each parameter
+#   once, however many layers have it, and its hook fires once, after autograd has added up all its uses. It does not
+#   matter where those are: even a head that stands outside is averaged, if its weight is tied to one inside.
+# - **A use outside of forward is no problem, either**, in the default mode. But `find_unused_parameters` looks from
+#   forward's output, finds no use, declares the parameter ready, and then its gradient comes: “ready only once”.
+# - **What is outside is not equal to begin with**, and never averaged. A plain Python list hides layers from
+#   `parameters()`, so from DDP and also from your optimizer: they are not trained at all, and each rank keeps its
+#   own. (`nn.ModuleList` is for that.)
+# - **Wrapping is a photograph.** The list of parameters is made in the constructor. What you add later, thaw later
+#   (lesson 08) or put in another's place later is in `ddp.parameters()`, the optimizer trains it, `state_dict` has
+#   it. DDP does not know of it.
 #
-# The row to remember is the last but one, because its message misleads. You load a model, wrap it, *then* put in a new head for your
-# ten classes. DDP still waits for the old head's gradient, says that a parameter was not used and proposes `find_unused_parameters=True`. You follow
-# the advice, the error is gone, and the new head is trained on every rank alone. Ask the doctor:
+# The row to remember is the last but one, because its message misleads. You load a model, wrap it, *then* put in a
+# new head for your ten classes. DDP still waits for the old head's gradient, says that a parameter was not used and
+# proposes `find_unused_parameters=True`. You follow the advice, the error is gone, and the new head is trained on
+# every rank alone. Ask the doctor:
 
 # %%
 # %%ranks --watch
@@ -736,13 +745,14 @@ for step in range(3):
     optimizer.step()
 
 # %% [markdown]
-# Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, wrap anew: a DDP module is cheap to make.
+# Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, wrap anew: a DDP module is
+# cheap to make.
 #
 # ## The same model on every rank?
 #
-# When it is wrapped, rank 0's weights go to all. To *which* parameters? Here rank 1 makes its two layers in the other order. Such a
-# thing comes from a loop over a `set` of names, whose order is another in each process, or from a dictionary that is filled by what
-# comes first. The names are equal on both ranks, and so are the shapes.
+# When it is wrapped, rank 0's weights go to all. To *which* parameters? Here rank 1 makes its two layers in the other
+# order. Such a thing comes from a loop over a `set` of names, whose order is another in each process, or from a
+# dictionary that is filled by what comes first. The names are equal on both ranks, and so are the shapes.
 
 # %%
 p = predict(
@@ -794,9 +804,10 @@ plt.suptitle("Wrapping has put rank 0's left into rank 1's right", fontsize=10)
 plt.show()
 
 # %% [markdown]
-# By order. `_sync_module_states` (`torch/distributed/utils.py`) broadcasts a plain list of tensors; names are not sent. So rank 1 computes
-# `left(right(x))` with rank 0's weights, where rank 0 computes `right(left(x))`, and from then on the gradient of one rank's `left` is
-# averaged with that of the other's `right`. How wrong is that, and who would tell you?
+# By order. `_sync_module_states` (`torch/distributed/utils.py`) broadcasts a plain list of tensors; names are not
+# sent. So rank 1 computes `left(right(x))` with rank 0's weights, where rank 0 computes `right(left(x))`, and from
+# then on the gradient of one rank's `left` is averaged with that of the other's `right`. How wrong is that, and who
+# would tell you?
 
 # %% claims={"32": "incomplete"}
 # %%ranks
@@ -825,8 +836,9 @@ for step in range(3):
     optimizer.step()
 
 # %% [markdown]
-# DDP says nothing: it compares how many parameters there are and of what shape, before it sends (`verify_params_across_processes`,
-# `torch/csrc/distributed/c10d/reducer.cpp`). So with *other* shapes the same mistake is an error, and with another number of layers, too:
+# DDP says nothing: it compares how many parameters there are and of what shape, before it sends
+# (`verify_params_across_processes`, `torch/csrc/distributed/c10d/reducer.cpp`). So with *other* shapes the same
+# mistake is an error, and with another number of layers, too:
 
 # %%
 # %%ranks 2 --fresh --expect raises:RuntimeError
@@ -846,8 +858,9 @@ DistributedDataParallel(nn.Sequential(*(layers if rank == 0 else reversed(layers
 DistributedDataParallel(nn.Sequential(*[nn.Linear(4, 4) for _ in range(2 + rank)]))
 
 # %% [markdown]
-# Of the first, only rank 1 knows: rank 0 sends its shapes and goes on to the broadcast. In a script its log shows no more than a closed connection, so
-# look into the log of the others. Better not to depend on luck with shapes. One line finds all of it, before you wrap:
+# Of the first, only rank 1 knows: rank 0 sends its shapes and goes on to the broadcast. In a script its log shows no
+# more than a closed connection, so look into the log of the others. Better not to depend on luck with shapes. One
+# line finds all of it, before you wrap:
 
 # %%
 # %%ranks
@@ -870,7 +883,8 @@ print("sorted:", same_everywhere(nn.ModuleDict({name: nn.Linear(4, 4) for name i
 # %% [markdown]
 # ## Names get longer
 #
-# DDP is a module with one submodule, `module`. Each wrapper puts its own name before all others, and a checkpoint keeps them.
+# DDP is a module with one submodule, `module`. Each wrapper puts its own name before all others, and a checkpoint
+# keeps them.
 
 # %%
 p = predict(
@@ -910,14 +924,15 @@ consume_prefix_in_state_dict_if_present(state, "module.")
 print("part wrapped:     ", list(state))
 
 # %% [markdown]
-# Nothing, and `strict=False` keeps quiet about it. `consume_prefix_in_state_dict_if_present` (`torch/nn/modules/utils.py`) takes the prefix off the
-# beginning of a name and does not see the one in the middle. No prefix, no problem: save `net.state_dict()`, of the innermost module that you mean. DDP does not copy
-# your module, so the `net` that you wrapped *is* the trained one.
+# Nothing, and `strict=False` keeps quiet about it. `consume_prefix_in_state_dict_if_present`
+# (`torch/nn/modules/utils.py`) takes the prefix off the beginning of a name and does not see the one in the middle.
+# No prefix, no problem: save `net.state_dict()`, of the innermost module that you mean. DDP does not copy your
+# module, so the `net` that you wrapped *is* the trained one.
 #
 # ## A teacher
 #
-# Distillation, self-distillation, momentum encoders: a student learns from a teacher that gets no gradient. Where does the teacher live? Five ways, three
-# steps each. It has a BatchNorm and is to stay in eval mode.
+# Distillation, self-distillation, momentum encoders: a student learns from a teacher that gets no gradient. Where
+# does the teacher live? Five ways, three steps each. It has a BatchNorm and is to stay in eval mode.
 
 
 # %%
@@ -990,18 +1005,20 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
 
 # %% [markdown]
 # - **In the module, as it is**: its parameters want gradients, so DDP counts them, and none comes.
-# - **In the module, frozen**: runs, and wrapping makes it equal on all ranks. But it is a submodule now, and `model.train()` puts *it* into train mode,
-#   too: its BatchNorm goes on learning, its dropout drops. Its buffers also go along in every forward. Call `teacher.eval()` after every `train()`.
+# - **In the module, frozen**: runs, and wrapping makes it equal on all ranks. But it is a submodule now, and
+#   `model.train()` puts *it* into train mode, too: its BatchNorm goes on learning, its dropout drops. Its buffers
+#   also go along in every forward. Call `teacher.eval()` after every `train()`.
 # - **In a DDP of its own**: refused. There is nothing to average.
-# - **A copy of the whole DDP module**: runs; you now have a second reducer that waits for gradients for ever, and a second wrapper that sends
-#   its buffers.
-# - **Beside**: nothing but your module. The tuple (or an attribute of something that is no module) keeps it out of DDP, `train()`, `parameters()`, and also
-#   of `state_dict`: save it yourself.
+# - **A copy of the whole DDP module**: runs; you now have a second reducer that waits for gradients for ever, and a
+#   second wrapper that sends its buffers.
+# - **Beside**: nothing but your module. The tuple (or an attribute of something that is no module) keeps it out of
+#   DDP, `train()`, `parameters()`, and also of `state_dict`: save it yourself.
 #
 # ### A teacher that follows
 #
-# A momentum teacher starts as a copy of the student and follows it: `teacher = m * teacher + (1 - m) * student` after each step. No
-# collective is needed: the student is the same on all ranks, so the teacher is. If it *starts* the same. Everybody copies it at some line. Which?
+# A momentum teacher starts as a copy of the student and follows it: `teacher = m * teacher + (1 - m) * student` after
+# each step. No collective is needed: the student is the same on all ranks, so the teacher is. If it *starts* the
+# same. Everybody copies it at some line. Which?
 
 # %%
 p = predict(
@@ -1073,19 +1090,23 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# What is left after `t` steps is `m ** t` of it, and momenta near 1 are the fashion. Meanwhile all students are equal (the `assert`): each rank's loss asks for
-# something else, and DDP averages it. No comparison of *models* shows it; compare the teacher as well. Copy after wrapping: `copy.deepcopy(ddp.module)`.
+# What is left after `t` steps is `m ** t` of it, and momenta near 1 are the fashion. Meanwhile all students are equal
+# (the `assert`): each rank's loss asks for something else, and DDP averages it. No comparison of *models* shows it;
+# compare the teacher as well. Copy after wrapping: `copy.deepcopy(ddp.module)`.
 #
 # ## What goes wrong in real life
 #
-# - **“'DistributedDataParallel' object has no attribute ...”** Somebody writes `.module`, and it runs. If a gradient comes out of that line, go through a
-#   door instead.
-# - **Ranks that drift apart in one part of the model.** A head, a loss with parameters, a layer added below the line with DDP. Compare
-#   `{id(p) for p in ddp.parameters()}` with what is in your optimizer; and print the names that `ddp` had when it was made.
-# - **The flag that silenced the error.** You put in `find_unused_parameters=True` because of a new head, and it has trained alone ever since.
-# - **A checkpoint that loads nothing.** `strict=False`, and a `module.` too many. Look at what `load_state_dict` returns.
-# - **Rank 3 says “appears not to match sizes”, rank 0 “connection closed”.** The models are not the same: vocabularies, classes or files counted on each
-#   rank's own data, or a loop over a `set`.
+# - **“'DistributedDataParallel' object has no attribute ...”** Somebody writes `.module`, and it runs. If a gradient
+#   comes out of that line, go through a door instead.
+# - **Ranks that drift apart in one part of the model.** A head, a loss with parameters, a layer added below the line
+#   with DDP. Compare `{id(p) for p in ddp.parameters()}` with what is in your optimizer; and print the names that
+#   `ddp` had when it was made.
+# - **The flag that silenced the error.** You put in `find_unused_parameters=True` because of a new head, and it has
+#   trained alone ever since.
+# - **A checkpoint that loads nothing.** `strict=False`, and a `module.` too many. Look at what `load_state_dict`
+#   returns.
+# - **Rank 3 says “appears not to match sizes”, rank 0 “connection closed”.** The models are not the same:
+#   vocabularies, classes or files counted on each rank's own data, or a loop over a `set`.
 #
 # Ask the doctor about the last kind where no shape helps (on the command line: `ddp-course doctor towers.py`):
 
@@ -1120,18 +1141,20 @@ with tempfile.TemporaryDirectory() as folder:
 # %% [markdown]
 # ## Rule of thumb
 #
-# > One module, complete before it is wrapped, the same on every rank, with everything in it that is trained in every step, loss included.
-# > Every gradient comes out of `ddp(...)`. Teachers, logs and evaluations stay outside.
+# > One module, complete before it is wrapped, the same on every rank, with everything in it that is trained in every
+# > step, loss included. Every gradient comes out of `ddp(...)`. Teachers, logs and evaluations stay outside.
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/07_wrappers](../exercises/07_wrappers.ipynb): a wrapper for any number of inputs, an autoencoder whose `encode` and
-# `decode` are averaged, and a student with a momentum teacher.
+# Three tasks wait in [exercises/07_wrappers](../exercises/07_wrappers.ipynb): a wrapper for any number of inputs, an
+# autoencoder whose `encode` and `decode` are averaged, and a student with a momentum teacher.
 #
 # ## Further reading
 #
-# - `torch/nn/parallel/distributed.py`: `__init__`, `_build_params_for_reducer` and `forward`; after this lesson they read like prose.
+# - `torch/nn/parallel/distributed.py`: `__init__`, `_build_params_for_reducer` and `forward`; after this lesson they
+#   read like prose.
 # - PyTorch, *Distributed Data Parallel* (design note in the documentation), section on the internal design.
-# - He et al., *Momentum Contrast for Unsupervised Visual Representation Learning*, CVPR 2020: a momentum encoder, trained on several GPUs.
+# - He et al., *Momentum Contrast for Unsupervised Visual Representation Learning*, CVPR 2020: a momentum encoder,
+#   trained on several GPUs.
 #
 # **Back to:** the [index](index.ipynb).

@@ -1,0 +1,232 @@
+"""Task 3: a student in DDP, and a momentum teacher beside it."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.alternation.wrapped import close, drawn, farthest, network, numbers
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+from course_lib.tasks.wrappers import taught
+
+_WAYS = ("right", "copied_before", "momentum_reversed", "too_early", "never_follows")
+
+
+def _student(seed: int) -> Any:
+    return network(seed, 4, 5, 2)
+
+
+def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any, Any]]:
+    found = []
+    for step in range(case["steps"]):
+        seed = case["seed"] + 1000 * step + 10 * rank
+        x = drawn(seed + 1, case["batch"], 4)
+        found.append((x, x + 0.3 * drawn(seed + 2, case["batch"], 4), drawn(seed + 3, case["batch"], 2)))
+    return found
+
+
+class Distil(Task):
+    """A student in DDP, and a momentum teacher beside it."""
+
+    name = "wrappers.distil"
+    title = "A student and its teacher"
+    signature = "distil(student, batches, lr, momentum)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    hints = (
+        "Only what gets gradients belongs into DDP. The teacher gets none: it needs no DDP, and no collective at all.",
+        (
+            "The teacher follows a student that is equal on all ranks, so it is equal itself, if it was at the start. "
+            "When is the student equal for the first time?"
+        ),
+        (
+            "DDP(student), then teacher = copy.deepcopy(student).requires_grad_(False). In a step: the target under "
+            "no_grad, backward, optimizer.step(), and last teacher = momentum * teacher + (1 - momentum) * student."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "copied_before",
+            "The teacher is copied before DDP has made the students equal: every rank has a teacher of its own.",
+            taught.FOLLOWS,
+        ),
+        Misconception(
+            "teacher_in_ddp",
+            "The teacher is wrapped. Frozen, it is refused; not frozen, it has a reducer that waits for nothing.",
+            taught.TEACHER,
+        ),
+        Misconception(
+            "teacher_counted",
+            "The teacher is part of what DDP wraps and wants gradients, but never gets any: DDP waits for them.",
+            taught.TEACHER,
+        ),
+        Misconception(
+            "teacher_gets_gradients",
+            "The teacher's parameters have gradients: the target was computed with them. It costs memory and time, and "
+            "somebody will step them one day.",
+            taught.TEACHER,
+        ),
+        Misconception(
+            "not_averaged",
+            "The students differ between ranks: the training goes around DDP.",
+            taught.METHODS,
+        ),
+        Misconception(
+            "momentum_reversed",
+            "The weights are exchanged: momentum is the share of the old teacher, 1 - momentum that of the student.",
+            taught.FOLLOWS,
+        ),
+        Misconception(
+            "too_early",
+            "The teacher follows before the optimizer's step: it is one student behind.",
+            taught.FOLLOWS,
+        ),
+        Misconception("never_follows", "The teacher stays what it was: it never follows.", taught.FOLLOWS),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """A slow teacher and a fast one."""
+        for low, high in ((0.6, 0.8), (0.85, 0.95)):
+            yield {
+                "seed": chance.randint(1, 10**6),
+                "batch": chance.choice((3, 4, 5)),
+                "steps": 4,
+                "lr": 0.2,
+                "momentum": round(chance.uniform(low, high), 2),
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The momentum."""
+        return f"momentum {case['momentum']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights of both after training, and what the teacher is."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+        student = _student(case["seed"] + 17 * rank)
+        teacher = answer(student, _batches(case, rank), case["lr"], case["momentum"])
+        if not isinstance(teacher, torch.nn.Module):
+            return toys.odd(teacher)
+        return {
+            "student": numbers(student.parameters()),
+            "teacher": numbers(teacher.parameters()),
+            "wrapped": any(isinstance(part, DistributedDataParallel) for part in teacher.modules()),
+            "gradients": any(p.grad is not None for p in teacher.parameters()),
+            "itself": teacher is student,
+        }
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What one process finds that has the samples of all ranks, and what misconceptions find."""
+        return {way: _alone(case, world_size, way) for way in _WAYS}
+
+    @check("distil(...) returns the teacher, a model like the student.", gate=True)
+    def gives_teacher(self, trial: Trial) -> Miss | None:
+        """A module with as many parameters."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"rank {rank} returned {seen['odd']}")
+            if seen["itself"]:
+                return Miss(f"rank {rank} returned the student itself")
+            if len(seen["teacher"]) != len(seen["student"]):
+                count = len(seen["teacher"])
+                return Miss(
+                    f"rank {rank} returned a model with {count} numbers; the student has {len(seen['student'])}"
+                )
+        return None
+
+    @check("The teacher is not in DDP, and has no gradients.")
+    def plain(self, trial: Trial) -> Miss | None:
+        """It is only evaluated."""
+        for rank, seen in trial.seen.items():
+            if seen["wrapped"]:
+                return Miss(f"on rank {rank} it is a DistributedDataParallel", "teacher_in_ddp")
+            if seen["gradients"]:
+                return Miss(f"on rank {rank} its parameters have gradients", "teacher_gets_gradients")
+        return None
+
+    @check("The student ends with the weights of one process that trains on the samples of all ranks.")
+    def student_right(self, trial: Trial) -> Miss | None:
+        """On every rank."""
+        return self._compare(trial, "student")
+
+    @check("The teacher is the one that process has, on every rank.")
+    def teacher_right(self, trial: Trial) -> Miss | None:
+        """After the last step, too."""
+        return self._compare(trial, "teacher")
+
+    def _compare(self, trial: Trial, who: str) -> Miss | None:
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"][who][rank]
+            if not close(seen[who], right):
+                return Miss(
+                    f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, the {who} of rank "
+                    f"{rank} is off by up to {farthest(seen[who], right):.2g}",
+                    _known(trial),
+                )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """By what torch says."""
+        texts = {
+            "DistributedDataParallel is not needed": "teacher_in_ddp",
+            "Expected to have finished reduction": "teacher_counted",
+        }
+        messages = " ".join(error.message for error in outcome.errors.values())
+        return next((id_ for text, id_ in texts.items() if text in messages), None)
+
+
+def _known(trial: Trial) -> str | None:
+    """The misconception that finds exactly this, on every rank."""
+    for way in _WAYS[1:]:
+        told = trial.oracle[way]
+        if all(
+            close(seen["student"], told["student"][rank]) and close(seen["teacher"], told["teacher"][rank])
+            for rank, seen in trial.seen.items()
+        ):
+            return way
+    students = [seen["student"] for seen in trial.seen.values()]
+    return None if all(close(student, students[0]) for student in students) else "not_averaged"
+
+
+def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, list[list[float]]]:
+    """One process with one student and a teacher for each rank (equal ones, unless they were copied early)."""
+    import torch
+
+    mse = torch.nn.functional.mse_loss
+    student = _student(case["seed"])
+    teachers = [
+        _student(case["seed"] + 17 * rank) if way == "copied_before" else copy.deepcopy(student)
+        for rank in range(world_size)
+    ]
+    optimizer = torch.optim.SGD(student.parameters(), lr=case["lr"])
+    share = {"momentum_reversed": case["momentum"], "never_follows": 0.0}.get(way, 1 - case["momentum"])
+
+    def follow() -> None:
+        with torch.no_grad():
+            for teacher in teachers:
+                for mine, its in zip(teacher.parameters(), student.parameters(), strict=True):
+                    mine.lerp_(its, share)
+
+    for parts in zip(*(_batches(case, rank) for rank in range(world_size)), strict=True):
+        optimizer.zero_grad()
+        for teacher, (x, noisy, y) in zip(teachers, parts, strict=True):
+            output = student(noisy)
+            ((mse(output, y) + mse(output, teacher(x).detach())) / world_size).backward()
+        if way == "too_early":
+            follow()
+        optimizer.step()
+        if way != "too_early":
+            follow()
+    return {
+        "student": [numbers(student.parameters())] * world_size,
+        "teacher": [numbers(teacher.parameters()) for teacher in teachers],
+    }

@@ -1,0 +1,204 @@
+"""Task 2: two methods of a model, both averaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.alternation.wrapped import close, drawn, farthest, network, numbers
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+from course_lib.tasks.wrappers import taught
+
+_LR = 0.2
+_CALLS = {"both": "encode and decode", "codes": "encode alone", "decode": "decode alone"}
+
+
+def _model(seed: int) -> Any:
+    """An autoencoder with two methods and no forward."""
+    import torch
+
+    class Auto(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer = network(seed, 4, 3), network(seed + 1, 3, 5, 4)
+
+        def encode(self, x: Any) -> Any:
+            return self.inner(x).tanh()
+
+        def decode(self, code: Any) -> Any:
+            return self.outer(code)
+
+    return Auto()
+
+
+def _loss(case: Mapping[str, Any], step: int, rank: int, encode: Any, decode: Any) -> Any:
+    seed = case["seed"] + 1000 * step + 10 * rank
+    x, code = drawn(seed + 1, case["batch"], 4), drawn(seed + 2, case["batch"], 3)
+    kind = case["calls"][step]
+    if kind == "codes":
+        return (encode(x) - code).square().mean()
+    return (decode(code if kind == "decode" else encode(x)) - x).square().mean()
+
+
+class Expose(Task):
+    """Two methods of a model, both averaged."""
+
+    name = "wrappers.expose"
+    title = "encode and decode, averaged"
+    signature = "expose(net)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1, 2, 3)
+    hints = (
+        "DDP does its work when its own forward is called. So every road has to lead through one.",
+        (
+            "A small module whose forward(method, ...) calls that method of net; DDP around it. encode is then "
+            'lambda x: ddp("encode", x).'
+        ),
+        (
+            "In a step that only encodes, the decoder gets no gradient. Lesson 08 has three ways out; or give encoder "
+            "and decoder a DDP each, so that each counts only its own parameters."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "around_the_wrapper",
+            "A method is called around DDP (through .module, or on net itself): its gradient stays each rank's own.",
+            taught.METHODS,
+        ),
+        Misconception(
+            "unused_not_expected",
+            "A step that calls one method alone leaves the other's parameters without gradients: DDP waits for them.",
+            taught.DOORS,
+        ),
+        Misconception(
+            "no_such_method",
+            "DDP has no encode and no decode: it shows its module, not what the module can do.",
+            taught.METHODS,
+        ),
+        Misconception(
+            "not_equal_at_start",
+            "The ranks begin with different weights: without DDP around all of net, nobody sends rank 0's.",
+            taught.LOOKED_AFTER,
+        ),
+        Misconception(
+            "copied",
+            "A copy of net is trained: net itself, which the optimizer steps, stays as it was.",
+            taught.LOOKED_AFTER,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Steps of three kinds, in any order; the last one needs both methods."""
+        for _ in range(2):
+            calls = ["both", "codes", "decode", "codes", "decode"]
+            chance.shuffle(calls)
+            yield {
+                "seed": chance.randint(1, 10**6),
+                "batch": chance.choice((3, 4, 5)),
+                "calls": [*calls, "both"],
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What the first steps call."""
+        return ", then ".join(_CALLS[kind] for kind in case["calls"][:2])
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights at the start and after each step."""
+        import torch
+
+        rank = int(os.environ["RANK"])
+        net = _model(case["seed"] + 17 * rank)
+        given = answer(net)
+        if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(callable, given)):
+            return toys.odd(given)
+        optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
+        weights = [numbers(net.parameters())]
+        for step in range(len(case["calls"])):
+            optimizer.zero_grad()
+            _loss(case, step, rank, *given).backward()
+            optimizer.step()
+            weights.append(numbers(net.parameters()))
+        return {"weights": weights}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The same, of one process that has the samples of all ranks."""
+        import torch
+
+        net = _model(case["seed"])
+        optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
+        weights = [numbers(net.parameters())]
+        for step in range(len(case["calls"])):
+            optimizer.zero_grad()
+            for rank in range(world_size):
+                (_loss(case, step, rank, net.encode, net.decode) / world_size).backward()
+            optimizer.step()
+            weights.append(numbers(net.parameters()))
+        return weights
+
+    @check("expose(net) returns two functions.", gate=True)
+    def gives_functions(self, trial: Trial) -> Miss | None:
+        """A pair of callables."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"rank {rank} returned {seen['odd']}")
+        return None
+
+    @check("All ranks begin with rank 0's weights.")
+    def starts_equal(self, trial: Trial) -> Miss | None:
+        """When expose has returned."""
+        for rank, seen in trial.seen.items():
+            if not close(seen["weights"][0], trial.oracle[0]):
+                gap = farthest(seen["weights"][0], trial.oracle[0])
+                moved = seen["weights"][-1] != seen["weights"][0]
+                return Miss(
+                    f"on {toys.ranks_text(trial.world_size)}, the weights of rank {rank} are off by up to {gap:.2g} "
+                    "before the first step",
+                    "not_equal_at_start" if moved else "copied",
+                )
+        return None
+
+    @check("net is trained: each step changes its weights.")
+    def moves(self, trial: Trial) -> Miss | None:
+        """The ones that were given."""
+        for rank, seen in trial.seen.items():
+            if seen["weights"][-1] == seen["weights"][0]:
+                return Miss(
+                    f"after {len(trial.case['calls'])} steps, rank {rank} has the weights it began with",
+                    "copied",
+                )
+        return None
+
+    @check("After each step, all ranks have the weights of one process that has all samples.")
+    def right(self, trial: Trial) -> Miss | None:
+        """Whichever methods the step calls."""
+        for step, kind in enumerate(trial.case["calls"], start=1):
+            for rank, seen in trial.seen.items():
+                gap = farthest(seen["weights"][step], trial.oracle[step])
+                if not close(seen["weights"][step], trial.oracle[step]):
+                    apart = any(
+                        not close(seen["weights"][step], other["weights"][step])
+                        and close(seen["weights"][0], other["weights"][0])
+                        for other in trial.seen.values()
+                    )
+                    return Miss(
+                        f"after a step that calls {_CALLS[kind]}, the weights of rank {rank} of {trial.world_size} are "
+                        f"off by up to {gap:.2g}",
+                        "around_the_wrapper" if apart else None,
+                    )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """By what torch says."""
+        texts = {
+            "Expected to have finished reduction": "unused_not_expected",
+            "ready only once": "around_the_wrapper",
+            "'DistributedDataParallel' object has no attribute": "no_such_method",
+        }
+        messages = " ".join(error.message for error in outcome.errors.values())
+        return next((id_ for text, id_ in texts.items() if text in messages), None)

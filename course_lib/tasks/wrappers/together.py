@@ -1,0 +1,221 @@
+"""Task 1: a wrapper module for any number of inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.alternation.wrapped import close, drawn, farthest, network, numbers
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+from course_lib.tasks.wrappers import taught
+
+_LR = 0.1
+
+
+def _parts(seed: int) -> tuple[Any, Any]:
+    """The encoder, and a head that takes any number of embeddings, each as an argument."""
+    import torch
+
+    class Head(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = network(seed + 1, 3, 2)
+
+        def forward(self, *embeddings: Any) -> Any:
+            if not embeddings or not all(isinstance(each, torch.Tensor) for each in embeddings):
+                raise TypeError("the head takes each embedding as an argument of its own: head(a, b, ...)")
+            return self.out(sum((place + 1) * each for place, each in enumerate(embeddings)))
+
+    return network(seed, 4, 5, 3), Head()
+
+
+def _inputs(case: Mapping[str, Any], step: int, rank: int) -> list[Any]:
+    seed = case["seed"] + 1000 * step + 100 * rank
+    return [drawn(seed + place, case["batch"], 4) for place in range(case["inputs"][step])]
+
+
+def _loss(scores: Any, embeddings: Sequence[Any]) -> Any:
+    terms = ((each - 0.5).square().mean() for each in embeddings)
+    return (scores - 1).square().mean() + sum(terms)
+
+
+class Together(Task):
+    """A wrapper module for any number of inputs."""
+
+    name = "wrappers.Together"
+    title = "Any number of inputs, one forward"
+    signature = "Together(encoder, head)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3)
+    hints = (
+        "A class that inherits from torch.nn.Module: super().__init__() first, then self.encoder and self.head.",
+        "forward(self, *inputs) takes any number of inputs; a tuple of results is handed on with a star as well.",
+        'Return {"scores": self.head(*embeddings), "embeddings": embeddings}, with nothing detached.',
+    )
+    misconceptions = (
+        Misconception(
+            "init_comes_late",
+            "A submodule is assigned before super().__init__(), which makes the place where submodules are kept.",
+            taught.FORUM,
+        ),
+        Misconception(
+            "hidden",
+            "The parts are in a list, a dictionary or a tuple: they are no submodules, and DDP finds no parameters.",
+            taught.LOOKED_AFTER,
+        ),
+        Misconception(
+            "one_tuple",
+            "The head is given all embeddings as one tuple; it takes each as an argument: head(*embeddings).",
+            taught.FORUM,
+        ),
+        Misconception(
+            "fixed_number",
+            "forward takes a fixed number of inputs, or no input at all: write forward(self, *inputs).",
+            taught.FORUM,
+        ),
+        Misconception(
+            "copied",
+            "Copies of the parts are trained: the encoder and the head that were given stay as they were.",
+            taught.LOOKED_AFTER,
+        ),
+        Misconception(
+            "detached",
+            "An output is cut off from the graph (detach, no_grad): what the loss makes of it trains nothing.",
+            taught.FORUM,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Two inputs in all steps; and another number in each."""
+        for inputs in ([2, 2, 2], chance.sample((1, 2, 3, 4), 3)):
+            yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((3, 4, 5)), "inputs": inputs}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How many inputs it is called with."""
+        return f"{toys.short(case['inputs'])} inputs"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What came out in the first step, and the weights of the given parts before and after training."""
+        import torch
+
+        rank = int(os.environ["RANK"])
+        parts = _parts(case["seed"] + 17 * rank)
+        module = answer(*parts)
+        if not isinstance(module, torch.nn.Module):
+            return toys.odd(module)
+        ddp = torch.nn.parallel.DistributedDataParallel(module)
+        parameters = [parameter for part in parts for parameter in part.parameters()]
+        optimizer = torch.optim.SGD(parameters, lr=_LR)
+        first: list[float] = []
+        start = numbers(parameters)
+        for step, count in enumerate(case["inputs"]):
+            output = ddp(*_inputs(case, step, rank))
+            found = _read(output, count)
+            if is_odd(found):
+                return found
+            first = first or numbers([found["scores"], *found["embeddings"]])
+            optimizer.zero_grad()
+            _loss(found["scores"], found["embeddings"]).backward()
+            optimizer.step()
+        return {"start": start, "first": first, "weights": numbers(parameters)}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The first outputs of each rank, and the weights of one process that has all samples."""
+        return {way: _alone(case, world_size, way) for way in ("right", "embeddings", "scores")}
+
+    @check('Together(...) is a module; its output has "scores" and "embeddings".', gate=True)
+    def has_form(self, trial: Trial) -> Miss | None:
+        """A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"with {self.describe(trial.case)}, rank {rank} gave {seen['odd']}")
+        return None
+
+    @check("Scores and embeddings are those of the given encoder and head, in the order of the inputs.")
+    def right_outputs(self, trial: Trial) -> Miss | None:
+        """In the first step, with rank 0's weights."""
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"]["first"][rank]
+            if len(seen["first"]) != len(right) or not close(seen["first"], right):
+                same = seen["weights"] == seen["start"]
+                return Miss(
+                    f"with {self.describe(trial.case)}, the outputs on rank {rank} of {trial.world_size} are others",
+                    "copied" if same else None,
+                )
+        return None
+
+    @check("The given parts end with the weights of one process that trains on the samples of all ranks.")
+    def right_weights(self, trial: Trial) -> Miss | None:
+        """After three steps."""
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"]["weights"]
+            if not close(seen["weights"], right):
+                return Miss(
+                    f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, the weights of rank "
+                    f"{rank} are off by up to {farthest(seen['weights'], right):.2g}",
+                    self._known(trial, rank),
+                )
+        return None
+
+    def _known(self, trial: Trial, rank: int) -> str | None:
+        seen = trial.seen[rank]
+        if seen["weights"] == seen["start"]:
+            return "copied"
+        ways = ("embeddings", "scores")
+        cut = any(close(seen["weights"], trial.oracle[way]["weights"]) for way in ways)
+        return "detached" if cut else None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """By what torch says."""
+        texts = {
+            "before Module.__init__() call": "init_comes_late",
+            "DistributedDataParallel is not needed": "hidden",
+            "an argument of its own": "one_tuple",
+            "does not require grad": "detached",
+            "Expected to have finished reduction": "detached",
+            "positional argument": "fixed_number",
+        }
+        messages = " ".join(error.message for error in outcome.errors.values())
+        return next((id_ for text, id_ in texts.items() if text in messages), None)
+
+
+def _read(output: Any, count: int) -> dict[str, Any]:
+    """The two entries of an output, or what it is instead."""
+    import torch
+
+    if not isinstance(output, Mapping) or not {"scores", "embeddings"} <= set(output):
+        return toys.odd(output)
+    scores, embeddings = output["scores"], output["embeddings"]
+    if not isinstance(scores, torch.Tensor):
+        return toys.odd(scores)
+    if not isinstance(embeddings, tuple | list) or len(embeddings) != count:
+        return toys.odd(embeddings)
+    other = next((each for each in embeddings if not isinstance(each, torch.Tensor)), None)
+    return {"scores": scores, "embeddings": list(embeddings)} if other is None else toys.odd(other)
+
+
+def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]:
+    """One process; `way` names an output that is detached, or none."""
+    import torch
+
+    encoder, head = _parts(case["seed"])
+    parameters = [*encoder.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=_LR)
+    first: list[list[float]] = []
+    for step in range(len(case["inputs"])):
+        optimizer.zero_grad()
+        for rank in range(world_size):
+            embeddings = [encoder(each) for each in _inputs(case, step, rank)]
+            scores = head(*embeddings)
+            if step == 0:
+                first.append(numbers([scores, *embeddings]))
+            cut = [each.detach() for each in embeddings] if way == "embeddings" else embeddings
+            (_loss(scores.detach() if way == "scores" else scores, cut) / world_size).backward()
+        optimizer.step()
+    return {"first": first, "weights": numbers(parameters)}

@@ -1,0 +1,33 @@
+# misconception: teacher_counted
+import copy
+
+import torch
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Learner(torch.nn.Module):
+    def __init__(self, student):
+        super().__init__()
+        self.student, self.teacher = student, copy.deepcopy(student)
+
+    def forward(self, x, noisy, y):
+        with torch.no_grad():
+            target = self.teacher(x)
+        output = self.student(noisy)
+        return mse_loss(output, y) + mse_loss(output, target)
+
+
+def distil(student, batches, lr, momentum):
+    learner = Learner(student)
+    ddp = DistributedDataParallel(learner)
+    learner.teacher.load_state_dict(student.state_dict())
+    optimizer = torch.optim.SGD(student.parameters(), lr=lr)
+    for batch in batches:
+        optimizer.zero_grad()
+        ddp(*batch).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mine, its in zip(learner.teacher.parameters(), student.parameters(), strict=True):
+                mine.lerp_(its, 1 - momentum)
+    return learner.teacher

@@ -1,0 +1,11 @@
+# misconception: not_equal_at_start
+import torch.distributed as dist
+
+
+def expose(net):
+    def average(parameter):
+        dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(average)
+    return net.encode, net.decode
