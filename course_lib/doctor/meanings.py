@@ -150,7 +150,7 @@ MEANINGS = (
         r"DDP expects same model across all ranks|appears not to match (?:sizes|strides) of the same param",
         "The ranks wrap different models: {detail}.",
         "build the same model, with the same parameters in the same order, on every rank.",
-        (9, 7),
+        (7, 9),
         fill=lambda outcome, rank, found: {"detail": _model_difference(outcome)},
         everyone=True,
     ),
@@ -191,6 +191,14 @@ MEANINGS = (
         "set NCCL_DEBUG=WARN to read NCCL's own reason; in containers the shared memory (--shm-size) and the "
         "network interface (NCCL_SOCKET_IFNAME) are the usual ones.",
         (13,),
+    ),
+    Meaning(
+        "init_stale_address",
+        r"connectFullMesh failed",
+        "{Ranks} found an address in the store of the process group at which nobody answers, at {where}{others}.",
+        "a store that outlives a run (a file, an agent's store after a restart) holds its addresses: take a file or a "
+        "prefix that no run has used. Between machines, look at GLOO_SOCKET_IFNAME and at firewalls.",
+        (2, 12),
     ),
     Meaning(
         "init_no_store",

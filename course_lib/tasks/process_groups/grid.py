@@ -1,0 +1,182 @@
+"""Task 2: the row group and the column group of each rank in a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.process_groups import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+
+class Grid(Task):
+    """The row group and the column group of each rank in a grid."""
+
+    name = "process_groups.grid"
+    title = "Rows and columns"
+    signature = "grid(rows, columns)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (2, 3, 4)
+    hints = (
+        (
+            "Write down which ranks are in row 0, row 1, ... and in column 0, column 1, ...: with 2 x 2 ranks the rows "
+            "are [0, 1] and [2, 3], the columns [0, 2] and [1, 3]."
+        ),
+        "A loop over all rows, then one over all columns, the same on every rank: every rank makes every group.",
+        "new_group gives a group to its members only. Keep the one whose ranks contain dist.get_rank().",
+    )
+    misconceptions = (
+        Misconception(
+            "different_groups",
+            "The ranks do not make the same groups in the same order. Groups are numbered as they are made: unlike "
+            "groups with one number disturb each other.",
+            taught.EVERYBODY,
+        ),
+        Misconception(
+            "not_a_member",
+            "Some ranks return the group that was made last, without being in it.",
+            taught.EVERYBODY,
+        ),
+        Misconception(
+            "transposed",
+            "Rows and columns are exchanged: ranks are counted along the rows, 0 1 in the first, 2 3 in the second.",
+            taught.GROUPS,
+        ),
+        Misconception("everyone", "One of the groups holds all ranks.", taught.GROUPS),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """All grids of that many ranks; the longest come last."""
+        grids = [(rows, world_size // rows) for rows in range(1, world_size + 1) if world_size % rows == 0]
+        chance.shuffle(grids)
+        for rows, columns in sorted(grids, key=max):
+            yield {"rows": rows, "columns": columns}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The grid."""
+        return f"a grid of {case['rows']} x {case['columns']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The members of both groups, and the sum of 10 ** rank over each, where all ranks have sensible groups."""
+        import torch
+        import torch.distributed as dist
+
+        result = answer(case["rows"], case["columns"])
+        try:
+            pair = list(result)
+            members = [_members(group) for group in pair]
+        except TypeError:
+            pair, members = [], [toys.odd(result)]
+        everyones: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everyones, members)
+        wanted = _groups(case["rows"], case["columns"])
+        if everyones != wanted:
+            return {"members": members, "sums": None}
+        sums = []
+        for group in pair:
+            total = torch.tensor([10.0 ** dist.get_rank()])
+            dist.all_reduce(total, group=group)
+            sums.append(total.item())
+        return {"members": members, "sums": sums}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The members of the groups, right and as misconceptions give them."""
+        right = _groups(case["rows"], case["columns"])
+        everyone = list(range(world_size))
+        return {
+            "right": right,
+            "transposed": [[column, row] for row, column in right],
+            "row": [[everyone, column] for _, column in right],
+            "column": [[row, everyone] for row, _ in right],
+            "both": [[everyone, everyone] for _ in right],
+        }
+
+    @check("Every rank returns two process groups, and is in both.", gate=True)
+    def gives_groups(self, trial: Trial) -> Miss | None:
+        """A pair of groups."""
+        for rank, seen in trial.seen.items():
+            where = f"with {self.describe(trial.case)}, rank {rank}"
+            odd = [members for members in seen["members"] if is_odd(members)]
+            if odd:
+                outside = odd[0]["odd"] == _OUTSIDE
+                return Miss(f"{where} returned {odd[0]['odd']}", "not_a_member" if outside else None)
+            if len(seen["members"]) != 2:
+                return Miss(f"{where} returned {len(seen['members'])} groups")
+        return None
+
+    @check("The first holds the ranks of its row, the second those of its column.")
+    def right_members(self, trial: Trial) -> Miss | None:
+        """By global ranks."""
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"][rank]
+            for what, have, want in zip(("row", "column"), seen["members"], right, strict=True):
+                if have != want:
+                    return Miss(
+                        f"with {self.describe(trial.case)}, the {what} of rank {rank} has ranks {have}; "
+                        f"it should have {want}"
+                    )
+        return None
+
+    @check("A sum over each group is the sum over its members.")
+    def sums_right(self, trial: Trial) -> Miss | None:
+        """The groups work."""
+        for rank, seen in trial.seen.items():
+            wanted = [float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]]
+            if seen["sums"] is not None and seen["sums"] != wanted:
+                return Miss(f"rank {rank} got {toys.short(seen['sums'])} instead of {toys.short(wanted)}")
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception gives exactly these members?"""
+        seen = [
+            Trial(t.world_size, t.case, t.oracle, {rank: s["members"] for rank, s in t.seen.items()})
+            for t in trials
+        ]
+        models = [
+            Model(id_, lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
+            for id_, name in (
+                ("transposed", "transposed"),
+                ("everyone", "both"),
+                ("everyone", "row"),
+                ("everyone", "column"),
+            )
+        ]
+        return recognise_by_models(
+            seen, lambda trial: trial.oracle["right"], models, lambda a, b: bool(a == b)
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Only unlike groups make ranks wait for each other, or meet where they should not."""
+        told = " ".join(error.message for error in outcome.errors.values())
+        met = outcome.kind in (Kind.HANG, Kind.DIED) or "gloo" in told.lower() or "closed" in told
+        return "different_groups" if met else self.recognise(trials)
+
+
+_OUTSIDE = "a group it is not in"
+
+
+def _groups(rows: int, columns: int) -> list[list[list[int]]]:
+    """The members of the row and of the column, for each rank."""
+    return [
+        [
+            [rank // columns * columns + column for column in range(columns)],
+            [row * columns + rank % columns for row in range(rows)],
+        ]
+        for rank in range(rows * columns)
+    ]
+
+
+def _members(group: Any) -> Any:
+    """The global ranks of a group; what it is instead, where it is none or this rank is not in it."""
+    import torch.distributed as dist
+
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        return {"odd": _OUTSIDE}
+    if not isinstance(group, dist.ProcessGroup):
+        return toys.odd(group)
+    return sorted(dist.get_process_group_ranks(group))

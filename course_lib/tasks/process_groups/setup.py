@@ -1,0 +1,240 @@
+"""Task 1: start and end a process group, whatever has happened before."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.fold import rank_list
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.process_groups import taught
+from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+
+#: A rank that cleans up alone is done in milliseconds; its peers wait for it no longer than this.
+_PATIENCE = 4.0
+
+
+class Setup(Task):
+    """Start and end a process group, whatever has happened before."""
+
+    name = "process_groups.setup"
+    title = "A start and an end"
+    signature = "setup(timeout)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3)
+    hints = (
+        "torch.distributed can say whether there is a default group already: dist.is_initialized().",
+        (
+            "setup makes a group only where there is none, cleanup destroys one only where there is one. Ask torch "
+            "each time; a variable of your own knows nothing of what others have done."
+        ),
+        (
+            "The timeout is a timedelta, not a number. And cleanup waits for nobody: a rank that has failed calls it "
+            "alone, so there is no collective in it."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "initialised_twice",
+            "The second setup() asks torch for a second default group, which it refuses.",
+            taught.BROKEN,
+        ),
+        Misconception(
+            "destroyed_twice",
+            "cleanup() destroys a group where there is none: it may be called twice, or before any setup().",
+            taught.END,
+        ),
+        Misconception(
+            "never_destroyed",
+            "After cleanup() the process group is still there, with its threads and connections.",
+            taught.END,
+        ),
+        Misconception(
+            "made_anew",
+            "The second setup() throws the group away and makes another: whatever uses the first one is left behind.",
+            taught.BROKEN,
+        ),
+        Misconception(
+            "own_flag",
+            "A variable says whether there is a group, and is not set back: after cleanup() there is no new start.",
+            taught.END,
+        ),
+        Misconception(
+            "waits_at_the_end",
+            "There is a collective in cleanup(). A rank that has failed calls it alone, and waits for ranks that are "
+            "elsewhere.",
+            taught.END,
+        ),
+        Misconception(
+            "timeout_ignored",
+            "The timeout does not reach the group: it would wait 30 minutes.",
+            taught.TIMEOUTS,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Everything twice; a new start; an end without a start; a rank that fails in between."""
+        for scene in ("twice", "anew", "unbegun", "failure"):
+            yield {
+                "scene": scene,
+                "timeout": chance.choice((2.0, 2.5, 3.0)),
+                "failing": chance.randrange(world_size),
+                "mark": f"mark-{chance.randrange(10**9)}",
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What happened around the calls."""
+        return {
+            "twice": "everything called twice",
+            "anew": "a second start after the end",
+            "unbegun": "an end without a start",
+            "failure": f"a failure on rank {case['failing']}",
+        }[case["scene"]]
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Play one scene and note after each step whether there is a group, and what it is worth."""
+        import torch.distributed as dist
+
+        cleanup = sys.modules["__main__"].__dict__.get("cleanup")
+        without_group()
+        timeout = case["timeout"]
+        seen: dict[str, Any] = {"alone": True}
+        if case["scene"] == "unbegun" and callable(cleanup):
+            cleanup()
+        answer(timeout)
+        seen["begun"] = dist.is_initialized()
+        if not seen["begun"] or not callable(cleanup):
+            return {"odd": "no process group" if callable(cleanup) else "no function cleanup"}
+        seen["timeout"] = timeout_seconds()
+        if case["scene"] == "twice":
+            first = dist.group.WORLD
+            answer(timeout)
+            seen["same"] = dist.group.WORLD is first
+            del first
+        seen["sum"] = sum_of_ranks()
+        if case["scene"] == "failure":
+            seen["alone"] = _fail(case, cleanup)
+        cleanup()
+        if case["scene"] == "twice":
+            cleanup()
+        seen["left"] = dist.is_initialized()
+        if case["scene"] in ("anew", "failure"):
+            answer(timeout)
+            seen["begun again"] = dist.is_initialized()
+            if seen["begun again"]:
+                seen["sum"] = sum_of_ranks()
+                cleanup()
+        return seen
+
+    @check("setup(timeout) makes a process group, and there is a cleanup().", gate=True)
+    def makes_group(self, trial: Trial) -> Miss | None:
+        """Both functions are there, and the first one does something."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                none = "group" in seen["odd"]
+                later = none and trial.case["scene"] != "twice"  # the first scene of every gang had one
+                where = "after setup()" if none else "in the cell"
+                return Miss(
+                    f"on rank {rank} there is {seen['odd']} {where}, with {self.describe(trial.case)}",
+                    "own_flag" if later else None,
+                )
+        return None
+
+    @check("All ranks are in it: a sum over the group is the sum over all ranks.")
+    def holds_everyone(self, trial: Trial) -> Miss | None:
+        """Also in the second group of a process."""
+        right = sum(range(trial.world_size))
+        for rank, seen in trial.seen.items():
+            if seen["sum"] != right:
+                return Miss(
+                    f"on {toys.ranks_text(trial.world_size)}, the sum of ranks was {seen['sum']:g} on rank {rank}"
+                )
+        return None
+
+    @check("The group's timeout is the one asked for.")
+    def has_timeout(self, trial: Trial) -> Miss | None:
+        """In seconds."""
+        wanted = trial.case["timeout"]
+        for rank, seen in trial.seen.items():
+            if abs(seen["timeout"] - wanted) > 1e-3:
+                return Miss(
+                    f"setup({wanted:g}) on rank {rank} made a group with a timeout of {seen['timeout']:g} s",
+                    "timeout_ignored",
+                )
+        return None
+
+    @check("A second setup() leaves the group as it is.")
+    def keeps_group(self, trial: Trial) -> Miss | None:
+        """The same object."""
+        made = [rank for rank, seen in trial.seen.items() if not seen.get("same", True)]
+        if made:
+            return Miss(f"after setup() and setup(), {rank_list(made)} had another group", "made_anew")
+        return None
+
+    @check("After cleanup() there is no process group.")
+    def leaves_nothing(self, trial: Trial) -> Miss | None:
+        """On any rank."""
+        left = [rank for rank, seen in trial.seen.items() if seen["left"]]
+        if left:
+            return Miss(
+                f"with {self.describe(trial.case)}, {rank_list(left)} still had one", "never_destroyed"
+            )
+        return None
+
+    @check("After cleanup(), setup() makes a new one.")
+    def begins_again(self, trial: Trial) -> Miss | None:
+        """As often as it is called."""
+        none = [rank for rank, seen in trial.seen.items() if not seen.get("begun again", True)]
+        if none:
+            return Miss(f"after setup(), cleanup() and setup(), {rank_list(none)} had no group", "own_flag")
+        return None
+
+    @check("cleanup() waits for nobody: a rank that has failed can call it alone.")
+    def waits_for_nobody(self, trial: Trial) -> Miss | None:
+        """Seen by the ranks that had not failed."""
+        if all(seen["alone"] for seen in trial.seen.values()):
+            return None
+        return Miss(
+            f"cleanup() on rank {trial.case['failing']} did not return before the others called it, too",
+            "waits_at_the_end",
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Told from torch's own words."""
+        messages = " ".join(error.message for error in outcome.errors.values())
+        if "default process group twice" in messages:
+            return "initialised_twice"
+        if "Process group cannot be None" in messages or "has not been initialized" in messages:
+            return "destroyed_twice"
+        calls = {waiting.call for waiting in outcome.waiting.values()}
+        played = {trial.case["scene"] for trial in trials if trial.world_size == outcome.world_size}
+        at_failure = {"twice", "anew", "unbegun"} <= played
+        if at_failure and (calls & {"barrier", "all_reduce"} or "Timed out" in messages):
+            return "waits_at_the_end"
+        return None
+
+
+def _fail(case: Mapping[str, Any], cleanup: Callable[[], Any]) -> bool:
+    """One rank fails and cleans up; the others wait for it. True where it was done before they lost patience."""
+    mark = case["mark"]
+    if int(os.environ["RANK"]) == case["failing"]:
+        try:
+            raise ArithmeticError("the loss is not a number")
+        except ArithmeticError:
+            cleanup()
+        with open(mark, "w"):
+            return True
+    begun = time.monotonic()
+    while not os.path.exists(mark):
+        if time.monotonic() - begun > _PATIENCE:
+            return False
+        time.sleep(0.002)
+    return True

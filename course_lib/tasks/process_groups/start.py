@@ -1,0 +1,190 @@
+"""Task 3: a start script with five faults, repaired."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.fold import rank_list
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.process_groups import taught
+from course_lib.tasks.process_groups.bare import play_two_machines, without_group
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+
+#: Wrappers that answers have made. A wrapper that is dropped after its group was destroyed can block the process in
+#: gloo's destructor, and a traceback may hold it: here it lives until the process ends.
+_kept: list[Any] = []
+
+
+class _TrainingFailed(Exception):
+    """What the training raises where the case wants it to."""
+
+
+class Start(Task):
+    """A start script with five faults, repaired."""
+
+    name = "process_groups.start"
+    title = "Five faults in a start script"
+    signature = "start(build, train)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (4, 2)
+    hints = (
+        (
+            "Which of its numbers does the script work out itself? torchrun has set RANK, LOCAL_RANK and WORLD_SIZE, "
+            "and init_process_group reads what it needs by itself."
+        ),
+        (
+            "On two machines there are two processes with local rank 0. On a laptop there is no GPU: no NCCL, no "
+            "device_ids, and device_count() is 0."
+        ),
+        "Put train(model) into a try, and the end into its finally, on every rank and without a condition.",
+    )
+    misconceptions = (
+        Misconception(
+            "local_rank_as_rank",
+            "The local rank is given as the rank. It begins anew on every machine: two processes say the same number.",
+            taught.LAUNCHER,
+        ),
+        Misconception(
+            "option_not_given",
+            "Every process says that it is rank 0: torchrun passes no --local_rank, so the option keeps its default.",
+            taught.LAUNCHER,
+        ),
+        Misconception(
+            "gpus_counted",
+            "The world size is not the number of processes: it comes from the launcher, not from the hardware.",
+            taught.LAUNCHER,
+        ),
+        Misconception(
+            "nccl_without_gpu",
+            "NCCL carries nothing but CUDA tensors, and here is no GPU.",
+            taught.BACKENDS,
+        ),
+        Misconception(
+            "device_ids_on_cpu",
+            "device_ids is for a model on a GPU: leave it out on the CPU.",
+            taught.DEVICES,
+        ),
+        Misconception(
+            "some_ranks_destroy",
+            "The process group is destroyed on some ranks only: every process has its own end.",
+            taught.END,
+        ),
+        Misconception(
+            "lost_after_exception",
+            "When train() raises, the process group is left as it is: the end belongs into a finally.",
+            taught.END,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """A training that goes well, and one that raises; made-up inputs for each rank."""
+        for fails in (False, True):
+            yield {"fails": fails, "inputs": chance.sample(range(1, 50), world_size)}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How the training ends."""
+        return "a training that raises" if case["fails"] else "a training that goes well"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What the training saw, what came back, and whether a group was left."""
+        import torch
+        import torch.distributed as dist
+
+        rank = int(os.environ["RANK"])
+        without_group()
+        play_two_machines(len(case["inputs"]))
+        seen: dict[str, Any] = {"calls": 0, "raised": False, "returned": None}
+
+        def build() -> Any:
+            return torch.nn.Linear(1, 1, bias=False)
+
+        def train(model: Any) -> float:
+            _kept.append(model)
+            seen["calls"] += 1
+            seen["initialised"] = dist.is_initialized()
+            if not dist.is_initialized():
+                return 0.0
+            seen["rank"], seen["size"] = dist.get_rank(), dist.get_world_size()
+            model(torch.full((1, 1), float(case["inputs"][rank]))).sum().backward()
+            seen["gradient"] = next(model.parameters()).grad.item()
+            if case["fails"]:
+                raise _TrainingFailed("the loss is not a number")
+            return float(case["inputs"][rank])
+
+        try:
+            seen["returned"] = toys.number(answer(build, train))
+        except _TrainingFailed:
+            seen["raised"] = True
+        seen["left"] = dist.is_initialized()
+        return seen
+
+    @check("train is called once, in a process group of all processes.", gate=True)
+    def trains_in_group(self, trial: Trial) -> Miss | None:
+        """With the rank and the world size that the launcher has given."""
+        for rank, seen in trial.seen.items():
+            if seen["calls"] != 1:
+                return Miss(f"train was called {seen['calls']} times on rank {rank}")
+            if not seen["initialised"]:
+                return Miss(f"train was called without a process group on rank {rank}")
+            if (seen["rank"], seen["size"]) != (rank, trial.world_size):
+                return Miss(
+                    f"RANK {rank} of {trial.world_size} was rank {seen['rank']} of {seen['size']} in its group"
+                )
+        return None
+
+    @check("train gets a model whose gradients are averaged over all processes.")
+    def averages(self, trial: Trial) -> Miss | None:
+        """The gradient of w * x is x: the mean of all inputs."""
+        mean = sum(trial.case["inputs"]) / trial.world_size
+        for rank, seen in trial.seen.items():
+            if not math.isclose(seen["gradient"], mean, rel_tol=1e-5):
+                return Miss(f"the gradient was {seen['gradient']:g} on rank {rank}, and the mean is {mean:g}")
+        return None
+
+    @check("start returns what train returns, and lets its exception pass.")
+    def hands_on(self, trial: Trial) -> Miss | None:
+        """One or the other."""
+        for rank, seen in trial.seen.items():
+            if trial.case["fails"] and not seen["raised"]:
+                return Miss(f"train raised on rank {rank}, and start did not")
+            if not trial.case["fails"] and seen["returned"] != float(trial.case["inputs"][rank]):
+                return Miss(
+                    f"train returned {trial.case['inputs'][rank]} on rank {rank}, and start {_told(seen)}"
+                )
+        return None
+
+    @check("Afterwards no process has a group, however train has ended.")
+    def tidies_up(self, trial: Trial) -> Miss | None:
+        """On every rank, also after an exception."""
+        left = [rank for rank, seen in trial.seen.items() if seen["left"]]
+        if not left:
+            return None
+        some = len(left) < trial.world_size
+        known = "some_ranks_destroy" if some else ("lost_after_exception" if trial.case["fails"] else None)
+        return Miss(f"after {self.describe(trial.case)}, {rank_list(left)} still had one", known)
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Told from torch's own words, and from what each process has asked for."""
+        messages = " ".join(error.message for error in outcome.errors.values())
+        if "device_ids" in messages:
+            return "device_ids_on_cpu"
+        asked = [facts["init"] for facts in outcome.facts.values() if facts.get("init")]
+        ranks = [init["rank"] for init in asked]
+        if any(init["world_size"] != outcome.world_size for init in asked):
+            return "gpus_counted"
+        if "NCCL" in messages or "CUDA" in messages:
+            return "nccl_without_gpu"
+        if len(set(ranks)) < len(ranks):
+            return "option_not_given" if set(ranks) == {0} else "local_rank_as_rank"
+        return None
+
+
+def _told(seen: Mapping[str, Any]) -> str:
+    returned = seen["returned"]
+    return str(returned["odd"]) if toys.is_odd(returned) else f"{returned:g}"

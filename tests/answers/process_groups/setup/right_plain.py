@@ -1,0 +1,13 @@
+from datetime import timedelta
+
+import torch.distributed as dist
+
+
+def setup(timeout):
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+
+
+def cleanup():
+    if dist.is_initialized():
+        dist.destroy_process_group()

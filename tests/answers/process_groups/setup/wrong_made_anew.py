@@ -1,0 +1,14 @@
+# misconception: made_anew
+from datetime import timedelta
+
+import torch.distributed as dist
+
+
+def setup(timeout):
+    cleanup()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+
+
+def cleanup():
+    if dist.is_initialized():
+        dist.destroy_process_group()

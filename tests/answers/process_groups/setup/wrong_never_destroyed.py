@@ -1,0 +1,14 @@
+# misconception: never_destroyed
+import gc
+from datetime import timedelta
+
+import torch.distributed as dist
+
+
+def setup(timeout):
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+
+
+def cleanup():
+    gc.collect()

@@ -1,0 +1,10 @@
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    dist.init_process_group("gloo")
+    try:
+        return train(DistributedDataParallel(build()))
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,15 @@
+# misconception: gpus_counted
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", rank=rank, world_size=max(1, torch.cuda.device_count()))
+    try:
+        return train(DistributedDataParallel(build()))
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,14 @@
+# misconception: gpus_counted
+import os
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    os.environ["WORLD_SIZE"] = str(2 * int(os.environ["WORLD_SIZE"]))
+    dist.init_process_group("gloo")
+    try:
+        return train(DistributedDataParallel(build()))
+    finally:
+        dist.destroy_process_group()

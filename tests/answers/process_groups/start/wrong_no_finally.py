@@ -1,0 +1,10 @@
+# misconception: lost_after_exception
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    dist.init_process_group("gloo")
+    result = train(DistributedDataParallel(build()))
+    dist.destroy_process_group()
+    return result

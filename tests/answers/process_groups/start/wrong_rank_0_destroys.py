@@ -1,0 +1,12 @@
+# misconception: some_ranks_destroy
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    dist.init_process_group("gloo")
+    try:
+        return train(DistributedDataParallel(build()))
+    finally:
+        if dist.get_rank() == 0:
+            dist.destroy_process_group()
