@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 03 · Samplers: your turn
 #
-# Four tasks on [lesson 03](../notebooks/03_samplers.ipynb), each a little harder than the one before. Replace what stands
+# Five tasks on [lesson 03](../notebooks/03_samplers.ipynb), each a little harder than the one before. Replace what stands
 # under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, on gangs of different
 # sizes, and is judged by what it does, not by how it looks.
 #
@@ -135,6 +135,43 @@ def seed_everything(build_model, seed):
     np.random.seed(mine)
     random.seed(mine)
     return model
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 5. A stream for ranks and workers
+#
+# Return an `IterableDataset` with this rank's share of `stream`. Loaders without workers and with several will read it, on
+# every rank with equally many. You can go through `stream` from its beginning as often as you like
+# (`for sample in stream`), but it has no length and no indices.
+#
+# - No sample is read twice, by whichever rank and worker.
+# - Every rank gets equally many, so that no rank waits at the end. Deal in *rounds* of one sample for each rank: only the
+#   samples that do not fill a round are left out.
+# - Samples come out while the stream is read; it may be too long for the memory.
+
+# %%
+# %%task samplers.split_stream
+from torch.utils.data import IterableDataset, get_worker_info
+
+
+def split_stream(stream, rank, world_size):
+    """An IterableDataset with this rank's share of `stream`, for loaders with any number of workers."""
+    ### BEGIN SOLUTION
+    ### STUB: share = ...
+    ### STUB: return share
+
+    class Share(IterableDataset):
+        def __iter__(self):
+            worker = get_worker_info()
+            number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+            together = [iter(stream)] * world_size  # one iterator, several times
+            rounds = zip(*together, strict=False)  # a round that is not filled is left out
+            for count, samples in enumerate(rounds):
+                if count % workers == number:
+                    yield samples[rank]
+
+    return Share()
     ### END SOLUTION
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -91,3 +91,35 @@ def accuracies(hits: Sequence[bool], ranks: int) -> dict[str, Any]:
 
 def _accuracy(hits: Sequence[bool], part: Sequence[int], empty: float) -> float:
     return sum(hits[index] for index in part) / len(part) if part else empty
+
+
+def streamed(samples: Sequence[int], ranks: int, workers: int) -> dict[str, list[list[int]]]:
+    """What each rank reads of a stream, sorted, under each misconception; see `accuracies` for the names.
+
+    A rank has as many readers as its loader has workers; without workers it reads itself.
+    """
+    readers = max(1, workers)
+    starts: dict[str, Callable[[int, int], int]] = {
+        "sum": lambda rank, worker: rank + worker,
+        "rank": lambda rank, worker: rank,
+        "worker": lambda rank, worker: worker,
+        "product": lambda rank, worker: rank * worker,
+    }
+    models: dict[str, list[list[int]]] = {}
+    for rest, used in (("", list(samples)), ("/rounds", list(samples[: len(samples) // ranks * ranks]))):
+        models[f"nothing_split{rest}"] = [used * readers] * ranks
+        models[f"workers_ignored{rest}"] = [part * readers for part in _dealt(used, ranks)]
+        models[f"ranks_ignored{rest}"] = [used] * ranks
+        for how, first in starts.items():
+            models[f"readers_collide/{how}{rest}"] = [
+                [x for worker in range(readers) for x in used[first(rank, worker) :: ranks * readers]]
+                for rank in range(ranks)
+            ]
+    whole = list(samples[: len(samples) // (ranks * readers) * ranks * readers])
+    by_reader = _dealt(whole, ranks * readers)
+    models["too_much_dropped/dealt"] = _dealt(whole, ranks)
+    models["too_much_dropped/blocks"] = [
+        [x for part in by_reader[rank * readers : (rank + 1) * readers] for x in part]
+        for rank in range(ranks)
+    ]
+    return {name: [sorted(part) for part in parts] for name, parts in models.items()}

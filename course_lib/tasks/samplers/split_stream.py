@@ -1,0 +1,248 @@
+"""Task 5: a stream that ranks and loader workers share, in full rounds."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.samplers import taught
+from course_lib.tasks.samplers.predictions import streamed
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd, short
+
+#: Rounds that may be read before the first sample comes out; there are more in every case where this is looked at.
+ROUNDS_AHEAD = 4
+
+
+class CountedStream:
+    """Samples that can only be read one after the other, from the beginning, as often as one likes."""
+
+    def __init__(self, samples: Sequence[int]) -> None:
+        self.reads = 0
+        self._samples = tuple(samples)
+
+    def __iter__(self) -> Iterator[int]:
+        for sample in self._samples:
+            self.reads += 1
+            yield sample
+
+
+class SplitStream(Task):
+    """A stream that ranks and loader workers share, in full rounds."""
+
+    name = "samplers.split_stream"
+    title = "A stream for ranks and workers"
+    signature = "split_stream(stream, rank, world_size)"
+    lesson = taught.LESSON
+    place = 5
+    world_sizes = (2, 3)
+    seconds = 15.0  # loaders with workers start processes, and a laptop has few cores
+    hints = (
+        (
+            "Return an object of a class of yours, derived from torch.utils.data.IterableDataset. It keeps stream, "
+            "rank and world_size; its __iter__ yields this reader's samples, and reads past all others."
+        ),
+        (
+            "A round is world_size samples, one for each rank. Collect a round, then yield the rank's sample of it: a "
+            "round that is not filled before the stream ends is never yielded, on any rank."
+        ),
+        (
+            "Inside __iter__, get_worker_info() is None without workers; else it has id and num_workers. Number the "
+            "rounds: a worker yields from those whose number % num_workers is its id."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "nothing_split",
+            "Every worker of every rank reads the whole stream.",
+            taught.STREAM,
+        ),
+        Misconception(
+            "ranks_ignored",
+            "The workers of one rank share the stream, but every rank reads all of it: get_worker_info() knows nothing "
+            "of ranks.",
+            taught.STREAM,
+        ),
+        Misconception(
+            "workers_ignored",
+            "The ranks share the stream, but every worker of a rank reads the rank's whole share: each has a copy of "
+            "the data set.",
+            taught.STREAM,
+        ),
+        Misconception(
+            "readers_collide",
+            "Two readers begin at the same sample, and other samples have no reader: rank + worker.id is no number of "
+            "one's own, rank + world_size * worker.id is.",
+            taught.STREAM,
+        ),
+        Misconception(
+            "rest_kept",
+            "Every sample is read once, but some ranks get more than others. In training, the others finish early, "
+            "and those with more wait for them in backward().",
+            taught.UNEVEN,
+        ),
+        Misconception(
+            "too_much_dropped",
+            "Full rounds of all workers of all ranks leave out more than is needed: a round of one sample for each "
+            "rank makes the ranks equal.",
+            taught.UNEVEN,
+        ),
+        Misconception(
+            "stream_used_up",
+            "The stream is opened once, so the first epoch uses it up: open it in __iter__, which is called in every "
+            "epoch.",
+            taught.STREAM,
+        ),
+        Misconception(
+            "all_in_memory",
+            "The whole stream is read before the first sample comes out. Streams are what does not fit into memory.",
+            taught.STREAM,
+        ),
+        Misconception(
+            "like_a_list",
+            "A stream has no length and no indices: it can only be read from its beginning.",
+            taught.STREAM,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """With two workers and a rest, which tells most misconceptions apart; then without; then no full round."""
+        rest = chance.randint(1, world_size - 1)
+        for workers, n in (
+            (2, 2 * world_size * chance.randint(5, 8) + world_size + rest),
+            (0, 2 * world_size * chance.randint(5, 8) + world_size),
+            (0, world_size - 1),
+        ):
+            # Drawn numbers, in no order: who gets a sample cannot be told from the sample.
+            yield {"samples": chance.sample(range(1000), n), "workers": workers}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The sizes say enough."""
+        return _sizes(case)
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What a loader reads; without workers also a second epoch, and how much was read for the first sample."""
+        from torch.utils.data import DataLoader, IterableDataset
+
+        stream = CountedStream(case["samples"])
+        dataset = answer(stream, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        if not isinstance(dataset, IterableDataset):
+            return toys.odd(dataset)
+        workers = case["workers"]
+        # Forked workers need not import the answer's class, which stands in no module.
+        start = "fork" if workers else None
+        loader: Iterable[Any] = DataLoader(
+            dataset, batch_size=None, num_workers=workers, multiprocessing_context=start
+        )
+        first = toys.whole_numbers(loader)
+        if is_odd(first) or workers:
+            return {"first": first}
+        second = toys.whole_numbers(loader)
+        stream.reads = 0
+        next(iter(dataset), None)
+        return {"first": first, "second": second, "ahead": stream.reads}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What each rank reads under each misconception; there are many right ways to share."""
+        return streamed(case["samples"], world_size, case["workers"])
+
+    @check("Every rank gets an IterableDataset, and a loader reads samples from it.", gate=True)
+    def gives_stream(self, trial: Trial) -> Miss | None:
+        """And not a list, a generator or something without end."""
+        for rank, seen in trial.seen.items():
+            for part in (seen, *(seen.get(epoch) for epoch in ("first", "second"))):
+                if is_odd(part):
+                    return Miss(
+                        f"with {_sizes(trial.case)}, rank {rank} of {trial.world_size} got {part['odd']}"
+                    )
+        return None
+
+    @check("No sample is read twice, by whichever rank and worker.")
+    def nothing_twice(self, trial: Trial) -> Miss | None:
+        """Counted over all ranks."""
+        twice = [sample for sample, count in Counter(_together(trial)).items() if count > 1]
+        if not twice:
+            return None
+        reads = Counter(_together(trial))
+        return Miss(
+            f"{_where(trial)}, {len(twice)} samples were read more than once, such as {twice[0]}, "
+            f"{reads[twice[0]]} times",
+            _known(trial),
+        )
+
+    @check("Every sample is read, except a rest that does not fill a round of one for each rank.")
+    def nothing_missing(self, trial: Trial) -> Miss | None:
+        """Which ones are left out is free."""
+        n = len(trial.case["samples"])
+        missing = n - len(set(_together(trial)) & set(trial.case["samples"]))
+        rest = n % trial.world_size
+        if missing <= rest:
+            return None
+        return Miss(
+            f"{_where(trial)}, {missing} samples were read by nobody; {rest} fill no round", _known(trial)
+        )
+
+    @check("Every rank gets equally many samples.")
+    def equally_many(self, trial: Trial) -> Miss | None:
+        """Unequal shares make a training loop hang."""
+        lengths = [len(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
+        if len(set(lengths)) == 1:
+            return None
+        return Miss(f"{_where(trial)}, the ranks got {short(lengths)} samples")
+
+    @check("The next epoch reads as many samples again.")
+    def again(self, trial: Trial) -> Miss | None:
+        """A loader is read once an epoch."""
+        for rank, seen in trial.seen.items():
+            first, second = seen["first"], seen.get("second", seen["first"])
+            if len(first) != len(second):
+                return Miss(
+                    f"{_where(trial)}, rank {rank} read {len(first)} samples, and {len(second)} the second time",
+                    None if second else "stream_used_up",
+                )
+        return None
+
+    @check("Samples come out while the stream is read.")
+    def lazily(self, trial: Trial) -> Miss | None:
+        """A few rounds may be read ahead."""
+        n, ranks = len(trial.case["samples"]), trial.world_size
+        for rank, seen in trial.seen.items():
+            if seen.get("ahead", 0) > ROUNDS_AHEAD * ranks:
+                observed = f"{seen['ahead']} of {n} samples were read before the first one came out"
+                return Miss(f"on rank {rank} of {ranks}, {observed}", "all_in_memory")
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Nothing else is wrong where every sample is read exactly once, always."""
+        once = all(sorted(_together(trial)) == sorted(trial.case["samples"]) for trial in trials)
+        return "rest_kept" if trials and once else None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The stream was asked for what only a list has."""
+        said = " ".join(error.message for error in outcome.errors.values())
+        asked = ("has no len()", "is not subscriptable", "__len__", "__getitem__")
+        return "like_a_list" if any(word in said for word in asked) else self.recognise(trials)
+
+
+def _together(trial: Trial) -> list[int]:
+    """What all ranks read in the first epoch."""
+    return [sample for rank in sorted(trial.seen) for sample in trial.seen[rank]["first"]]
+
+
+def _known(trial: Trial) -> str | None:
+    """The misconception that gives exactly these samples on all ranks."""
+    seen = [sorted(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
+    return next((name.partition("/")[0] for name, reads in trial.oracle.items() if reads == seen), None)
+
+
+def _sizes(case: Mapping[str, Any]) -> str:
+    return f"n={len(case['samples'])}, num_workers={case['workers']}"
+
+
+def _where(trial: Trial) -> str:
+    return f"with {_sizes(trial.case)} on {trial.world_size} ranks"
