@@ -9,6 +9,7 @@ LESSONS = {
     2: "lesson 02, Process groups and init",
     3: "lesson 03, Samplers",
     4: "lesson 04, Gradients, hooks and buckets",
+    5: "lesson 05, When ranks run at different speeds",
     6: "lesson 06, Forward/backward alternation",
     7: "lesson 07, Wrapper modules",
     8: "lesson 08, Unused parameters and changing graphs",

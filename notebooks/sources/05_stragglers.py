@@ -288,7 +288,7 @@ for n in (1, 4, 16, 64, 256):
 # %% [markdown]
 # Three warnings about such curves. They end at the largest time you have *measured*: rarer disasters than yours are not in
 # them, so measure long. They take it that ranks are late independently of each other; ranks that share a file server are not.
-# And the hollow markers lie above the lines for the all-reduce itself also takes time.
+# And the hollow markers are real jobs: they pay for the all-reduce as well, and 40 steps are few.
 #
 # This is why a job that scales well to 8 ranks may not scale to 64 on the same hardware with the same network.
 #

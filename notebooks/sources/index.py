@@ -8,8 +8,10 @@
 # | --- | --- | --- | --- |
 # | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what when one does not? | |
 # | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | [exercises](../exercises/01_dataparallel.ipynb) |
+# | 02 | [Process groups and init](02_process_groups.ipynb) | How do processes find each other, and what when one does not come? | [exercises](../exercises/02_process_groups.ipynb) |
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | [exercises](../exercises/03_samplers.ipynb) |
 # | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | [exercises](../exercises/04_buckets.ipynb) |
+# | 05 | [When ranks run at different speeds](05_stragglers.ipynb) | Who waits for whom, and what does it cost? | [exercises](../exercises/05_stragglers.ipynb) |
 # | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | [exercises](../exercises/06_alternation.ipynb) |
 # | 07 | [Wrapper modules](07_wrappers.ipynb) | Which parameters does DDP look after, and which not? | [exercises](../exercises/07_wrappers.ipynb) |
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What when a parameter gets no gradient? | [exercises](../exercises/08_unused.ipynb) |

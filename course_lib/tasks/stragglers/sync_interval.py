@@ -1,0 +1,215 @@
+"""Task 3: how often to synchronise, from what the ranks have measured."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from statistics import fmean, median
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.stragglers import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, short
+
+_STEPS, _REDUCTIONS = 12, 9
+#: How much longer the first step takes, and how much measurements scatter.
+_WARM_UP, _SCATTER = 20.0, 0.01
+
+
+class SyncInterval(Task):
+    """How often to synchronise, from what the ranks have measured."""
+
+    name = "stragglers.sync_interval"
+    title = "How often to synchronise"
+    signature = "sync_interval(step_seconds, reduce_seconds, share, longest)"
+    lesson = taught.LESSON
+    place = 3
+    hints = (
+        (
+            "k steps and one reduction take k * step + reduce seconds. Solve reduce <= share * (k * step + reduce) for "
+            "k, and round so that the share is kept."
+        ),
+        (
+            "The step of a gang is that of its slowest rank. And what a fast rank measures as reduction is mostly "
+            "waiting: the reduction itself is what the rank measures that is waited for."
+        ),
+        (
+            "Lists from real runs begin with a warm-up: take the median. Then let all ranks agree before anybody "
+            "computes: all_reduce with ReduceOp.MAX for the step, with MIN for the reduction."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "own_measurements",
+            "Every rank decides from its own measurements, so they return different intervals. In training, one would "
+            "reduce while another goes on: a hang.",
+            taught.LESS_OFTEN,
+        ),
+        Misconception(
+            "rank_0_decides",
+            "All ranks take over what rank 0 has measured. It need not be the slowest, and its reductions are mostly "
+            "waiting.",
+            taught.WAITS,
+        ),
+        Misconception(
+            "waiting_counted",
+            "The waiting for the slowest rank is taken for the reduction. It does not get less by reducing less often "
+            "when it is always the same rank that is slow.",
+            taught.LESS_OFTEN,
+        ),
+        Misconception(
+            "average_rank",
+            "The step is taken to be that of an average or of the fastest rank. The gang is as fast as its slowest.",
+            taught.MAXIMUM,
+        ),
+        Misconception(
+            "warm_up_counted",
+            "The first step of a run takes many times longer than all others; in a mean it counts for many.",
+            taught.LESS_OFTEN,
+        ),
+        Misconception(
+            "bound_ignored",
+            "More steps without synchronisation than `longest` allows: the ranks' models would be apart for too long.",
+            taught.STALENESS,
+        ),
+        Misconception(
+            "rounded_down",
+            "Rounded down, reductions take more than their share of the time.",
+            taught.LESS_OFTEN,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """An interval in the middle, one that `longest` cuts, and a reduction that costs next to nothing."""
+        for kind in ("free", "cut", "cheap"):
+            share = round(chance.uniform(0.03, 0.08), 3)
+            interval = {"free": chance.randint(3, 6), "cut": chance.randint(5, 6), "cheap": 1}[kind]
+            longest = {"free": 500, "cut": interval - 2, "cheap": 50}[kind]
+            slowest = chance.randrange(1, world_size) if world_size > 1 else 0
+            step = chance.uniform(0.02, 0.2)
+            reduction = (interval - 0.6) * share * step / (1 - share)
+            own = [step if rank == slowest else step * chance.uniform(0.4, 0.6) for rank in range(world_size)]
+            yield {
+                "steps": [_scattered(chance, [_WARM_UP * t, *[t] * (_STEPS - 1)]) for t in own],
+                "reductions": [_scattered(chance, [reduction + step - t] * _REDUCTIONS) for t in own],
+                "share": share,
+                "longest": longest,
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The demands; measurements would be too long."""
+        return f"share={case['share']}, longest={case['longest']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What this rank returns, given its own measurements."""
+        rank = int(os.environ["RANK"])
+        result = toys.number(
+            answer(case["steps"][rank], case["reductions"][rank], case["share"], case["longest"])
+        )
+        if isinstance(result, dict):
+            return result
+        return int(result) if math.isfinite(result) and result == int(result) else toys.odd(result)
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The interval, and those of misconceptions."""
+        return _intervals(case, world_size)
+
+    @check("Every rank returns a whole number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """An int, or a number that is one."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"rank {rank} returned {seen['odd']}")
+        return None
+
+    @check("All ranks return the same interval.")
+    def agree(self, trial: Trial) -> Miss | None:
+        """Or they would wait for each other for ever."""
+        found = [trial.seen[rank] for rank in range(trial.world_size)]
+        if len(set(found)) > 1:
+            observed = (
+                f"with {self.describe(trial.case)}, ranks 0 to {trial.world_size - 1} returned {short(found)}"
+            )
+            return Miss(observed)
+        return None
+
+    @check("It is between 1 and `longest`.")
+    def within(self, trial: Trial) -> Miss | None:
+        """Both ends included."""
+        for rank, seen in trial.seen.items():
+            if not 1 <= seen <= trial.case["longest"]:
+                known = "bound_ignored" if seen > trial.case["longest"] and self._well(trial, seen) else None
+                return Miss(f"with {self.describe(trial.case)}, rank {rank} returned {seen}", known)
+        return None
+
+    @check(
+        "It is the smallest that keeps reductions within their share of the time, as far as `longest` allows."
+    )
+    def right(self, trial: Trial) -> Miss | None:
+        """Of the time of the whole gang."""
+        right = trial.oracle["right"][0]
+        for rank, seen in trial.seen.items():
+            if seen != right:
+                return Miss(
+                    f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, rank {rank} returned "
+                    f"{seen}; it is {right}"
+                )
+        return None
+
+    def _well(self, trial: Trial, seen: int) -> bool:
+        return bool(seen == trial.oracle["models"]["bound_ignored"][0])
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The misconception that gives exactly these intervals."""
+        models = [
+            Model(item.id, lambda trial, name=name: trial.oracle["models"][name])  # type: ignore[misc]
+            for item in self.misconceptions
+            for name in trials[0].oracle["models"]
+            if name.partition("/")[0] == item.id
+        ]
+        return recognise_by_models(
+            trials, lambda trial: trial.oracle["right"], models, lambda seen, one: bool(seen == one)
+        )
+
+
+def _scattered(chance: Random, values: Sequence[float]) -> list[float]:
+    return [round(value * chance.uniform(1 - _SCATTER, 1 + _SCATTER), 6) for value in values]
+
+
+def _intervals(case: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """The right interval for each rank, and by misconception; ids may be followed by a slash and a variant."""
+    share: float = case["share"]
+    longest: int = case["longest"]
+    steps, reductions = [median(one) for one in case["steps"]], [median(one) for one in case["reductions"]]
+    means = [fmean(one) for one in case["steps"]]
+
+    def bounded(step: float, reduction: float, rounded: Callable[[float], int] = math.ceil) -> int:
+        return min(longest, max(1, rounded(reduction * (1 - share) / (share * step))))
+
+    step, reduction = max(steps), min(reductions)
+    mean_step, mean_reduction = fmean(steps), fmean(reductions)
+    same = {
+        "waiting_counted/longest": bounded(step, max(reductions)),
+        "waiting_counted/mean": bounded(step, mean_reduction),
+        "average_rank/both": bounded(mean_step, mean_reduction),
+        "average_rank/step": bounded(mean_step, reduction),
+        "average_rank/fastest": bounded(min(steps), reduction),
+        "rank_0_decides": bounded(steps[0], reductions[0]),
+        "warm_up_counted/mean": bounded(max(means), reduction),
+        "warm_up_counted/longest": bounded(max(map(max, case["steps"])), reduction),
+        "bound_ignored": max(1, math.ceil(reduction * (1 - share) / (share * step))),
+        "rounded_down": bounded(step, reduction, math.floor),
+    }
+    own = [bounded(*measured) for measured in zip(steps, reductions, strict=True)]
+    with_warm_up = [bounded(*measured) for measured in zip(means, reductions, strict=True)]
+    return {
+        "right": [bounded(step, reduction)] * ranks,
+        "models": {
+            "own_measurements": own,
+            "own_measurements/mean": with_warm_up,
+            **{name: [interval] * ranks for name, interval in same.items()},
+        },
+    }

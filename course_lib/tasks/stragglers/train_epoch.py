@@ -1,0 +1,161 @@
+"""Task 2: an epoch in which ranks have unequally many batches, of unequal sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.stragglers import taught
+from course_lib.tasks.stragglers.replicas import WAYS, batch, close, farthest, network, numbers, train
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import short
+
+
+class TrainEpoch(Task):
+    """An epoch in which ranks have unequally many batches, of unequal sizes."""
+
+    name = "stragglers.train_epoch"
+    title = "An epoch with uneven batches"
+    signature = "train_epoch(ddp, optimizer, batches, losses_of)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "Before the epoch all ranks can learn how many samples every rank has in every round: one all_gather of "
+            "lists (dist.all_gather_object), or an all_reduce of a tensor with one entry a round."
+        ),
+        (
+            "DDP divides by the number of ranks. The sum of this rank's losses, times ranks, divided by all samples of "
+            "the round, gives the mean over samples."
+        ),
+        (
+            "A rank that has no batch left can still take part: with an empty batch (zero rows), whose loss is a sum "
+            "over nothing. Or let ddp.join() stand in for it; then think of what the last rounds did to the optimizer."
+        ),
+        (
+            "Momentum is part of the training: after ddp.join() the weights are equal on all ranks, but the "
+            "optimizer's state is not. Broadcast it from a rank that was there to the end."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "waits_for_ever",
+            "A rank that has run out of batches leaves, and the others wait for it in backward().",
+            taught.JOIN,
+        ),
+        Misconception(
+            "mean_of_means",
+            "Each rank's mean loss counts the same, however many samples it has: samples in short batches weigh more.",
+            taught.WEIGHTS,
+        ),
+        Misconception(
+            "summed",
+            "The losses of a rank are added up and never divided by the number of samples.",
+            taught.WEIGHTS,
+        ),
+        Misconception(
+            "rounds_dropped",
+            "All stop when the first rank runs out: the last batches of the others are never trained on.",
+            taught.JOIN,
+        ),
+        Misconception(
+            "optimizer_left_behind",
+            "The first epoch is right. After it, ranks that left early have equal weights but another momentum, and in "
+            "the second epoch the models drift apart.",
+            taught.JOIN,
+        ),
+        Misconception(
+            "collective_in_join",
+            "A collective of your own inside ddp.join() meets DDP's on a rank that is through: Join shadows no other.",
+            taught.JOIN,
+        ),
+        Misconception(
+            "not_averaged", "Every rank trains on its own batches only: nothing is averaged.", taught.WEIGHTS
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Equally many batches, the last one short; then unequally many, so that one rank even has none."""
+        seed = chance.randint(1, 10**6)
+        even = [[4, 4, chance.randint(1, 2) + rank] for rank in range(world_size)]
+        uneven = [[chance.randint(1, 5) for _ in range(2 * rank + 1)] for rank in range(world_size)]
+        if world_size == 3:
+            uneven[0] = []
+        chance.shuffle(uneven)
+        yield {"seed": seed, "sizes": even}
+        yield {"seed": seed + 1, "sizes": uneven}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How many samples each rank has."""
+        each = (f"rank {rank} {short(sizes)}" for rank, sizes in enumerate(case["sizes"]))
+        return f"batch sizes: {', '.join(each)}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights of this rank after each of two epochs."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+        ddp = DistributedDataParallel(network(case["seed"]))
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+        after = []
+        for epoch in range(2):
+            batches = [
+                batch(case, epoch, rank, number, size) for number, size in enumerate(case["sizes"][rank])
+            ]
+            answer(ddp, optimizer, batches, lambda outputs, targets: (outputs - targets).square().mean(1))
+            after.append(numbers(ddp.parameters()))
+        return after
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The weights of all ranks after each epoch: right ones and those of misconceptions."""
+        return {name: train(case, way) for name, way in WAYS.items()}
+
+    @check(
+        "After the first epoch, all ranks have the weights of one process that took all samples of a round at once."
+    )
+    def first(self, trial: Trial) -> Miss | None:
+        """Round by round, each a step on the mean over all its samples."""
+        return self._off(trial, 0)
+
+    @check("So they have after a second epoch.")
+    def second(self, trial: Trial) -> Miss | None:
+        """What the optimizer remembers counts."""
+        return self._off(trial, 1)
+
+    def _off(self, trial: Trial, epoch: int) -> Miss | None:
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"][rank][epoch]
+            if not close(seen[epoch], right):
+                return Miss(
+                    f"on {toys.ranks_text(trial.world_size)} ({self.describe(trial.case)}), the weights of rank {rank} "
+                    f"are off by up to {farthest(seen[epoch], right):.2g} after epoch {epoch + 1}"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The way of training that gives exactly these weights."""
+        models = [
+            Model(name.partition("/")[0], lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
+            for name in WAYS
+            if name != "right"
+        ]
+
+        def equal(one: Any, other: Any) -> bool:
+            return all(close(a, b) for a, b in zip(one, other, strict=True))
+
+        return recognise_by_models(trials, lambda trial: trial.oracle["right"], models, equal)
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Somebody waits for a rank that is through, or meets Join's collectives with its own."""
+        in_join = any(
+            record.stage == "join" for records in outcome.collectives.values() for record in records
+        )
+        if in_join:
+            return "collective_in_join"
+        return "waits_for_ever" if outcome.kind is Kind.HANG else self.recognise(trials)

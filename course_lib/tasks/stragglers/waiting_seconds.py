@@ -1,0 +1,196 @@
+"""Task 1: how long a rank waits for others in its backward."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.stragglers import taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+
+#: How late the late rank is, and how far from the truth an answer may be. The truth is measured in the same backward,
+#: so a busy machine changes both; what it does in between is what the tolerance is for.
+_LATE, _TOLERANCE = 0.16, 0.06
+#: A busy machine may spoil a measurement: then it is made again, and the best one counts.
+_ATTEMPTS, _GOOD_ENOUGH = 3, 0.03
+_PLACES = {
+    "start": "begins its backward {:.2f} s late",
+    "middle": "computes {:.2f} s longer in its backward",
+}
+
+
+class WaitingSeconds(Task):
+    """How long a rank waits for others in its backward."""
+
+    name = "stragglers.waiting_seconds"
+    title = "Who waits, and how long?"
+    signature = "waiting_seconds(ddp, loss)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "backward() has two parts: computing gradients, and then standing until all ranks have theirs. You need "
+            "the moment between the two."
+        ),
+        (
+            "A rank is through with computing when the last of its parameters has its gradient. "
+            "register_post_accumulate_grad_hook calls you for each of them (lesson 04)."
+        ),
+        (
+            "Let every hook note time.perf_counter(); the last note counts. What has passed between it and the return "
+            "of backward() is waiting (and the transfer, which is short here)."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "whole_backward",
+            "The whole backward is counted. On the rank that computes longer, nobody has been waited for: the others "
+            "wait for it.",
+            taught.WAITS,
+        ),
+        Misconception(
+            "time_until_ready",
+            "This is the time until the rank's own gradients are there: work, not waiting. It makes the slow rank look "
+            "like the one that waits.",
+            taught.WAITS,
+        ),
+        Misconception(
+            "after_backward",
+            "Measured after backward() there is nothing left to wait for: DDP has waited inside it.",
+            taught.WAITS,
+        ),
+        Misconception(
+            "before_backward",
+            "Ranks meet before the backward, so only lateness from before it is seen. A rank that is slow in its own "
+            "backward is waited for, too.",
+            taught.WAITS,
+        ),
+        Misconception(
+            "not_averaged",
+            "The gradients are not the means over all ranks: this was not DDP's backward, and in training the models "
+            "would drift apart.",
+            taught.WAITS,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """One rank is late: before its backward, or in the middle of it."""
+        for place in ("start", "middle"):
+            late = round(_LATE * chance.uniform(0.9, 1.1), 3) if world_size > 1 else 0.0
+            yield {"place": place, "rank": chance.randrange(world_size), "late": late}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who is late, and where."""
+        return f"rank {case['rank']} {_PLACES[case['place']].format(case['late'])}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What was returned, how long it really was, and whether the gradients are means over the ranks."""
+        best: dict[str, Any] = {}
+        for _ in range(_ATTEMPTS):
+            seen, worst = _measured(answer, case)
+            if not best or worst < best["worst"]:
+                best = {**seen, "worst": worst}
+            if worst <= _GOOD_ENOUGH:
+                break
+        return best
+
+    @check("Every rank returns a number of seconds.", gate=True)
+    def gives_seconds(self, trial: Trial) -> Miss | None:
+        """A float, or a tensor with one element."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen["said"]):
+                return Miss(f"rank {rank} returned {seen['said']['odd']}")
+        return None
+
+    @check("The backward is DDP's: afterwards all ranks have the mean gradients.", gate=True)
+    def averages(self, trial: Trial) -> Miss | None:
+        """Seen in a gradient of which every rank has another one on its own."""
+        right = (trial.world_size + 1) / 2
+        for rank, seen in trial.seen.items():
+            if seen["gradient"] is None or abs(seen["gradient"] - right) > 1e-4:
+                found = "none" if seen["gradient"] is None else f"{seen['gradient']:g}"
+                observed = (
+                    f"rank {rank} of {trial.world_size} has a gradient of {found} where the mean is {right:g}"
+                )
+                return Miss(observed, "not_averaged")
+        return None
+
+    @check("Ranks that stand waiting for a late one say how long.")
+    def sees_waiting(self, trial: Trial) -> Miss | None:
+        """Compared with the moments at which the ranks' last gradients were there."""
+        return self._wrong(trial, [rank for rank in trial.seen if rank != trial.case["rank"]])
+
+    @check("The rank that all wait for has hardly waited itself.")
+    def sees_work(self, trial: Trial) -> Miss | None:
+        """Neither has a rank that is alone."""
+        return self._wrong(trial, [trial.case["rank"]])
+
+    def _wrong(self, trial: Trial, ranks: Sequence[int]) -> Miss | None:
+        for rank in ranks:
+            said, truth = trial.seen[rank]["said"], trial.seen[rank]["truth"]
+            if not abs(said - truth) <= _TOLERANCE:
+                return Miss(
+                    f"on {toys.ranks_text(trial.world_size)}, {self.describe(trial.case)}; rank {rank} waited "
+                    f"{truth:.2f} s and said {said:.2f}"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """By who reports much and who little, wherever the late rank is late."""
+        for id_, pattern in _PATTERNS.items():
+            several = [trial for trial in trials if trial.world_size > 1]
+            if several and all(
+                (seen["said"] > trial.case["late"] / 2)
+                == pattern[trial.case["place"]][rank == trial.case["rank"]]
+                for trial in several
+                for rank, seen in trial.seen.items()
+            ):
+                return id_
+        return None
+
+
+#: For each place: whether the other ranks report much, whether the late rank does.
+_PATTERNS: dict[str, dict[str, tuple[bool, bool]]] = {
+    "whole_backward": {"start": (True, False), "middle": (True, True)},
+    "time_until_ready": {"start": (False, False), "middle": (False, True)},
+    "after_backward": {"start": (False, False), "middle": (False, False)},
+    "before_backward": {"start": (True, False), "middle": (False, False)},
+}
+
+
+def _measured(answer: Callable[..., Any], case: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """One backward; and how far the worst of all ranks is off, which all ranks learn."""
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, late = dist.get_rank(), case["late"]
+    layers = [torch.nn.Linear(8, 8) for _ in range(4)]
+    ddp = DistributedDataParallel(torch.nn.Sequential(*layers))
+    ready = [0.0]
+    for parameter in ddp.parameters():
+        # Called as soon as the gradient is computed, also where an answer does without the reducer.
+        parameter.register_hook(lambda _: ready.__setitem__(0, time.monotonic()))
+    if rank == case["rank"] and case["place"] == "middle":
+        # In the middle: gradients of later layers are there already, those of earlier ones are not.
+        layers[1].register_full_backward_hook(lambda *_: time.sleep(late))
+    loss = (rank + 1) * ddp(torch.ones(4, 8)).sum(1).mean()
+    dist.barrier()
+    if rank == case["rank"] and case["place"] == "start":
+        time.sleep(late)
+    said = toys.number(answer(ddp, loss))
+    # The clock is the machine's, so the ranks' readings can be compared.
+    times = torch.tensor([ready[0] or time.monotonic()], dtype=torch.float64)
+    everyones = [torch.empty_like(times) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyones, times)
+    truth = max(other.item() for other in everyones) - times.item()
+    off = torch.tensor([1e3 if is_odd(said) else abs(said - truth)], dtype=torch.float64)  # type: ignore[operator]
+    dist.all_reduce(off, op=dist.ReduceOp.MAX)
+    bias: Any = layers[-1].bias.grad
+    gradient = None if bias is None else bias[0].item()
+    return {"said": said, "truth": truth, "gradient": gradient}, off.item()

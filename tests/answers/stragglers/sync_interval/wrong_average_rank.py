@@ -1,0 +1,13 @@
+# misconception: average_rank
+import math
+from statistics import median
+
+import torch
+import torch.distributed as dist
+
+
+def sync_interval(step_seconds, reduce_seconds, share, longest):
+    mean = torch.tensor([median(step_seconds), median(reduce_seconds)], dtype=torch.float64)
+    dist.all_reduce(mean)
+    step, reduction = (mean / dist.get_world_size()).tolist()
+    return min(longest, max(1, math.ceil(reduction * (1 - share) / (share * step))))

@@ -1,0 +1,8 @@
+# misconception: own_measurements
+import math
+from statistics import median
+
+
+def sync_interval(step_seconds, reduce_seconds, share, longest):
+    needed = median(reduce_seconds) * (1 - share) / (share * median(step_seconds))
+    return min(longest, max(1, math.ceil(needed)))

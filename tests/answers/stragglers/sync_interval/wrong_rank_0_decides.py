@@ -1,0 +1,13 @@
+# misconception: rank_0_decides
+import math
+from statistics import median
+
+import torch
+import torch.distributed as dist
+
+
+def sync_interval(step_seconds, reduce_seconds, share, longest):
+    needed = median(reduce_seconds) * (1 - share) / (share * median(step_seconds))
+    interval = torch.tensor(min(longest, max(1, math.ceil(needed))))
+    dist.broadcast(interval, src=0)
+    return interval

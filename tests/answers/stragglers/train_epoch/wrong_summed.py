@@ -1,0 +1,7 @@
+# misconception: summed
+def train_epoch(ddp, optimizer, batches, losses_of):
+    with ddp.join():
+        for inputs, targets in batches:
+            optimizer.zero_grad()
+            losses_of(ddp(inputs), targets).sum().backward()
+            optimizer.step()

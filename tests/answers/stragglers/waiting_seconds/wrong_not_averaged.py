@@ -1,0 +1,14 @@
+# misconception: not_averaged
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def waiting_seconds(ddp, loss):
+    parameters = list(ddp.parameters())
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        parameter.grad = gradient
+    begin = time.perf_counter()
+    dist.barrier()
+    return time.perf_counter() - begin
