@@ -188,6 +188,11 @@ def _lost_averaging(notes: Notes) -> Cause:
             kind, sentence, "make the same number of forward and backward passes on every rank.", (6,)
         )
     if not any(told["counts"]["backwards"] for told in notes.values()):
+        if not forwards:
+            sentence = "No backward pass was averaged: the DDP model itself was never called."
+            return Cause(
+                kind, sentence, "call the DDP model itself: a method of .module goes around it.", (7, 6)
+            )
         sentence = "No backward pass was averaged."
         advice = "call the DDP model itself, and then backward(): methods of .module and autograd.grad average nothing."
         return Cause(kind, sentence, advice, (6, 7))

@@ -160,8 +160,9 @@ for step in range(3):
 # %% [markdown]
 # So the wrapper solves it, as soon as it runs. It is also the answer to an old worry: whatever you call how often
 # *inside* of one forward, DDP sees one forward. (Lesson 06 shows what it makes of several.) Positional and keyword
-# arguments go through to your module as they are, and the output may be a tensor, a tuple, a dictionary:
-# `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one call of `self.module(*inputs, **kwargs)`.
+# arguments go through to your module (with `device_ids`, tensors are moved to the GPU first), and the output may be a
+# tensor, a tuple, a dictionary: `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one call of
+# `self.module(*inputs, **kwargs)`.
 #
 # ## One wrapper, or one for each model
 #
@@ -253,8 +254,8 @@ ddp = DistributedDataParallel(Auto())
 ddp.encode(batch(0))
 
 # %% [markdown]
-# `__getattr__` of a module finds its submodules, and `module` is the only one that DDP has. So everybody writes
-# `ddp.module.encode`. `--watch` lets the doctor look on:
+# A module knows its own attributes, parameters and submodules (`Module.__getattr__`), and not the methods of a
+# submodule. So everybody writes `ddp.module.encode`. `--watch` lets the doctor look on:
 
 # %%
 # %%ranks --watch
@@ -720,12 +721,12 @@ plt.show()
 #   matter where those are: even a head that stands outside is averaged, if its weight is tied to one inside.
 # - **A use outside of forward is no problem, either**, in the default mode. But `find_unused_parameters` looks from
 #   forward's output, finds no use, declares the parameter ready, and then its gradient comes: “ready only once”.
-# - **What is outside is not equal to begin with**, and never averaged. A plain Python list hides layers from
-#   `parameters()`, so from DDP and also from your optimizer: they are not trained at all, and each rank keeps its
-#   own. (`nn.ModuleList` is for that.)
-# - **Wrapping is a photograph.** The list of parameters is made in the constructor. What you add later, thaw later
-#   (lesson 08) or put in another's place later is in `ddp.parameters()`, the optimizer trains it, `state_dict` has
-#   it. DDP does not know of it.
+# - **What is outside is not equal to begin with**, and never averaged: the head beside a wrapped backbone, say. A
+#   plain Python list hides layers from `parameters()`, so from DDP and also from your optimizer: they are not trained
+#   at all, and each rank keeps its own. (`nn.ModuleList` is for that.)
+# - **Wrapping is a photograph.** The list of parameters is made in the constructor. What you add later, thaw later or
+#   put in another's place later is in `ddp.parameters()`, an optimizer made then trains it, `state_dict` has it. DDP
+#   does not know of it. And for what you *freeze* later, it waits (lesson 08).
 #
 # The row to remember is the last but one, because its message misleads. You load a model, wrap it, *then* put in a
 # new head for your ten classes. DDP still waits for the old head's gradient, says that a parameter was not used and
@@ -745,8 +746,8 @@ for step in range(3):
     optimizer.step()
 
 # %% [markdown]
-# Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, wrap anew: a DDP module is
-# cheap to make.
+# Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, drop the wrapper and wrap
+# anew: it costs one broadcast of the weights.
 #
 # ## The same model on every rank?
 #
@@ -858,9 +859,9 @@ DistributedDataParallel(nn.Sequential(*(layers if rank == 0 else reversed(layers
 DistributedDataParallel(nn.Sequential(*[nn.Linear(4, 4) for _ in range(2 + rank)]))
 
 # %% [markdown]
-# Of the first, only rank 1 knows: rank 0 sends its shapes and goes on to the broadcast. In a script its log shows no
-# more than a closed connection, so look into the log of the others. Better not to depend on luck with shapes. One
-# line finds all of it, before you wrap:
+# Of the first, only rank 1 knows: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1
+# ends, and rank 0's log has a closed connection (lesson 00), so look into the logs of the others. Better not to
+# depend on luck with shapes. A few lines find all of it before you wrap:
 
 # %%
 # %%ranks
@@ -997,7 +998,9 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
         for _ in range(3):
             model(torch.randn(8, 4)).backward()
         teaches = "in train mode" if teacher.training else "in eval mode"
-        said = f"runs, teacher {teaches}, {len(model.state_dict())} tensors in the checkpoint"
+        wrappers = [m for m in (model, *model.modules()) if isinstance(m, DistributedDataParallel)]
+        sent = len(wrappers[0].modules_buffers)
+        said = f"runs, teacher {teaches}, {sent} buffers sent, {len(model.state_dict())} tensors in the checkpoint"
     except RuntimeError as error:
         said = str(error).partition(" in the prior")[0].partition(" when")[0]
     if rank == 0:
@@ -1009,10 +1012,10 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
 #   `model.train()` puts *it* into train mode, too: its BatchNorm goes on learning, its dropout drops. Its buffers
 #   also go along in every forward. Call `teacher.eval()` after every `train()`.
 # - **In a DDP of its own**: refused. There is nothing to average.
-# - **A copy of the whole DDP module**: runs; you now have a second reducer that waits for gradients for ever, and a
-#   second wrapper that sends its buffers.
+# - **A copy of the whole DDP module**: runs; you now have a second wrapper with hooks and buckets of its own, whose
+#   forward may send buffers (lesson 09).
 # - **Beside**: nothing but your module. The tuple (or an attribute of something that is no module) keeps it out of
-#   DDP, `train()`, `parameters()`, and also of `state_dict`: save it yourself.
+#   DDP, `train()` and `parameters()`, and also out of `to(device)` and `state_dict`: move it and save it yourself.
 #
 # ### A teacher that follows
 #
@@ -1122,6 +1125,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
 arrived = ["text", "image"] if dist.get_rank() else ["image", "text"]  # whatever this rank has read first
 model = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in arrived})
 model.forward = lambda x: model["text"](model["image"](x).tanh())

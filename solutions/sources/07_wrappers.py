@@ -69,9 +69,8 @@ def expose(net):
     """Two functions, `encode` and `decode`, whose gradients are averaged."""
 
     ### BEGIN SOLUTION
-    ### STUB: encode = ...
-    ### STUB: decode = ...
-    ### STUB: return encode, decode
+    ### STUB: encode_and_decode = ...  # two functions
+    ### STUB: return encode_and_decode
     class Doors(torch.nn.Module):
         def __init__(self):
             super().__init__()
