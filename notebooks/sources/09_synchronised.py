@@ -20,10 +20,11 @@
 #
 # Four ranks that agree in nothing: each has a seed of its own, so other weights, other data, other dropout. `compare`, on the
 # ranks, is a collective that says whether something is the same on all of them, bit by bit. Take it along through two
-# training steps. A hook looks *inside* the forward, where the model is about to begin.
+# training steps. A hook looks *inside* the forward, where the model is about to begin. (This lesson stays on the CPU, with gloo,
+# also where there are GPUs.)
 
 # %%
-# %%ranks 4
+# %%ranks 4 --backend gloo
 import copy
 import warnings
 
@@ -139,18 +140,17 @@ p = predict(
 # %%ranks --as out
 def spread(model):
     """The drift meter: how far apart any two ranks are, in the weight that differs most."""
-    low = parameters_to_vector(model.parameters()).detach()
-    high = low.clone()
-    dist.all_reduce(low, op=dist.ReduceOp.MIN)
-    dist.all_reduce(high, op=dist.ReduceOp.MAX)
-    return (high - low).max().item()
+    weights = parameters_to_vector(model.parameters()).detach()
+    highest = torch.stack([weights, -weights])  # the largest of -w is minus the smallest of w
+    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
+    return highest.sum(0).max().item()
 
 
-def train(changes, decay=0.0, lr=0.2):
-    """40 steps; `changes(step, ddp)` may change the model before each. Returns what the meter says after each."""
+def train(changes, lr=0.2, kind=torch.optim.SGD, **options):
+    """40 steps; `changes(step, model)` may change the model before each. Returns what the meter says after each."""
     torch.manual_seed(0)
     ddp = DistributedDataParallel(nn.Linear(64, 10))
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=lr, weight_decay=decay)
+    optimizer = kind(ddp.parameters(), lr=lr, **options)
     seen = []
     for step in range(40):
         with torch.no_grad():
@@ -185,8 +185,8 @@ for (stage, op), count in sent.items():
     print(f"{stage:13} {op:11} {count}")
 
 # %% [markdown]
-# In construction, the shapes are compared and the weights sent. After that: gradients, 40 times in 40 steps, and one broadcast
-# of the bucket order (lesson 04). Now watch the meter over some other accidents.
+# In construction, numbers and shapes of the parameters are compared and the weights sent. After that: gradients, 40 times in 40
+# steps, and once the new buckets (lesson 04). Now watch the meter over some other accidents.
 
 
 # %%
@@ -206,14 +206,20 @@ def repaired(step, model):
             dist.broadcast(parameter, src=0)
 
 
+def nothing(step, model):
+    pass
+
+
+calm, seen = train(nothing)
 meter = {
-    "nothing": train(lambda step, model: None)[1],
+    "nothing": seen,
     "rank 1 adds 0.1 at step 10": drift,
-    "... with weight decay": train(add_once, decay=0.2)[1],
+    "... with weight decay": train(add_once, weight_decay=0.2)[1],
     "... and a broadcast at step 25": train(repaired)[1],
     "own noise on each rank, in each step": train(noise_in_each_step)[1],
-    "rank 1 has another learning rate": train(lambda step, model: None, lr=0.22 if rank == 1 else 0.2)[1],
+    "rank 1 has another learning rate": train(nothing, lr=0.22 if rank == 1 else 0.2)[1],
 }
+print("with Adam, 0.1 at step 10 becomes", round(train(add_once, lr=0.01, kind=torch.optim.Adam)[1][-1], 3))
 assert meter["nothing"][-1] == 0 == meter["... and a broadcast at step 25"][-1]
 
 # %%
@@ -240,9 +246,9 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# A difference stays, or grows. Weight decay lets it fade, by the factor `1 - lr * decay` in each step, as it lets all weights
-# fade. Only what you do by hand ends it. Put such a meter into long trainings, every few hundred steps: it costs two
-# all-reduces. (Task 1 is a stricter one.)
+# A difference stays, or grows; also with Adam, which looks at nothing but gradients. Weight decay lets it fade, by the factor
+# `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put such a meter into long
+# trainings, every few hundred steps: it costs one all-reduce. (Task 1 is a stricter one.)
 #
 # ## Not an ensemble either
 #
@@ -302,10 +308,11 @@ everyones = [torch.empty(()) for _ in range(world)]
 dist.all_gather(everyones, torch.tensor(float(right(mine))))
 print("right answers of 397, by rank:", [int(n) for n in everyones])
 print("the mean of their weights:    ", right(mine - offsets[1]))
+print("trained without noise:        ", right(parameters_to_vector(calm.parameters()).detach()))
 
 # %% [markdown]
 # So what looks like one model in your log is four. A checkpoint from rank 0 is one of them, and the mean that somebody hoped
-# for exists nowhere, unless you compute it. (Averaging weights now and then is a method of its own, local SGD: lesson 05.)
+# for is on no rank, unless you compute it. (Averaging weights now and then is a method of its own, local SGD: lesson 05.)
 #
 # ## Change weights on purpose
 #
@@ -405,8 +412,9 @@ def arrives(ddp, kind):
 
 KINDS = ["train", "eval", "train, no_sync", "train, no_grad", "eval, no_grad", "eval, inference_mode"]
 ddp = DistributedDataParallel(Stamped())
-print("the very first forward:", arrives(ddp, "train")) if rank == 3 else arrives(ddp, "train")
-sent = {}
+first, sent = arrives(ddp, "train"), {}
+if rank == 3:
+    print("the very first forward   ", {True: "sent", False: "not sent"}[first])
 for before in KINDS:
     for now in KINDS:
         forward(ddp, before)
@@ -437,17 +445,19 @@ plt.show()
 
 # %% [markdown]
 # Each row is of one kind. Buffers are sent before a forward if the forward *before it* had gradients on and was not under
-# `no_sync`. `train()` and `eval()` do not matter, nor whether a backward was called. Odd, but you can read it: `_pre_forward`
-# asks `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`; and that flag
-# was set by `_post_forward` of the forward before. The idea is sound: buffers change in training forwards, so after one of those
-# there is something to send. It is only not what anybody says. Three consequences:
+# `no_sync`. `train()` and `eval()` do not matter, and no backward is needed. You can read it: `_pre_forward` asks
+# `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`; and that flag was set
+# by `_post_forward` of the forward before. It makes some sense: buffers change in training, so after a training forward there is
+# something to send. But gradients being on is taken for training, and that is a guess. Four consequences:
 #
+# - A forward in `train()` under `no_grad` changes BatchNorm's statistics, and the next forward leaves them as they are.
 # - A forward in `eval()` with gradients on is a collective like any other. (One rank alone must not make it: lesson 06.)
 # - With accumulation under `no_sync`, buffers are sent once in each cycle, before its first micro-batch.
 # - If you evaluate through the wrapper, on all ranks and under `no_grad`, the *first* evaluation batch brings rank 0's statistics
 #   to everybody. Through `.module`, each rank evaluates with its own.
 #
-# The other half of the claim holds: a model without buffers sends nothing in a forward. You saw that in the counts above.
+# The other half of the claim holds: without buffers, there is no such broadcast. You saw that in the counts above, where the
+# new buckets were the only thing that a forward has sent.
 #
 # ## What that does to BatchNorm
 #
@@ -497,6 +507,7 @@ for r, (colour, marker) in enumerate(zip(["black", "#0072B2", "#009E73", "#D55E0
         label=f"rank {r}, data around {r}",
     )
 axes.axhline(1.5, color="#666666", linestyle="--", label="mean over all ranks")
+axes.set_xticks(range(0, 21, 5))
 axes.set(
     title="Each forward throws away what ranks 1 to 3 have seen",
     xlabel="training step",
@@ -527,8 +538,8 @@ with torch.no_grad():
 #
 # ### Switch it off, and average when it counts
 #
-# The switch had its name changed in torch 2.13: `broadcast_buffers` is deprecated, and its warning names `forward_sync_buffers`. Not
-# the same thing, though:
+# You will read of `broadcast_buffers=False`. Since torch 2.13 that name is deprecated, and its warning sends you to
+# `forward_sync_buffers`. Not the same thing, though:
 
 
 # %% claims={"S21": "wrong"}
@@ -555,7 +566,8 @@ if rank == 3:
     print(f"{'rank 0’s buffer arrives':28}when wrapped   in forwards")
     for name, (wrapped, later) in table.items():
         print(f"{name:28}{wrapped!s:15}{later}")
-    print({warning.category.__name__ for warning in told if "broadcast_buffers" in str(warning.message)})
+    warned = {warning.category.__name__ for warning in told if "broadcast_buffers" in str(warning.message)}
+    print("broadcast_buffers warns:", *warned)
 
 # %% [markdown]
 # The old name also skipped the buffers when the model is wrapped; the new one sends them then. If your ranks *load* different
@@ -577,12 +589,13 @@ print("of all data: mean 1.5, variance", 1.0 + torch.arange(4.0).var(correction=
 assert rank == 0 or own_mean > 0.5
 
 # %% [markdown]
-# (After 20 steps of 0.1, BatchNorm has gone 88 % of the way from its initial 0.) The mean comes out. The variance does not: a mean of variances
-# knows nothing of the distance between the means. For that you need the statistics of *one big batch*, in training as well.
+# (After 20 steps of 0.1, BatchNorm has gone 88 % of the way from its initial 0 and 1.) The mean is on its way. The variance is
+# not: a mean of variances knows nothing of the distance between the means. For that you need the statistics of *one big batch*,
+# in training as well.
 #
 # ## SyncBatchNorm, and what it needs
 #
-# `nn.SyncBatchNorm.convert_sync_batchnorm(model)`, every tutorial says. Before you wrap, and on a GPU:
+# “Convert the model with `nn.SyncBatchNorm.convert_sync_batchnorm`, before you wrap it.” Here is what that gives on a CPU:
 
 # %% claims={"50": "not runnable here"}
 # %%ranks --expect raises:ValueError
@@ -597,9 +610,8 @@ except ValueError as error:
 DistributedDataParallel(net)
 
 # %% [markdown]
-# The doctor sums it up: on a CPU it refuses, in the wrapper (`_passing_sync_batchnorm_handle`) and in its own forward
-# (`torch/nn/modules/batchnorm.py`); only evaluation works. So it cannot be run here. What it is *for* can be measured, with a norm of
-# your own:
+# It refuses, in the wrapper (`_passing_sync_batchnorm_handle`) and in its own forward (`torch/nn/modules/batchnorm.py`); only
+# evaluation works. It needs GPUs, so this lesson cannot run it for you. What it is *for* can be measured, with a norm of your own:
 
 # %%
 # %%ranks
@@ -708,13 +720,13 @@ plt.show()
 
 # %% [markdown]
 # Two kinds of being off. With its *own batch*, each rank computes another function than one big process, and the right gradient
-# of it; with more samples the two functions meet. *Detached*, the forward is that of the big batch, and the gradient belongs to
-# no function at all; more samples do not help. The optimizer follows it all the same.
+# of it; with more samples the two come closer. *Detached*, the forward is that of the big batch, and the gradient is not that of
+# this forward; more samples do not help. The optimizer follows it all the same.
 #
 # Why `MeanOverRanks` has an all-reduce in its backward, too: the mean goes into the loss of *every* rank, so what one rank's `x`
 # does to the losses comes back from every rank. Summed over the losses, the gradient of a mean over ranks is the mean over ranks
-# of the gradients. DDP's division then makes the mean of the losses of it. (`functional` is PyTorch's own: `all_reduce` in
-# `torch/distributed/_functional_collectives.py` has that backward built in. The module's name has an underscore, too.)
+# of the gradients. DDP's division then makes the mean of the losses of it. (`functional` is PyTorch's own: `all_reduce`, with
+# `all_reduce_backward` in `torch/distributed/_functional_collectives.py`. The module's name has an underscore, too.)
 #
 # It is not free. Each layer now waits for all ranks, twice in a step, and nothing overlaps:
 
@@ -745,14 +757,12 @@ mean = torch.tensor(rank + 1.0)
 dist.all_reduce(mean, op=dist.ReduceOp.AVG)
 print("all_reduce with AVG:", mean.item())
 
-wrong, samples = torch.tensor(
-    [float(rank == 3), 2.0 if rank == 3 else 8.0]
-)  # rank 3 has the short last batch
-rates, sums = wrong / samples * 2, torch.stack([2 * wrong, samples])
+wrong, samples = torch.tensor([2.0, 2.0] if rank == 3 else [0.0, 8.0])  # rank 3 has the short last batch
+rates, sums = wrong / samples, torch.stack([wrong, samples])
 dist.all_reduce(rates, op=dist.ReduceOp.AVG)
 dist.all_reduce(sums)
 print(
-    f"2 errors in 26 samples, both on rank 3: mean of rates {rates:.3f}, rate of sums {sums[0] / sums[1]:.3f}"
+    f"2 errors in 26 samples, all on rank 3: mean of rates {rates:.3f}, rate of sums {sums[0] / sums[1]:.3f}"
 )
 
 # %%
@@ -769,8 +779,8 @@ assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
 # Otherwise one rank lowers its learning rate or leaves the loop, and you know both pictures: the rising line of the meter, and the
 # hang of lesson 00.
 #
-# **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script that seeds each
-# rank differently, has neither told nor asked anybody:
+# **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script that
+# seeds each rank differently, has no equal start:
 
 # %%
 # %%ranks
@@ -789,7 +799,7 @@ for when in ("after", "before"):
     print(f"copied {when:6} wrapping: {[round(value, 3) for value in seen]}  after 0, 10, 20, 30 updates")
 
 # %% [markdown]
-# It fades with the decay: 0.9 per update here. With the usual 0.9999, 37 % of it are left after 10,000 updates. Copy after wrapping.
+# It fades with the decay: 0.9 per update here. With 0.9999, 37 % of it are left after 10,000 updates. Copy after wrapping.
 #
 # **Random numbers.** Own dropout masks on every rank are what you want (lesson 03). Shared ones are needed wherever a draw
 # decides about *weights* or about *which collectives come next*: mutations, pruning, a layer that is skipped at random (lesson 08).
@@ -799,8 +809,8 @@ for when in ("after", "before"):
 #
 # ## What goes wrong in real life
 #
-# The commonest drift needs no evolution. Rank 0 loads a checkpoint, after the model was wrapped. `--watch` (or
-# `ddp-course doctor train.py`) compares weights while the script runs:
+# A drift that needs no evolution: rank 0 loads a checkpoint, after the model was wrapped. `--watch` (or, for a script,
+# `ddp-course doctor train.py`) compares weights during the run:
 
 # %%
 # %%ranks --watch
@@ -818,7 +828,7 @@ for step in range(10):
 
 # %% [markdown]
 # - **Weights changed on one rank**: a checkpoint loaded there, a layer re-initialised with the rank's own seed, noise. Before
-#   wrapping, the constructor makes up for it. After it, nobody does.
+#   wrapping, the constructor makes up for it (not for the optimizer's state). After it, nobody does.
 # - **Validation differs between ranks, though the weights are equal.** Running statistics, evaluated through `.module`. Evaluate
 #   on one rank, or send the buffers first.
 # - **A queue or a codebook kept in a buffer** loses what all ranks but 0 put in. A plain attribute is left alone, but
