@@ -369,7 +369,7 @@ class Noise(torch.utils.data.Dataset):
         return torch.rand(()).item(), float(np.random.rand()), random.random()
 
 
-torch.multiprocessing.set_start_method("fork", force=True)  # others cannot find a class from a cell
+torch.multiprocessing.set_start_method("fork", force=True)  # else they cannot find a cell's class
 torch.manual_seed(0)
 one_for_all = list(DataLoader(Noise(), batch_size=None, num_workers=2))
 torch.manual_seed(1000 + rank)
@@ -475,7 +475,7 @@ plt.show()
 #
 # ## A stream has no sampler
 #
-# Large data come as a stream: files, shards, a tokenizer's output. An `IterableDataset` has no indices, so there is nothing
+# Large data often come as a stream: many files, a socket, a tokenizer's output. An `IterableDataset` has no indices, so there is nothing
 # that a sampler could deal out.
 
 # %%
@@ -538,9 +538,9 @@ by_both
 
 # %% [markdown]
 # `get_worker_info()` knows the workers of *its* loader, not the other ranks. The example in `IterableDataset`'s own docstring
-# splits by it alone; under DDP that is the whole stream once for every rank. Ranks times workers readers need as many
-# different numbers: `rank + ranks * worker.id`. With `rank + worker.id`, rank 0's worker 1 would read what rank 1's worker 0
-# reads.
+# splits by it alone; under DDP that is the whole stream once for every rank. There are ranks × workers readers, and each
+# needs a number of its own: `rank + ranks * worker.id`. With `rank + worker.id`, rank 0's worker 1 would read what rank 1's
+# worker 0 reads.
 #
 # ## Streams end when they like
 #
@@ -586,8 +586,8 @@ with Join([net]):
 
 # %% [markdown]
 # Agreeing costs a small all-reduce a step and loses the rest (here samples 8 and 9). `Join` loses nothing: a rank that is
-# done answers the others' all-reduces with zeros (`_DDPJoinHook` in `torch/nn/parallel/distributed.py`). A third way is to
-# deal in full rounds, so that nobody can be ahead: task 5.
+# done answers the others' all-reduces with zeros (`_DDPJoinHook` in `torch/nn/parallel/distributed.py`), more in lesson 05. A
+# third way is to deal in full rounds, so that nobody can be ahead: task 5.
 #
 # ## Killed in the middle of an epoch
 #
@@ -741,7 +741,7 @@ rank_0s = mine.clone()
 dist.broadcast(rank_0s, src=0)  # a checkpoint that rank 0 has written alone
 
 torch.set_rng_state(rank_0s)
-print("rank 0's state for all: equal masks?", equal_everywhere(drop(torch.ones(8))))
+print("rank 0's state on all: equal masks?", equal_everywhere(drop(torch.ones(8))))
 torch.set_rng_state(mine)
 print("each its own:           equal masks?", equal_everywhere(drop(torch.ones(8))))
 
@@ -749,9 +749,6 @@ print("each its own:           equal masks?", equal_everywhere(drop(torch.ones(8
 # `StatefulDataLoader` of the package torchdata (not needed here) is a loader with a `state_dict()`; it also collects the
 # states of its workers, but not those of other ranks. A stream has to find its place again by itself, with as many ranks and
 # workers as before: they decided who reads what. What else a checkpoint needs is lesson 14.
-#
-# %% [markdown]
-# ## What goes wrong in real life
 #
 # ## What goes wrong in real life
 #

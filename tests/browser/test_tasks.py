@@ -42,7 +42,7 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
 
     reads(notebook.run(task), r"samplers.shard_indices: not attempted")
     notebook.shoot("task_not_attempted", at=task)
-    reads(notebook.run(progress), r"0 of 4 tasks passed")
+    reads(notebook.run(progress), r"0 of 5 tasks passed")
 
     notebook.type_into(task, answered(cells[task], WRONG))
     wrong = notebook.run(task)
@@ -61,7 +61,7 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
     notebook.shoot("task_right", at=task)
     reads(
         notebook.run(progress),
-        r"samplers.shard_indices\s+✓ passed.*1 of 4 tasks passed. Next: samplers.make_loader",
+        r"samplers.shard_indices\s+✓ passed.*1 of 5 tasks passed. Next: samplers.make_loader",
     )
     notebook.shoot("progress", at=progress)
     assert notebook.too_wide() == []
