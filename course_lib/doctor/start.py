@@ -111,7 +111,8 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
     )
     if not inside:
         return None
-    unlike = _unequal_numbers(outcome, inside, blocked[inside[0]].where)
+    where = blocked[inside[0]].where
+    unlike = _unequal_numbers(outcome, inside, where) or _unlike_members(outcome, inside, where)
     if unlike is not None or len(inside) == outcome.world_size:
         return unlike
     absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
@@ -128,14 +129,42 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
     )
 
 
+_SAME_GROUPS = (
+    "all ranks of the default group must call new_group, in the same order, also those that "
+    "will not be members."
+)
+
+
+def _members(outcome: Outcome) -> dict[str, dict[str, list[int]]]:
+    """For each group, by the name torch has given it: its members as ranks know them, and the ranks that do."""
+    members: dict[str, dict[str, list[int]]] = {}
+    for rank, facts in outcome.facts.items():
+        for name, ranks in facts.get("groups", {}).items():
+            members.setdefault(name, {}).setdefault(str(ranks), []).append(rank)
+    return members
+
+
+def _unlike_members(outcome: Outcome, inside: tuple[int, ...], where: str) -> Diagnosis | None:
+    """As many groups on all ranks, but not the same ones: some have met ranks that were making another group."""
+    for name, known in _members(outcome).items():
+        if len(known) > 1:
+            shown = " and ".join(f"{ranks} on {rank_list(who)}" for ranks, who in known.items())
+            return Diagnosis(
+                "new_group_on_some_ranks",
+                f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are "
+                f"numbered as they are made, and number {name} is {shown}.",
+                (),
+                positions(outcome, inside),
+                advice=_SAME_GROUPS,
+                lesson=taught_in(2),
+            )
+    return None
+
+
 def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> Diagnosis | None:
     """Some ranks have made more groups before: torch names groups by counting them, and these do not fit."""
     made = {rank: facts["groups_made"] for rank, facts in outcome.facts.items() if "groups_made" in facts}
-    members: dict[str, set[str]] = {}
-    for facts in outcome.facts.values():
-        for name, ranks in facts.get("groups", {}).items():
-            members.setdefault(name, set()).add(str(ranks))
-    mixed = any(len(each) > 1 for each in members.values())
+    mixed = any(len(known) > 1 for known in _members(outcome).values())
     counts = Counter(made.values())
     if len(counts) < 2 or not (mixed or len(inside) == outcome.world_size):
         return None
@@ -149,7 +178,6 @@ def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> D
         lines_of(
             {rank: f"{steps(count, 'process group')} asked for so far" for rank, count in made.items()}, odd
         ),
-        advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
-        "members.",
+        advice=_SAME_GROUPS,
         lesson=taught_in(2),
     )

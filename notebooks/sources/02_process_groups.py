@@ -644,28 +644,30 @@ x.item()
 
 # %% [markdown]
 # No punishment, with gloo. The old barrier at the end of `new_group` is only there if you ask for it (`TORCH_DIST_INIT_BARRIER=1`), so
-# the two found each other, and 0 + 1 = 1. The bill comes with the next group, which everybody makes:
+# the two found each other, and 0 + 1 = 1. The bill comes with the next group, which everybody makes. And when
+# all make all groups, but rank 2 in another order?
+
 
 # %%
-# %%ranks --expect hang
-everyone = dist.new_group([0, 1, 2])
+def make(wishes):
+    import torch.distributed as dist
+
+    return [dist.new_group(ranks) for ranks in wishes[dist.get_rank()]]
+
+
+PAIR, ALL = [0, 1], [0, 1, 2]
+for name, third in {"not the pair": [ALL], "the pair last": [ALL, PAIR]}.items():
+    out = run_quietly(make, [[PAIR, ALL], [PAIR, ALL], third], ranks=3)
+    calls = {out.waiting[other].call for other in (0, 1)}
+    print(f"rank 2 makes {name}: {out.kind.value}, ranks 0 and 1 in {calls.pop()}")
+print(out.diagnosis.advice)
 
 # %% [markdown]
-# A group has no name but a number: how many this rank has made before, the default
-# group first (`_process_group_name` in `distributed_c10d.py`), and
-# under that number it writes its addresses into the store. For ranks 0 and 1 this is group 2, for rank 2 it is group 1:
-# they wait under different keys, in a line that has no mistake in it. That is also why the *order* counts:
-
-# %%
-# %%ranks 3 --fresh --expect hang
-import torch.distributed as dist
-
-members = [[0, 1], [0, 1, 2]]
-if dist.get_rank() == 2:
-    members.reverse()
-groups = [dist.new_group(ranks) for ranks in members]
-
-# %% [markdown]
+# A group has no name but a number: how many this rank has made before, the default group first (`_process_group_name` in
+# `distributed_c10d.py`). Under that number it writes its addresses into the store. For ranks 0 and 1 the group of all is
+# number 2, for rank 2 it is number 1: they wait under different keys, in a line that has no mistake in it. What becomes of rank
+# 2 is luck, since under number 1 it finds the addresses of a pair.
+#
 # So make groups in one place, at the start, in a loop that is the same on every rank, and keep those that you are in:
 
 # %%

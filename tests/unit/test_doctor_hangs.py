@@ -205,6 +205,13 @@ def test_a_number_that_means_different_groups_is_told_though_a_rank_has_gone_on(
     assert "numbered as" in found.summary
 
 
+def test_as_many_groups_in_another_order_are_told_by_what_a_number_means():
+    groups = {0: {"1": [0, 1]}, 1: {"1": [0, 1]}, 2: {"1": [0, 1, 2]}}
+    found = diagnose(asking(3, 3, 3, inside=(0, 1), groups=groups))
+    assert found.kind == "new_group_on_some_ranks"
+    assert "number 1 is [0, 1] on ranks 0 and 1 and [0, 1, 2] on rank 2" in found.summary
+
+
 def test_a_rank_that_does_not_come_to_new_group_is_named():
     found = diagnose(asking(2, 2, 1, inside=(0, 1)))
     assert found.summary.startswith("Only ranks 0 and 1 call new_group")

@@ -66,6 +66,8 @@ class Grid(Task):
         import torch
         import torch.distributed as dist
 
+        from course_lib.ranks.group import group_members
+
         result = answer(case["rows"], case["columns"])
         try:
             pair = list(result)
@@ -74,15 +76,15 @@ class Grid(Task):
             pair, members = [], [toys.odd(result)]
         everyones: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(everyones, members)
-        wanted = _groups(case["rows"], case["columns"])
-        if everyones != wanted:
-            return {"members": members, "sums": None}
+        seen = {"members": members, "sums": None, "numbers": group_members()}
+        if everyones != _groups(case["rows"], case["columns"]):
+            return seen
         sums = []
         for group in pair:
             total = torch.tensor([10.0 ** dist.get_rank()])
             dist.all_reduce(total, group=group)
             sums.append(total.item())
-        return {"members": members, "sums": sums}
+        return {**seen, "sums": sums}
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The members of the groups, right and as misconceptions give them."""
@@ -119,6 +121,21 @@ class Grid(Task):
                     return Miss(
                         f"with {self.describe(trial.case)}, the {what} of rank {rank} has ranks {have}; "
                         f"it should have {want}"
+                    )
+        return None
+
+    @check("All ranks make the same groups in the same order.")
+    def same_groups(self, trial: Trial) -> Miss | None:
+        """Seen from the names that torch gives to groups; unlike groups of one name work by luck, if at all."""
+        meant: dict[str, tuple[int, list[int]]] = {}
+        for rank, seen in trial.seen.items():
+            for number, members in seen["numbers"].items():
+                first, known = meant.setdefault(number, (rank, members))
+                if known != members:
+                    return Miss(
+                        f"with {self.describe(trial.case)}, group number {number} is {known} on rank {first} and "
+                        f"{members} on rank {rank}",
+                        "different_groups",
                     )
         return None
 
