@@ -30,6 +30,31 @@ def test_one_check_less_on_a_rank_is_compared_as_far_as_both_go():
     assert said(one, other) is None
 
 
+def test_the_same_parameters_in_another_order_are_different_models():
+    def check(*named):
+        return [{**weights(1)[0], "parameters": {name: [value, [float(value)]] for name, value in named}}]
+
+    each = [
+        notes(weights=check(("left", 1), ("right", 2)), gradients=gradients(5)),
+        notes(weights=check(("right", 1), ("left", 2)), gradients=gradients(6)),
+    ]
+    assert said(*each) == ("different_models", ())
+
+
+def test_a_model_that_was_never_called_is_told_from_one_without_backward():
+    each = [
+        notes(
+            weights=weights(1, 10 + rank),
+            gradients=gradients(rank + 1),
+            counts={"forwards": 0, "backwards": 0},
+        )
+        for rank in range(2)
+    ]
+    found = diagnose(watched(*each))
+    assert found.kind == "gradients_not_averaged"
+    assert "never called" in found.summary
+
+
 def test_gradients_changed_on_every_rank_have_no_culprit():
     each = [
         notes(weights=weights(1, 10 + rank), gradients=gradients(rank + 1, reduced=(7,))) for rank in range(3)
