@@ -8,7 +8,8 @@
 # average rank, nor at that of a typical one. It runs at the speed of whoever is slowest *in this step*.
 #
 # **You will be able to** see who waits for whom, say what many ranks cost before you rent them, synchronise less often
-# without training another model, cope with ranks that have unequally many batches or samples, and read a timeout. 20 minutes.
+# without training another model, cope with ranks that have unequally many batches or samples, and read a timeout. 20
+# minutes.
 #
 # **Before this:** lessons 00 and 04.
 #
@@ -73,7 +74,8 @@ out = run(three_steps, ranks=4, faults=[delay(rank=2, seconds=0.5, at="forward",
 assert set(out.values.values()) == {2.5}
 
 # %% [markdown]
-# 2.5 on every rank: nobody's gradient is thrown away or replaced. Now where the time went. The run was traced:
+# 2.5 on every rank: nobody's gradient is thrown away or replaced. “The faster ranks wait
+# for the slower ones”, the forums say, and the traced run shows it:
 
 # %% claims={"35": "holds"}
 fast = [waited(out, rank) for rank in (0, 1, 3)]
@@ -131,8 +133,8 @@ draw(last_steps(out), "Rank 2 sleeps; the other three stand in backward()")
 # %% [markdown]
 # The fast ranks compute forward and backward at full speed. They stand at the *end* of `backward()`, where
 # `Reducer::finalize_backward` (`torch/csrc/distributed/c10d/reducer.cpp`) waits for every bucket's all-reduce, and an
-# all-reduce is done when the last rank has joined. (On GPUs with NCCL the program runs ahead, and it is the GPU that
-# stands there. The time is the same.)
+# all-reduce cannot be done before the last rank has joined. (On GPUs with NCCL the program runs ahead, and it is the
+# GPU that stands there. The time is the same.)
 #
 # So the slow rank looks *busy* and the healthy ones look *slow in communication*. A profile of one rank that says “60 % of
 # the time in all-reduce” does not tell you that the network is slow. The rank that waits least is the one to look at.
@@ -140,14 +142,14 @@ draw(last_steps(out), "Rank 2 sleeps; the other three stand in backward()")
 # ## It does not even out
 #
 # Suppose no rank is really slow. Each is late now and then: a garbage collection, a long sentence, a file that is not
-# cached. In the next run each of eight steps has one late rank, by turns. Everyone is late twice, 50 ms each time.
+# cached. In the next run each of eight steps has one late rank, by turns. Everyone is late twice, 30 ms each time.
 
 # %%
 p = predict(
-    "Eight steps; in each, another rank is 50 ms late. Every rank loses 100 ms in all. What does the gang lose?",
+    "Eight steps; in each, another rank is 30 ms late. Every rank loses 60 ms in all. What does the gang lose?",
     {
-        "100 ms: all are equally fast, it evens out": lambda out: out["took"][0] < 0.3,
-        "400 ms: every delay is everybody's": lambda out: out["took"][0] >= 0.4,
+        "60 ms: all are equally fast, it evens out": lambda out: out["took"][0] < 0.2,
+        "240 ms: every delay is everybody's": lambda out: out["took"][0] >= 0.24,
     },
 )
 
@@ -165,15 +167,17 @@ small = DistributedDataParallel(torch.nn.Linear(8, 8))
 
 
 def seconds_for(is_late, sync_every=1, steps=8):
-    """Train for some steps; a late rank sleeps 50 ms before its forward."""
+    """Train for some steps until all are through; a late rank sleeps 30 ms before its forward."""
     dist.barrier()
     begin = time.perf_counter()
     for step in range(steps):
         with nullcontext() if (step + 1) % sync_every == 0 else small.no_sync():
             if is_late(step):
-                time.sleep(0.05)
+                time.sleep(0.03)
             small(torch.ones(2, 8)).sum().backward()
-    return time.perf_counter() - begin
+    seconds = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
+    dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+    return seconds.item()
 
 
 def by_turns(step):
@@ -182,7 +186,7 @@ def by_turns(step):
 
 seconds_for(lambda step: False)  # the first steps are slower, for other reasons
 took = seconds_for(by_turns)
-print("at least 8 times 50 ms:", took >= 8 * 0.05)
+print("at least 8 times 30 ms:", took >= 8 * 0.03)
 
 # %% [markdown]
 # A step is over when its *slowest* rank is through. What is averaged is gradients. Times are not averaged, they are
@@ -199,7 +203,7 @@ print("at least 8 times 50 ms:", took >= 8 * 0.05)
 
 
 # %%
-def many_steps(steps=40):
+def many_steps(steps=30):
     import random
     import time
 
@@ -286,16 +290,16 @@ for n in (1, 4, 16, 64, 256):
     print(f"{n:4} ranks: a step without any hiccup has a chance of {(29 / 30) ** n:6.1%}")
 
 # %% [markdown]
-# Three warnings about such curves. They end at the largest time you have *measured*: rarer disasters than yours are not in
-# them, so measure long. They take it that ranks are late independently of each other; ranks that share a file server are not.
-# And the hollow markers are real jobs: they pay for the all-reduce as well, and 40 steps are few.
+# Three warnings about such curves. They end at the largest time you have *measured*: rarer disasters than yours are not
+# in them, so measure long. They take it that ranks are late independently of each other; ranks that share a file server
+# are not. And the hollow markers are real jobs: they pay for the all-reduce as well, and 30 steps are few.
 #
 # This is why a job that scales well to 8 ranks may not scale to 64 on the same hardware with the same network.
 #
 # ## Synchronise less often
 #
 # You will read: use `no_sync()` and synchronise only every *n* batches. Inside it, DDP's backward only adds to `.grad`; the
-# first backward outside reduces what has piled up. Four batches a rank, one reduction:
+# first forward and backward outside reduce what has piled up. Four batches a rank, one reduction:
 
 
 # %% claims={"39": "holds"}
@@ -356,12 +360,12 @@ loss.backward()
 print("forward inside, backward after: ", toy.module.weight.grad.item())
 
 # %% [markdown]
-# The *forward* decides. `no_sync()` only flips `require_backward_grad_sync`, and it is `_post_forward` that reads it and
-# readies the reducer (`prepare_for_backward`; all in `torch/nn/parallel/distributed.py`). By the time of `backward()`, it has
-# been settled.
+# The *forward* decides. `no_sync()` only flips `require_backward_grad_sync`, and it is `_post_forward` that reads it
+# and readies the reducer (`prepare_for_backward`; all in `torch/nn/parallel/distributed.py`). By the time of
+# `backward()`, it has been settled.
 #
-# Does it help against stragglers? That depends on which kind. The eight steps from above once more, and eight in which it is
-# always rank 2 that is late:
+# Does it help against stragglers? That depends on which kind. The eight steps from above once more, and eight in which
+# it is always rank 2 that is late:
 
 # %%
 # %%ranks --as out
@@ -369,7 +373,7 @@ RUNS = {"another rank is late in each step": by_turns, "rank 2 is always late": 
 took = {(who, every): seconds_for(late, every) for who, late in RUNS.items() for every in (1, 4)}
 turns, always = RUNS
 print("late by turns: faster with every 4th reduction:", took[turns, 4] < took[turns, 1])
-print("always rank 2: still at least 8 times 50 ms:   ", took[always, 4] >= 8 * 0.05)
+print("always rank 2: still at least 8 times 30 ms:   ", took[always, 4] >= 8 * 0.03)
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
@@ -396,8 +400,8 @@ plt.show()
 # A rank that is always slow adds up as well, to the same delay as before. For that one there are only plain remedies: find
 # out why (heat, a busy neighbour, a slow disk, longer samples), give it less work, or leave it out.
 #
-# And the price: four batches a rank now make *one* step of the optimizer. That is a batch four times as large, with all that
-# it means for the learning rate. Lesson 10 has the details of accumulation.
+# And the price: four batches a rank now make *one* step of the optimizer. That is a batch four times as large, with all
+# that it means for the learning rate. Lesson 10 has the details of accumulation.
 #
 # ## “Make a smaller group, then they synchronise less often”
 #
@@ -467,17 +471,17 @@ axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# What the advice wants is **local SGD**. Two parts of PyTorch make it: `post_localSGD_hook` reduces gradients among all in the
-# first steps and only inside the small group later; `PeriodicModelAverager` averages the *weights* over all ranks, here every
-# fourth step (`torch/distributed/algorithms/`). The pair, on one machine, is reduced in every step; the slow link between
-# machines is used once in four. In between there are two models, so it is not the training you would have had without it.
-# How long they may stay apart is the **staleness** you allow.
+# What the advice wants is **local SGD**. Two parts of PyTorch make it: `post_localSGD_hook` reduces gradients among all
+# in the first steps and only inside the small group later; `PeriodicModelAverager` averages the *weights* over all
+# ranks, here every fourth step (`torch/distributed/algorithms/`). The pair, on one machine, is reduced in every step;
+# the slow link between machines is used once in four. In between there are two models, so it is not the training you
+# would have had without it. How long they may stay apart is the **staleness** you allow.
 #
 # ## A rank runs out of batches
 #
-# Lesson 03 ended with a hang: one rank had a batch fewer. `ddp.join()` is PyTorch's answer: a rank that leaves the block early
-# stays behind as a *shadow* and joins every all-reduce with zeros. Rank *r* has *r* + 1 batches here, and every batch gives
-# a gradient of exactly 1.
+# Lesson 03 ended with a hang: one rank had a batch fewer. `ddp.join()` is PyTorch's answer: a rank that leaves the
+# block early stays behind as a *shadow* and joins every all-reduce with zeros. Rank *r* has *r* + 1 batches here, and
+# every batch gives a gradient of exactly 1.
 
 # %%
 p = predict(
@@ -540,8 +544,8 @@ figure.suptitle("What a batch weighs: always 1/4, or more the fewer are left")
 plt.show()
 
 # %% [markdown]
-# By default every batch weighs the same in the whole epoch, and the last steps are *small* ones. Divided by those who are left,
-# the last steps are full ones, made from fewer data. Neither is an error; know which one you have.
+# By default every batch weighs the same in the whole epoch, and the last steps are *small* ones. Divided by those who
+# are left, the last steps are full ones, made from fewer data. Neither is an error; know which one you have.
 #
 # At the end of the block the last rank's weights are sent to all (`_sync_final_model`, `distributed.py`). The weights, yes:
 
@@ -552,9 +556,10 @@ from course_lib.watch import compare
 compare(model=joined, optimizer=joined_optimizer)
 
 # %% [markdown]
-# (The gradients are left over from each rank's last round.) A shadow takes no steps, so its optimizer knows nothing of the rounds it has missed. From the next step on, momentum makes
-# different models of equal weights, and nothing says so. With an optimizer that has a memory (momentum, Adam), broadcast its
-# state after every joined epoch, or give all ranks equally many batches in the first place: padding with `DistributedSampler` is cheap.
+# (The gradients are left over from each rank's last round.) A shadow takes no steps, so its optimizer knows nothing of
+# the rounds it has missed. From the next step on, momentum makes different models of equal weights, and nothing says
+# so. With an optimizer that has a memory (momentum, Adam), broadcast its state after every joined epoch, or give all
+# ranks equally many batches in the first place: padding with `DistributedSampler` is cheap.
 #
 # `throw_on_early_termination=True` is the strict way: when one rank runs out, all stop at the same step.
 
@@ -661,21 +666,23 @@ plt.show()
 
 # %% [markdown]
 # Nothing diverges: all ranks get the same gradient and stay equal. It is the gradient of another problem. DDP averages
-# over *ranks* (`Reducer::mark_variable_ready_dense` divides by their number, whatever they had), so a sample in a batch of 2
-# weighs four times as much as one in a batch of 8. Once in an epoch this rarely matters. With sentences of different lengths, and
-# a loss that is a mean over *tokens*, it is every step.
+# over *ranks* (`Reducer::mark_variable_ready_dense` divides by their number, whatever they had), so a sample in a batch
+# of 2 weighs four times as much as one in a batch of 8. Once in an epoch this rarely matters. With sentences of
+# different lengths, and a loss that is a mean over *tokens*, it is every step.
 #
-# The repair is to multiply the loss by *own samples × ranks ÷ all samples*, for one tiny all-reduce. The factor is 1 where all have
-# equally many. The same holds for the loss you log: add up sums and counts, as in lesson 03, and divide once.
+# The repair is to multiply the loss by *own samples × ranks ÷ all samples*, for one tiny all-reduce. The factor is 1
+# where all have equally many. The same holds for the loss you log: add up sums and counts, as in lesson 03, and divide
+# once.
 #
 # ## When waiting becomes an error
 #
 # Nobody waits for ever. Every process group has a timeout: 30 minutes with gloo, 10 with NCCL
-# (`torch/distributed/constants.py`). Is it a limit for a step? Here it is 0.6 seconds, and rank 1 is late five times.
+# (`torch/distributed/constants.py`). It is often taken for a limit on a step. Here it is 0.6 seconds, and rank 1 is
+# late five times.
 
 # %%
 p = predict(
-    "timeout=0.6 s. Rank 1 comes 0.15 s late to each of five all-reduces. Rank 0 waits 0.75 s in all. Then?",
+    "timeout=0.6 s. Rank 1 comes 0.18 s late to each of five all-reduces. Rank 0 waits 0.9 s in all. Then?",
     {
         "rank 0 raises: it has waited for more than 0.6 s": "raises",
         "nothing: the clock starts anew in each wait": "ok",
@@ -696,7 +703,7 @@ dist.barrier()
 begin, x = time.perf_counter(), torch.ones(1)
 for _ in range(5):
     if rank == 1:
-        time.sleep(0.15)
+        time.sleep(0.18)
     dist.all_reduce(x, group=impatient)
 print(x.item(), "- longer than the timeout:", time.perf_counter() - begin > 0.6)
 
@@ -723,9 +730,10 @@ for rank in (0, 1):
     )
 
 # %% [markdown]
-# Rank 0 had waited long enough and closed its connections. Rank 1, which was only late, then found nobody there; its full
-# message talks of a “remote worker crashing”. Nothing has crashed. The *first* error in time is the true one, and the rank it
-# waited for is the one to look at. This group is now useless: what failed in it cannot be called again (lesson 11).
+# Rank 0 had waited long enough and closed its connections. Rank 1, which was only late, then found nobody there; its
+# full message talks of a “remote worker crashing”. Nothing has crashed. The *first* error in time is the true one, and
+# the rank it waited for is the one to look at. This group is now useless: what failed in it cannot be called again
+# (lesson 11).
 #
 # If you only want to *know* whether somebody is late, do not let the group time out: ask the work. `wait(timeout)` gives up
 # waiting, not the all-reduce. Here rank 1 does not come before rank 0 has given up:
@@ -750,12 +758,13 @@ print(y.item())
 #
 # - **“All-reduce takes 60 % of the time, I need a faster network.”** Perhaps. First find the rank with the *least* time in
 #   all-reduce. If there is one, and always the same, it is a slow rank, not a slow network.
-# - **The timeout strikes at the end of an epoch.** Rank 0 evaluates or writes a checkpoint for longer than the timeout, and
-#   the others wait in their next step. Raise the timeout (`init_process_group(timeout=...)`; a `new_group` wants its own), or
-#   share the work.
+# - **The timeout strikes at the end of an epoch.** Rank 0 evaluates or writes a checkpoint for longer than the timeout,
+#   and the others wait in their next step. Raise the timeout (`init_process_group(timeout=...)`; a `new_group` wants
+#   its own), or share the work.
 # - **Slower with every hour.** A straggler by heat or memory pressure. Log the *waiting* of each rank, not only the
 #   step time, which is the same for all. The first task is to measure it.
-# - **“It hangs.”** Or is it slow? The course's doctor tells the two apart. This cell gets 1.5 seconds, and rank 1 wants more:
+# - **“It hangs.”** Or is it slow? The course's doctor tells the two apart. This cell gets 1.5 seconds, and rank 1 wants
+#   more:
 
 # %%
 # %%ranks --timeout 1.5 --expect hang
@@ -766,19 +775,20 @@ dist.barrier()
 # %% [markdown]
 # ## Rule of thumb
 #
-# > The gang is as fast as its slowest rank of the moment, so cut the tail before you add ranks. `no_sync()` around forward *and*
-# > backward evens out chance, not a slow machine. Deal out equally many batches; where sizes differ, weight by samples. A timeout limits
-# > one wait; set it above your longest honest pause.
+# > The gang is as fast as its slowest rank of the moment, so cut the tail before you add ranks. `no_sync()` around
+# > forward *and* backward evens out chance, not a slow machine. Deal out equally many batches; where sizes differ, weight
+# > by samples. A timeout limits one wait; set it above your longest honest pause.
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/05_stragglers](../exercises/05_stragglers.ipynb): measure who waits and how long, train an epoch
-# with uneven batches exactly, and choose how often to synchronise.
+# Three tasks wait in [exercises/05_stragglers](../exercises/05_stragglers.ipynb): measure who waits and how long, train
+# an epoch with uneven batches exactly, and choose how often to synchronise.
 #
 # ## Further reading
 #
 # - `torch/distributed/algorithms/join.py`: the shadow's loop is `Join.__exit__`, forty lines.
-# - PyTorch tutorial, *Distributed Training with Uneven Inputs Using the Join Context Manager*: several joinables, and your own.
+# - PyTorch tutorial, *Distributed Training with Uneven Inputs Using the Join Context Manager*: several joinables, and
+#   your own.
 # - Lin et al., *Don't Use Large Mini-Batches, Use Local SGD*, ICLR 2020: what `post_localSGD_hook` implements.
 # - Dean and Barroso, *The Tail at Scale*, CACM 2013: the same arithmetic, for web servers.
 #

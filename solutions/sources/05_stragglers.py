@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 05 · When ranks run at different speeds: your turn
 #
-# Three tasks on [lesson 05](../notebooks/05_stragglers.ipynb), each a little harder than the one before. Replace what stands
-# under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, some of them late on
-# purpose, and is judged by what it does.
+# Three tasks on [lesson 05](../notebooks/05_stragglers.ipynb), each a little harder than the one before. Replace what
+# stands under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, some of
+# them late on purpose, and is judged by what it does.
 #
 # A task cell stands alone. It sees nothing of the other cells, so it brings its own imports.
 # `%hint stragglers.waiting_seconds` gives a hint, and the next one when you run it again.
@@ -18,8 +18,8 @@
 # Do `loss.backward()` on this rank, and return how many seconds of it the rank stood waiting for others: no more to
 # compute, and not yet allowed to go on.
 #
-# - `ddp` is a `DistributedDataParallel`; `loss` comes from one forward through it. Afterwards all ranks have mean gradients,
-#   as ever.
+# - `ddp` is a `DistributedDataParallel`; `loss` comes from one forward through it. Afterwards all ranks have mean
+#   gradients, as ever.
 # - Ranks are late in two ways: they begin their backward later, or they compute longer in it.
 # - A few hundredths of a second more or less do not matter.
 
@@ -52,8 +52,8 @@ def waiting_seconds(ddp, loss):
 # Train for one epoch. `batches` is this rank's list of `(inputs, targets)`, of shapes `(n, 4)` and `(n, 2)`. The ranks have
 # unequally many batches, of unequal sizes; a rank may have none at all.
 #
-# - In round *k*, all ranks that have a batch number *k* take part, and there is one step of the optimizer. Its gradient is that of
-#   the mean loss over **all samples of this round**, of all ranks.
+# - In round *k*, all ranks that have a batch number *k* take part, and there is one step of the optimizer. Its gradient
+#   is that of the mean loss over **all samples of this round**, of all ranks.
 # - `losses_of(outputs, targets)` gives one loss a sample.
 # - `optimizer` has momentum, and a second epoch follows: `train_epoch` is called again, with the same model and optimizer.
 # - After each epoch all ranks have the same weights: those of one process that sees all batches of a round as one.
