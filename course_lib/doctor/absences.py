@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.notes import notes_of
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks, missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import (
@@ -14,6 +15,7 @@ from course_lib.doctor.words import (
     call_of,
     capital,
     collective_text,
+    names_in_a_row,
     positions,
     rank_list,
     standing,
@@ -174,6 +176,9 @@ def _left_out(
             advice="run backward() of a DDP model the same number of times on every rank, or under no_sync().",
             lesson=taught_in(6),
         )
+    unused = _unused(outcome, blocked, gone, first)
+    if unused is not None:
+        return unused
     fewer = (here or 0) - (there or 0)
     number = f"{fewer} backward passes" if fewer > 1 else "a backward pass"
     return Diagnosis(
@@ -185,6 +190,33 @@ def _left_out(
         advice="every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
         "with an all_reduce first.",
         lesson=taught_in(6),
+    )
+
+
+def _unused(
+    outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
+) -> Diagnosis | None:
+    """Ranks that sent no gradients did make a backward pass: some of their parameters have one, and some have none."""
+    notes = notes_of(outcome)
+    missing: dict[int, list[str]] = {}
+    for rank in gone:
+        noted = [(m["without_gradient"], m["parameters"]) for m in notes.get(rank, {}).get("models", ())]
+        seen = [(m["without_gradient"], m["number"]) for m in outcome.facts.get(rank, {}).get("models", ())]
+        for names, number in noted or seen:
+            if 0 < len(names) < number:
+                missing[rank] = names
+    if set(missing) != set(gone):
+        return None
+    names = list(dict.fromkeys(name for listed in missing.values() for name in listed))
+    return Diagnosis(
+        "unused_parameters",
+        f"On {rank_list(gone)}, {names_in_a_row(names)} got no gradient in the backward pass: nothing is sent there "
+        f"before the last gradient has come, and {rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in "
+        f"{call_of(first)} at {first.where}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="let every parameter take part in the loss on every rank, or wrap with find_unused_parameters=True.",
+        lesson=taught_in(8),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from course_lib.ranks.fold import Folded, fold, rank_label, rank_list
 from course_lib.ranks.outcome import Collective, Ending, Outcome, Waiting, exit_text
@@ -68,6 +68,14 @@ def steps(number: int, word: str) -> str:
     """`1 backward pass`, `3 backward passes`."""
     many = word + ("es" if word.endswith(("s", "ch")) else "s")
     return f"{number} {word if number == 1 else many}"
+
+
+def names_in_a_row(names: Sequence[str], most: int = 4) -> str:
+    """`a.weight`, `a.weight and a.bias`, `a, b, c, d and 3 more`."""
+    shown = list(names[:most])
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def lines_of(texts: Mapping[int, str], odd: Iterable[int] = ()) -> tuple[str, ...]:

@@ -90,6 +90,7 @@ def _model(wrapper: Any) -> dict[str, Any]:
             [names.get(id(parameter), "?"), list(parameter.shape)] for parameter in managed[:_MOST_PARAMETERS]
         ],
         "number": len(managed),
+        "without_gradient": [names.get(id(p), "?") for p in managed if p.grad is None][:_MOST_PARAMETERS],
         "added": [name for key, name in names.items() if key not in wrapped][:_MOST_PARAMETERS],
         "buffers": sum(1 for _ in wrapper.module.buffers()),
         "syncs_buffers": bool(wrapper.forward_sync_buffers),

@@ -36,6 +36,8 @@ class Model:
     number: int
     wrapper: weakref.ref[Any]
     found: bool = False  # it was there before the watching began
+    parameters: int = 0
+    without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
     forwards: int = 0
     plain_forwards: int = 0
     bypassed: int = 0
@@ -90,6 +92,8 @@ class Probe:
                     "number": model.number,
                     "plain_forwards": model.plain_forwards,
                     "bypassed": model.bypassed,
+                    "without_gradient": model.without_gradient[:_MOST_EVENTS],
+                    "parameters": model.parameters,
                     "inputs": list(model.inputs),
                     "events": dict(model.events),
                 }
@@ -156,10 +160,16 @@ class Probe:
 
     def reduced(self, models: list[Model]) -> None:
         """A backward pass is over, and with it the reduction of these models' gradients."""
-        if self.plan.due(self.steps):
-            for model in models:
-                wrapper = model.wrapper()
-                if wrapper is not None:
+        for model in models:
+            wrapper = model.wrapper()
+            if wrapper is not None:
+                model.without_gradient = [
+                    name
+                    for name, p in wrapper.module.named_parameters()
+                    if p.requires_grad and p.grad is None
+                ]
+                model.parameters = len(wrapper._module_parameters)
+                if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number)
 
     def step(self, optimizer: Any) -> None:
