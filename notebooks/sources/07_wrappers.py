@@ -746,8 +746,17 @@ for step in range(3):
     optimizer.step()
 
 # %% [markdown]
+# The photograph itself is in `_module_parameters` (a private name, so it may change). Hold it beside what is trained:
+
+# %%
+# %%ranks
+known = {id(parameter) for parameter in ddp._module_parameters}
+trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+[name for name, parameter in net.named_parameters() if id(parameter) in trained - known]
+
+# %% [markdown]
 # Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, drop the wrapper and wrap
-# anew: it costs one broadcast of the weights.
+# anew: it costs little more than one broadcast of the weights.
 #
 # ## The same model on every rank?
 #
@@ -1102,8 +1111,7 @@ plt.show()
 # - **“'DistributedDataParallel' object has no attribute ...”** Somebody writes `.module`, and it runs. If a gradient
 #   comes out of that line, go through a door instead.
 # - **Ranks that drift apart in one part of the model.** A head, a loss with parameters, a layer added below the line
-#   with DDP. Compare `{id(p) for p in ddp.parameters()}` with what is in your optimizer; and print the names that
-#   `ddp` had when it was made.
+#   with DDP. Hold the photograph beside the optimizer, as above.
 # - **The flag that silenced the error.** You put in `find_unused_parameters=True` because of a new head, and it has
 #   trained alone ever since.
 # - **A checkpoint that loads nothing.** `strict=False`, and a `module.` too many. Look at what `load_state_dict`
