@@ -605,9 +605,9 @@ axes.set(
     xlabel="optimizer step",
     ylabel="weights: rank 2 to rank 0",
     xticks=list(steps),
-    ylim=(0, None),
+    ylim=(0, 0.85),
 )
-axes.legend()
+axes.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
@@ -656,11 +656,11 @@ def make(wishes):
 
 
 PAIR, ALL = [0, 1], [0, 1, 2]
-for name, third in {"not the pair": [ALL], "the pair last": [ALL, PAIR]}.items():
+for name, third in {"leaves out the pair": [ALL], "makes the pair last": [ALL, PAIR]}.items():
     out = run_quietly(make, [[PAIR, ALL], [PAIR, ALL], third], ranks=3)
     calls = {out.waiting[other].call for other in (0, 1)}
-    print(f"rank 2 makes {name}: {out.kind.value}, ranks 0 and 1 in {calls.pop()}")
-print(out.diagnosis.advice)
+    print(f"rank 2 {name}: {out.kind.value}, ranks 0 and 1 in {calls.pop()}")
+print("What to do:", out.diagnosis.advice)
 
 # %% [markdown]
 # A group has no name but a number: how many this rank has made before, the default group first (`_process_group_name` in
