@@ -6,7 +6,7 @@
 #
 # Before the first gradient is averaged, some processes must find each other. It takes a few milliseconds and four
 # environment variables, and when one of the four is wrong, it takes half an hour and tells you a number. In this lesson you
-# see what is written where, start real `torchrun`s, and break the start in every way that people do.
+# see what is written where, start real `torchrun`s, and break the start in the ways that people do.
 #
 # **You will be able to** say what rank, local rank and world size are and who sets them, choose a backend, make smaller
 # groups without a deadlock, read the error of a start that failed, and end a process group properly. 20 minutes.
@@ -177,8 +177,8 @@ for told in seen:
     print(*(str(told[name]).ljust(len(name)) for name in names))
 
 # %% [markdown]
-# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is the number of your GPU *there*; `GROUP_RANK` is
-# the machine. On one machine `RANK` and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
+# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there; `GROUP_RANK`
+# is the machine. On one machine `RANK` and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
 #
 # Look at the last column. Older tutorials read the local rank from an option `--local_rank`. `torchrun` passes no such option:
 # the script gets its default, on every process, and no error. The launcher that did pass it was `torch.distributed.launch`:
@@ -341,8 +341,9 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # %% [markdown]
 # The device decides, and nobody asks how many machines there are (`Backend.default_device_backend_map` in
 # `torch/distributed/distributed_c10d.py`). CUDA tensors: **NCCL**, in one machine or in a hundred. CPU tensors: **gloo**, NCCL
-# cannot carry them at all. gloo takes CUDA tensors, too; this course falls back on it
-# where there are more ranks than GPUs, which NCCL refuses.
+# cannot carry them at all. gloo takes CUDA tensors, too; this course falls back on it where there are more ranks than GPUs,
+# which NCCL refuses.
+#
 # There is no GPU here, so NCCL's speed is nothing that this lesson can show you; which of the two torch prefers is.
 #
 # Leave the name out, and torch looks at the machine. It finds the right one, but `get_backend()` does not tell you:
@@ -540,13 +541,13 @@ print(out.diagnosis.summary)
 
 # %% [markdown]
 # Rank 1 does not wait for rank 0. It finds an address of rank 0 at once, yesterday's, and calls where nobody lives. When both
-# start together, it is a race. A name that nobody has used before (the job's number, `tempfile`)
-# is the cure; the same goes for every store that outlives a run.
+# start together, it is a race. A name that nobody has used before (the job's number, `tempfile`) is the cure; the same goes
+# for every store that outlives a run.
 #
 # ## Smaller groups
 #
-# A collective needs not take all ranks. `new_group` makes a group of some, and DDP takes one as `process_group`. “To
-# synchronise less often, let DDP work in smaller groups”, says a forum. Two pairs of ranks, a DDP model in each; how far is
+# A collective need not take all ranks. `new_group` makes a group of some, and DDP takes one as `process_group`. “To
+# synchronise less often, let DDP work in smaller groups”, one reads. Two pairs of ranks, a DDP model in each; how far is
 # each rank's weight from rank 0's?
 
 # %% claims={"40": "incomplete"}
@@ -643,9 +644,9 @@ if rank < 2:
 x.item()
 
 # %% [markdown]
-# No punishment, with gloo. The old barrier at the end of `new_group` is only there if you ask for it (`TORCH_DIST_INIT_BARRIER=1`), so
-# the two found each other, and 0 + 1 = 1. The bill comes with the next group, which everybody makes. And when
-# all make all groups, but rank 2 in another order?
+# No punishment, with gloo. The old barrier at the end of `new_group` is only there if you ask for it
+# (`TORCH_DIST_INIT_BARRIER=1`), so the two found each other, and 0 + 1 = 1. The bill comes with the next group, which everybody
+# makes. And when all make all groups, but rank 2 in another order?
 
 
 # %%
@@ -732,7 +733,7 @@ if dist.get_rank() == 0:
 # as rank 1 found out when it came. For NCCL the names begin with `TORCH_` now, and the old ones are read as second names.
 # `torchrun` itself switches the error handling on, as you saw in its list. What NCCL then does is not runnable here.
 #
-# Long timeouts are no safety: nothing that waits for 30 minutes succeeds in the 29th. Choose one a little longer than your
+# Long timeouts are no safety: they only put off the moment at which you hear of it. Choose one a little longer than your
 # slowest honest step (the first batch, an evaluation on one rank, a checkpoint).
 #
 # ## The end
@@ -847,9 +848,9 @@ axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.45, -0.3), fontsize="
 plt.show()
 
 # %% [markdown]
-# Before `torchrun` can start anything it imports torch (most of the grey), then each rank imports it again. The rendezvous, the connections and
-# the first collective are a sliver at the end; where a rank's orange part is wide, it waits for the one that came later. Ranks
-# of this course come from a process that has torch loaded already, and so they take the sliver.
+# Before `torchrun` can start anything it imports torch, then each rank imports it again. The rendezvous, the connections and
+# the first collective are a sliver at the end; where a rank's orange part is wide, it waits for the one that came later.
+# Ranks of this course come from a process that has torch loaded already, and so they take the sliver.
 #
 # ## What goes wrong in real life
 #
@@ -873,8 +874,8 @@ plt.show()
 #
 # ## Further reading
 #
-# - `torch/distributed/rendezvous.py`: 300 lines, all of them readable. Every URL ends here.
+# - `torch/distributed/rendezvous.py`: short and readable. Every URL ends here.
 # - PyTorch, *torchrun (Elastic Launch)* in the documentation: the options, and all the variables it sets.
-# - PyTorch, *Distributed communication package*: the section on backends, with the same advice as above.
+# - PyTorch, *Distributed communication package*: the section on backends.
 #
 # **Next:** lesson 03, *Samplers*: who gets which sample.
