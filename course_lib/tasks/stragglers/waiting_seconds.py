@@ -82,7 +82,8 @@ class WaitingSeconds(Task):
         """One rank is late: before its backward, or in the middle of it."""
         for place in ("start", "middle"):
             late = round(_LATE * chance.uniform(0.9, 1.1), 3) if world_size > 1 else 0.0
-            yield {"place": place, "rank": chance.randrange(world_size), "late": late}
+            seed = chance.randint(1, 10**6)
+            yield {"place": place, "rank": chance.randrange(world_size), "late": late, "seed": seed}
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """Who is late, and where."""
@@ -170,6 +171,7 @@ def _measured(answer: Callable[..., Any], case: Mapping[str, Any]) -> tuple[dict
     from torch.nn.parallel import DistributedDataParallel
 
     rank, late = dist.get_rank(), case["late"]
+    torch.manual_seed(case["seed"])
     layers = [torch.nn.Linear(8, 8) for _ in range(4)]
     ddp = DistributedDataParallel(torch.nn.Sequential(*layers))
     ready = [0.0]
