@@ -352,6 +352,7 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # %%ranks
 dist.init_process_group()
 print(dist.get_backend(), "/", dist.get_backend_config())
+dist.barrier()  # who destroys a group while others still join it leaves them waiting
 dist.destroy_process_group()
 
 # %% [markdown]
@@ -704,7 +705,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=0.5))
+dist.init_process_group("gloo", timeout=timedelta(seconds=1))
 for group in (dist.group.WORLD, dist.new_group()):
     print(group._get_backend(torch.device("cpu")).options._timeout)
 
@@ -716,7 +717,7 @@ for group in (dist.group.WORLD, dist.new_group()):
 # %%ranks
 os.environ["NCCL_BLOCKING_WAIT"] = os.environ["NCCL_ASYNC_ERROR_HANDLING"] = "1"
 if dist.get_rank() == 1:
-    time.sleep(1.0)
+    time.sleep(1.6)
 try:
     dist.all_reduce(torch.ones(1))
 except RuntimeError as error:
@@ -729,7 +730,7 @@ if dist.get_rank() == 0:
     print(*sorted(set(found), reverse=True), sep="\n")
 
 # %% [markdown]
-# gloo knows its timeout and none of these variables: rank 0 gave up after half a second. The group is done for after that,
+# gloo knows its timeout and none of these variables: rank 0 gave up after its second. The group is done for after that,
 # as rank 1 found out when it came. For NCCL the names begin with `TORCH_` now, and the old ones are read as second names.
 # `torchrun` itself switches the error handling on, as you saw in its list. What NCCL then does is not runnable here.
 #
