@@ -40,9 +40,9 @@ def test_a_name_like_no_other_lists_all_tasks():
 @pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
 def test_cases_are_plain_data_and_come_from_the_seed_alone(task):
     for world_size in task.world_sizes:
-        once, again, other = (list(task.cases(world_size, random.Random(seed))) for seed in (7, 7, 8))
+        once, again, *others = (list(task.cases(world_size, random.Random(s))) for s in (7, *range(7, 15)))
         assert once == again
-        assert once != other
+        assert any(other != once for other in others)
         assert json.loads(json.dumps(once)) == once
         assert all(task.describe(case) for case in once)
 
