@@ -15,6 +15,8 @@ from course_lib.ranks.gang import Gang
 from course_lib.watch.probe import as_around
 
 STEP_SECONDS, STEPS = 0.020, 200
+#: Weights are compared in nearly all of the first steps, and then in every 50th: what goes on for hours is measured.
+FIRST_STEPS = 40
 _SET_UP = """
 import time
 import torch, torch.distributed as dist
@@ -52,7 +54,10 @@ def milliseconds(repetitions: int) -> Iterator[tuple[float, float]]:
         for number in range(repetitions):
             # Who comes first changes, so that a machine that slows down slows both.
             order = (True, False) if number % 2 else (False, True)
-            taken = {watched: _run(gang, f"seconds({STEPS}, batch)", watched) * 1000 for watched in order}
+            taken = {
+                watched: _run(gang, f"seconds({FIRST_STEPS}, batch)\nseconds({STEPS}, batch)", watched) * 1000
+                for watched in order
+            }
             yield taken[True], taken[False]
     finally:
         gang.stop()

@@ -7,6 +7,7 @@ happened inside torch into one line.
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import os
 import pprint
@@ -129,6 +130,7 @@ def place_name(filename: str) -> str:
     return os.path.basename(filename)
 
 
+@functools.lru_cache(maxsize=4096)  # asked for every frame of a stack; finding out takes some 20 µs
 def is_learners(filename: str) -> bool:
     """True for code of the learner: cells and files that belong neither to Python, to packages nor to the course."""
     if filename.startswith(CELL_PREFIX):

@@ -7,16 +7,14 @@ recorded there. Source: torch/csrc/distributed/c10d/FlightRecorder.
 
 from __future__ import annotations
 
-import functools
 import linecache
 import os
 import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from course_lib.ranks import cell
+from course_lib.ranks.cell import is_learners
 
-is_learners = functools.lru_cache(maxsize=4096)(cell.is_learners)
 #: How far back is told.
 MOST_RECORDS = 400
 _DDP = "torch/nn/parallel/distributed.py"

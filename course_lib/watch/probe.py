@@ -163,12 +163,11 @@ class Probe:
         for model in models:
             wrapper = model.wrapper()
             if wrapper is not None:
-                model.without_gradient = [
-                    name
-                    for name, p in wrapper.module.named_parameters()
-                    if p.requires_grad and p.grad is None
-                ]
-                model.parameters = len(wrapper._module_parameters)
+                managed = wrapper._module_parameters
+                model.parameters, model.without_gradient = len(managed), []
+                if any(p.grad is None for p in managed):
+                    named = wrapper.module.named_parameters()
+                    model.without_gradient = [name for name, p in named if p.requires_grad and p.grad is None]
                 if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number)
 
@@ -253,7 +252,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
 
     Args:
         every: weights and gradients are compared at steps 0-8, 16, 32, and then every so many steps.
-        waiting: also sample, 50 times a second, whether the main thread waits for other ranks.
+        waiting: also sample, 10 to 50 times a second, whether the main thread waits for other ranks.
     """
     global CURRENT
     probe = Probe(CheckPlan(every))

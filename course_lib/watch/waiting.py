@@ -6,6 +6,7 @@ it computes it runs. Used inside a rank.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -16,7 +17,8 @@ from course_lib.ranks.answering import is_asleep
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.waits import waiting_in
 
-_PERIOD_SECONDS = 0.02
+#: A short run is sampled closely, a long one ten times a second: waking costs the rank a switch of threads each time.
+_CLOSE_SAMPLES, _CLOSE_SECONDS, _SECONDS = 50, 0.02, 0.1
 
 
 class WaitingClock:
@@ -27,7 +29,7 @@ class WaitingClock:
         self._native = threading.get_native_id()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="course-waiting", daemon=True)
-        self._samples = self._waiting = 0
+        self._watched = self._waiting = 0.0
         self._started = self._seconds = 0.0
 
     def __enter__(self) -> WaitingClock:
@@ -44,11 +46,14 @@ class WaitingClock:
     def told(self) -> dict[str, Any]:
         """`seconds` that were watched and the `share` of them in which the rank waited for others."""
         seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
-        return {"seconds": seconds, "share": self._waiting / self._samples if self._samples else 0.0}
+        return {"seconds": seconds, "share": self._waiting / self._watched if self._watched else 0.0}
 
     def _sample(self) -> None:
-        while not self._ended.wait(_PERIOD_SECONDS):
-            self._samples += 1
+        for taken in itertools.count():
+            period = _CLOSE_SECONDS if taken < _CLOSE_SAMPLES else _SECONDS
+            if self._ended.wait(period):
+                return
+            self._watched += period
             frame = sys._current_frames().get(self._main)
             if frame is None or not is_asleep(self._native):
                 continue
@@ -60,4 +65,4 @@ class WaitingClock:
                 frame = frame.f_back
             stack.reverse()
             if waiting_in(stack, self._main) is not None:
-                self._waiting += 1
+                self._waiting += period
