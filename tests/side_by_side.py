@@ -1,19 +1,40 @@
 """A pytest plugin for runs with several workers (pytest-xdist): what must stay on one of them, in its order.
 
 Tests of a file share gangs and kernels, and the cells of a notebook their kernel: a file goes to one worker as a whole.
-Scenarios have nothing in common with each other, so those are dealt out one by one.
+Scenarios and answers have nothing in common with each other: those are dealt out one by one. What takes longest comes
+first, so that in the end no worker waits for another.
 """
 
 from typing import Any
 
 import pytest
 
-_ONE_BY_ONE = "tests/scenarios/"
+_ONE_BY_ONE = ("tests/scenarios/", "tests/answers/")
+_LONGEST_FIRST = (
+    "tests/browser/",
+    "tests/integration/",
+    "notebooks/",
+    "tests/unit/",
+    "solutions/",
+    "exercises/",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("dsession"):
         config.pluginmanager.register(_Dealer())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """When this test's turn is; those not listed, which are dealt out one by one, come last."""
+    return next(
+        (i for i, folder in enumerate(_LONGEST_FIRST) if item.nodeid.startswith(folder)), len(_LONGEST_FIRST)
+    )
 
 
 class _Dealer:
@@ -25,4 +46,5 @@ class _Dealer:
             def _split_scope(self, nodeid: str) -> str:
                 return nodeid if nodeid.startswith(_ONE_BY_ONE) else nodeid.partition("::")[0]
 
+        config.option.loadscopereorder = False  # the order is that of _LONGEST_FIRST
         return ByFile(config, log)
