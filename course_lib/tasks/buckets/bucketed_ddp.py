@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -242,8 +243,10 @@ class BucketedDDP(Synchronized):
         kind, wanted = trial.case["kind"], trial.oracle["steps"]
         if trial.case["late"] and trial.seen[1]["steps"][0]["hasty"]:
             return "not_waited"
+        if step > 0 and kind == "plain":
+            return "not_waited" if self._is_unfinished(trial, step) else "only_once"
         if step > 0:
-            return "only_once" if kind == "plain" else None
+            return None
         if self.fits(trial, lambda _: self.scaled(trial, trial.world_size)):
             return "summed"
         local = wanted[0]["local"]
@@ -255,6 +258,22 @@ class BucketedDDP(Synchronized):
         if kind == "branches":
             return self._known_of_branches(trial)
         return None
+
+    def _is_unfinished(self, trial: Trial, step: int) -> bool:
+        """Whether every number seen is the mean, or what an all-reduce has made of it on the way: a part of the sum."""
+        local = trial.oracle["steps"][step]["local"]
+        ranks = range(trial.world_size)
+        subsets = [some for size in ranks for some in combinations(ranks, size + 1)]
+        for seen in trial.seen.values():
+            for number, gradient in enumerate(seen["steps"][step]["gradients"]):
+                parts = [local[rank][number] for rank in ranks]
+                if gradient is None or any(part is None for part in parts):
+                    return False
+                for place, found in enumerate(gradient):
+                    sums = (sum(parts[rank][place] for rank in some) / trial.world_size for some in subsets)
+                    if not any(close([found], [one]) for one in sums):
+                        return False
+        return True
 
     def _known_of_branches(self, trial: Trial) -> str | None:
         right = trial.oracle["steps"][0]
