@@ -479,7 +479,7 @@ plt.show()
 #
 # ## A rank runs out of batches
 #
-# Lesson 03 ended with a hang: one rank had a batch fewer. `ddp.join()` is PyTorch's answer: a rank that leaves the
+# Lesson 03 showed a hang: some ranks had a batch fewer. `ddp.join()` is PyTorch's answer: a rank that leaves the
 # block early stays behind as a *shadow* and joins every all-reduce with zeros. Rank *r* has *r* + 1 batches here, and
 # every batch gives a gradient of exactly 1.
 

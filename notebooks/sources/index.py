@@ -17,8 +17,8 @@
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What when a parameter gets no gradient? | [exercises](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | [exercises](../exercises/09_synchronised.ipynb) |
 #
-# Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). The lessons between and after these are being
-# written.
+# Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). Lessons on accumulation, out of memory,
+# elastic training, debugging, checkpoints and scaling are being written.
 #
 # **How it works.** Open a lesson and run its cells one after the other (`Shift`+`Enter`). A cell that starts with `%%ranks 4`
 # runs on four real ranks. Where a question with radio buttons comes, choose *before* you run the next cell: the run decides
