@@ -79,11 +79,6 @@ class MeetingPlace:
             return None
         return wire
 
-    def remove(self) -> None:
-        """Everybody is there: nobody else is to come in."""
-        for path in (self.path, self.lock):
-            path.unlink(missing_ok=True)
-
 
 class NotAllCame(Exception):
     """A rank is gone before every other one has come; `missing` are those that have not."""

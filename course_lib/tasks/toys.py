@@ -119,6 +119,19 @@ def flat_numbers(value: Any) -> list[int] | dict[str, str]:
     return whole_numbers(value)
 
 
+def names(value: Any) -> list[str] | dict[str, str]:
+    """A list, a set or anything else that gives strings as a list of them; else what it is instead."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return odd(value)
+    found = list(value)[:MAX_ITEMS]
+    return found if all(isinstance(item, str) for item in found) else odd(found)
+
+
+def without_wrapper(names: Iterable[str]) -> list[str]:
+    """Names of parameters as the model itself has them: sorted, each once, without DDP's `module.` in front."""
+    return sorted({name.removeprefix("module.") for name in names})
+
+
 def number(value: Any) -> float | dict[str, str]:
     """A float, an int or a tensor of one element as a float; else what it is instead."""
     if value is None or isinstance(value, str | bytes):

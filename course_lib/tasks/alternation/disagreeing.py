@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import drawn, network
 from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.toys import is_odd, without_wrapper
+from course_lib.tasks.weights import drawn, network
 
 _SIZES = (4, 3, 5, 2)
 _NAMES = [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
-
-
-def _strings(value: Any) -> Any:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return toys.odd(value)
-    found = list(value)[: toys.MAX_ITEMS]
-    return found if all(isinstance(item, str) for item in found) else toys.odd(found)
 
 
 def _changed(gradient: Any, how: str) -> Any:
@@ -121,7 +114,7 @@ class Disagreeing(Task):
                 if rank == case["rank"] and case["how"] != "equal":
                     parameter.grad = _changed(parameter.grad, case["how"])
         before = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
-        names = _strings(answer(model))
+        names = toys.names(answer(model))
         after = [p.grad for p in model.parameters()]
         kept = all(
             old is new if old is None or new is None else torch.equal(old, new)
@@ -143,7 +136,7 @@ class Disagreeing(Task):
         for rank, seen in trial.seen.items():
             if is_odd(seen["names"]):
                 return Miss(f"rank {rank} returned {seen['names']['odd']}")
-            unknown = [name for name in _plain(seen["names"]) if name not in _NAMES]
+            unknown = [name for name in without_wrapper(seen["names"]) if name not in _NAMES]
             if unknown:
                 return Miss(f"rank {rank} returned {unknown[0]!r}, which is no parameter of the model")
         return None
@@ -164,7 +157,7 @@ class Disagreeing(Task):
     def right(self, trial: Trial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
-            mine = _plain(seen["names"])
+            mine = without_wrapper(seen["names"])
             if mine != trial.oracle:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; "
@@ -177,7 +170,12 @@ class Disagreeing(Task):
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
         plain = [
-            Trial(t.world_size, t.case, t.oracle, {rank: _plain(s["names"]) for rank, s in t.seen.items()})
+            Trial(
+                t.world_size,
+                t.case,
+                t.oracle,
+                {rank: without_wrapper(s["names"]) for rank, s in t.seen.items()},
+            )
             for t in trials
             if not any(is_odd(s["names"]) for s in t.seen.values())
         ]
@@ -205,7 +203,3 @@ class Disagreeing(Task):
 
 
 _HOW = ("equal", "two_backwards", "nudged", "reversed", "missing")
-
-
-def _plain(names: Sequence[str]) -> list[str]:
-    return sorted({name.removeprefix("module.") for name in names})

@@ -10,17 +10,9 @@ from typing import Any
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import (
-    Watched,
-    around_the_wrapper,
-    close,
-    drawn,
-    farthest,
-    network,
-    numbers,
-    spent,
-)
+from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
 
 _NAMES = ("generator", "discriminator")
 

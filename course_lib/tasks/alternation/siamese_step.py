@@ -9,18 +9,10 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import (
-    Watched,
-    around_the_wrapper,
-    close,
-    drawn,
-    farthest,
-    network,
-    numbers,
-    spent,
-)
+from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
 
 
 def _pairs(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any, Any]:

@@ -10,9 +10,10 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import Watched, close, drawn, farthest, network, numbers
+from course_lib.tasks.alternation.wrapped import Watched
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
 
 
 def _network(case: Mapping[str, Any]) -> Any:

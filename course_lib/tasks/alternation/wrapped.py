@@ -1,56 +1,14 @@
-"""What the tasks of this lesson share: wrapped models that count how they are used, seeded data, weights as numbers.
+"""What the tasks of this lesson share: wrapped models that count how they are used.
 
 Torch is imported where it is used: this module is loaded in the kernel too.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-#: Weights that differ by less are equal: sums over ranks are rounded in another order.
-TOLERANCE = 2e-5
-
-
-def network(seed: int, *sizes: int, norm: bool = False) -> Any:
-    """A small network with a Tanh between its layers, and a BatchNorm after the first where asked for."""
-    import torch
-
-    layers: list[Any] = []
-    for fan_in, fan_out in itertools.pairwise(sizes):
-        layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.Tanh()]
-    if norm:
-        layers.insert(1, torch.nn.BatchNorm1d(sizes[1]))
-    net = torch.nn.Sequential(*layers[:-1])
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.copy_(torch.rand(parameter.shape, generator=generator) - 0.4)
-    return net
-
-
-def drawn(seed: int, *shape: int) -> Any:
-    """Normal random numbers that only the seed decides."""
-    import torch
-
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def numbers(tensors: Any) -> list[float]:
-    """Tensors, such as a model's parameters, as one flat list."""
-    return [value for tensor in tensors for value in tensor.detach().double().flatten().tolist()]
-
-
-def farthest(a: Sequence[float], b: Sequence[float]) -> float:
-    """The largest difference between two lists of equal length; infinite where one has something else than a number."""
-    gaps = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    return max((gap if gap == gap else float("inf") for gap in gaps), default=0.0)
-
-
-def close(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Equal up to rounding."""
-    return farthest(a, b) < TOLERANCE
+from course_lib.tasks.weights import numbers
 
 
 class Watched:

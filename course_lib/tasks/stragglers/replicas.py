@@ -5,9 +5,11 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from course_lib.tasks.weights import numbers
 
 
 @dataclass(frozen=True)
@@ -57,21 +59,6 @@ def batch(case: Mapping[str, Any], epoch: int, rank: int, number: int, size: int
     seed = case["seed"] + 1000 * epoch + 100 * rank + number
     drawn = torch.randn(size, 6, generator=torch.Generator().manual_seed(seed)) + 0.3 * rank
     return drawn[:, :4], drawn[:, 4:]
-
-
-def numbers(tensors: Iterable[Any]) -> list[float]:
-    """All values as one flat list."""
-    return [float(value) for tensor in tensors for value in tensor.detach().flatten().tolist()]
-
-
-def farthest(some: list[float], others: list[float]) -> float:
-    """The largest difference."""
-    return max(abs(a - b) for a, b in zip(some, others, strict=True))
-
-
-def close(some: list[float], others: list[float]) -> bool:
-    """Equal up to rounding."""
-    return farthest(some, others) < 2e-5
 
 
 def train(case: Mapping[str, Any], way: Way) -> list[list[list[float]]]:

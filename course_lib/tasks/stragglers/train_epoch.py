@@ -10,9 +10,10 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
-from course_lib.tasks.stragglers.replicas import WAYS, batch, close, farthest, network, numbers, train
+from course_lib.tasks.stragglers.replicas import WAYS, batch, network, train
 from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
 from course_lib.tasks.toys import short
+from course_lib.tasks.weights import close, farthest, numbers
 
 
 class TrainEpoch(Task):

@@ -12,6 +12,7 @@ from course_lib.tasks import toys
 from course_lib.tasks.synchronised import norms, taught
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.weights import farthest
 
 _ATTRIBUTES = ("weight", "bias", "running_mean", "running_var")
 
@@ -149,7 +150,7 @@ class GlobalBatchNorm(Task):
     def outputs(self, trial: Trial) -> Miss | None:
         """In the first step."""
         for rank, seen in sorted(trial.seen.items()):
-            gap = _gap(seen["output"], trial.oracle["right"]["outputs"][rank])
+            gap = farthest(seen["output"], trial.oracle["right"]["outputs"][rank])
             if gap > 1e-3:
                 return Miss(f"{self._where(trial)}, the outputs of rank {rank} are off by up to {gap:.2g}")
         return None
@@ -158,7 +159,7 @@ class GlobalBatchNorm(Task):
     def right_gradients(self, trial: Trial) -> Miss | None:
         """In the first step, before anything else can differ."""
         for rank, seen in sorted(trial.seen.items()):
-            gap = _gap(seen["gradients"][0], trial.oracle["gradients"][0])
+            gap = farthest(seen["gradients"][0], trial.oracle["gradients"][0])
             if gap > 1e-3:
                 return Miss(f"{self._where(trial)}, the gradients on rank {rank} are off by up to {gap:.2g}")
         return None
@@ -168,7 +169,7 @@ class GlobalBatchNorm(Task):
         """In all steps."""
         for rank, seen in sorted(trial.seen.items()):
             for step, right in enumerate(trial.oracle["gradients"]):
-                gap = _gap(seen["gradients"][step], right)
+                gap = farthest(seen["gradients"][step], right)
                 if gap > 3e-3:
                     return Miss(
                         f"{self._where(trial)}, in step {step + 1} gradients of rank {rank} are off by {gap:.2g}"
@@ -182,12 +183,12 @@ class GlobalBatchNorm(Task):
             return None  # with other weights, statistics are others
         for rank, seen in sorted(trial.seen.items()):
             for name in ("mean", "variance"):
-                gap = _gap(seen[name], trial.oracle[name])
+                gap = farthest(seen[name], trial.oracle[name])
                 if gap > 2e-3:
                     known = None
-                    if name == "variance" and _gap(seen[name], trial.oracle["biased"]) < 2e-3:
+                    if name == "variance" and farthest(seen[name], trial.oracle["biased"]) < 2e-3:
                         known = "running_variance_biased"
-                    if name == "mean" and _gap(trial.seen[0][name], trial.oracle["local mean"]) < 2e-3:
+                    if name == "mean" and farthest(trial.seen[0][name], trial.oracle["local mean"]) < 2e-3:
                         known = "running_mean_local"
                     return Miss(
                         f"{self._where(trial)}, running_{'mean' if name == 'mean' else 'var'} of rank {rank} is off by "
@@ -199,7 +200,7 @@ class GlobalBatchNorm(Task):
     @check("In eval mode the running statistics are used, and one rank alone may call it.")
     def evaluates(self, trial: Trial) -> Miss | None:
         """Judged where everything before was right."""
-        gap = _gap(trial.seen[0]["evaluated"], trial.oracle["evaluated"])
+        gap = farthest(trial.seen[0]["evaluated"], trial.oracle["evaluated"])
         if gap > 5e-3 and not (self.right_gradients(trial) or self.running(trial)):
             return Miss(
                 f"{self._where(trial)}, outputs in eval mode are off by up to {gap:.2g}", "batch_in_eval_mode"
@@ -210,14 +211,14 @@ class GlobalBatchNorm(Task):
         """Which misconception gives exactly these outputs and gradients in the first step?"""
         for name in norms.WAYS:
             fits = [
-                _gap(seen["output"], t.oracle["ways"][name]["outputs"][rank]) < 1e-3
-                and _gap(seen["gradients"][0], t.oracle["ways"][name]["gradients"]) < 1e-3
+                farthest(seen["output"], t.oracle["ways"][name]["outputs"][rank]) < 1e-3
+                and farthest(seen["gradients"][0], t.oracle["ways"][name]["gradients"]) < 1e-3
                 for t in trials
                 for rank, seen in t.seen.items()
                 if not is_odd(seen)
             ]
             differs = any(
-                _gap(t.oracle["ways"][name]["gradients"], t.oracle["right"]["gradients"]) > 1e-3
+                farthest(t.oracle["ways"][name]["gradients"], t.oracle["right"]["gradients"]) > 1e-3
                 for t in trials
             )
             if fits and all(fits) and differs:
@@ -238,11 +239,3 @@ class GlobalBatchNorm(Task):
 
 def _blocked(outcome: Outcome, rank: int) -> bool:
     return outcome.waiting[rank].state == "blocked"
-
-
-def _gap(a: Sequence[float], b: Sequence[float]) -> float:
-    """The largest difference; infinite where one list is shorter or has something else than numbers."""
-    if len(a) != len(b):
-        return float("inf")
-    gaps = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    return max((gap if gap == gap else float("inf") for gap in gaps), default=0.0)

@@ -12,12 +12,9 @@ from course_lib.tasks import toys
 from course_lib.tasks.synchronised import taught
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd
+from course_lib.tasks.weights import farthest, numbers
 
 _GENERATIONS = 3
-
-
-def _numbers(module: Any) -> list[float]:
-    return [x for tensor in module.parameters() for x in tensor.detach().double().flatten().tolist()]
 
 
 def _close(a: Sequence[float], b: Sequence[float]) -> bool:
@@ -134,13 +131,13 @@ class Mutate(Task):
         def fitness(module: Any) -> float:
             """How good a module is: larger is better."""
             value = score(module)
-            tried.append({"weights": _numbers(module), "fitness": value})
+            tried.append({"weights": numbers(module.parameters()), "fitness": value})
             return value
 
         generations = []
         for generation in range(case["generations"]):
             tried.clear()
-            parent, best = _numbers(net), score(net)
+            parent, best = numbers(net.parameters()), score(net)
             returned = toys.number(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation))
             same = [a is b for a, b in zip(known, model.module.parameters(), strict=False)]
             told = {
@@ -148,7 +145,7 @@ class Mutate(Task):
                 "parent fitness": best,
                 "tried": list(tried[:50]),
                 "returned": returned,
-                "after": _numbers(model.module),
+                "after": numbers(model.module.parameters()),
                 "after fitness": score(model.module),
                 "in place": all(same) and len(same) == len(known),
             }
@@ -228,10 +225,7 @@ class Mutate(Task):
         for number in range(len(trial.seen[0])):
             for rank, seen in sorted(trial.seen.items()):
                 if seen[number]["after"] != trial.seen[0][number]["after"]:
-                    gap = max(
-                        abs(a - b)
-                        for a, b in zip(seen[number]["after"], trial.seen[0][number]["after"], strict=True)
-                    )
+                    gap = farthest(seen[number]["after"], trial.seen[0][number]["after"])
                     return Miss(
                         f"after generation {number + 1} the weights of rank {rank} differ from rank 0's by {gap:.2g}",
                         "not_shared",

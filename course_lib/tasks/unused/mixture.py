@@ -12,7 +12,8 @@ from course_lib.tasks import toys
 from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
-from course_lib.tasks.unused.models import close, drawn, farthest, fill, first_line, gradients, numbers
+from course_lib.tasks.unused.models import first_line, gradients
+from course_lib.tasks.weights import close, drawn, farthest, fill, numbers
 
 _EXPERTS, _TOKENS = 4, 6
 

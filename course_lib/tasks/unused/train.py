@@ -13,7 +13,7 @@ from course_lib.tasks import toys
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
-from course_lib.tasks.unused.models import close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import close, drawn, farthest, fill, numbers
 
 #: The ways, in the order of the cases.
 _WAYS = ("find_unused_parameters", "static_graph", "touch_all")

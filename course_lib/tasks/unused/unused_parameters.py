@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.unused import taught
-from course_lib.tasks.unused.models import close, drawn, first_line, gradients, heads, mean
+from course_lib.tasks.unused.models import first_line, gradients, heads, mean
+from course_lib.tasks.weights import close, drawn
 
 #: What the model does, in the order of the cases; in the first two nothing is unused, so that backward can follow.
 _KINDS = {
@@ -107,7 +108,7 @@ class UnusedParameters(Task):
             model.zero_grad(set_to_none=False)
         loss = _loss(model, case, rank)
         before = [None if p.grad is None else p.grad.clone() for p in net.parameters()]
-        names = _strings(answer(model, loss))
+        names = toys.names(answer(model, loss))
         kept = all(
             old is p.grad if old is None or p.grad is None else torch.equal(old, p.grad)
             for old, p in zip(before, net.parameters(), strict=True)
@@ -158,7 +159,7 @@ class UnusedParameters(Task):
         for rank, seen in trial.seen.items():
             if is_odd(seen["names"]):
                 return Miss(f"rank {rank} of {trial.world_size} returned {seen['names']['odd']}")
-            unknown = [name for name in _plain(seen["names"]) if name not in trial.oracle["names"]]
+            unknown = [name for name in without_wrapper(seen["names"]) if name not in trial.oracle["names"]]
             if unknown:
                 return Miss(f"rank {rank} returned {unknown[0]!r}, which is no parameter of the model")
         return None
@@ -181,7 +182,7 @@ class UnusedParameters(Task):
     def right(self, trial: Trial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
-            mine = _plain(seen["names"])
+            mine = without_wrapper(seen["names"])
             if mine != trial.oracle["right"]:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; it should "
@@ -207,7 +208,12 @@ class UnusedParameters(Task):
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
         plain = [
-            Trial(t.world_size, t.case, t.oracle, {rank: _plain(s["names"]) for rank, s in t.seen.items()})
+            Trial(
+                t.world_size,
+                t.case,
+                t.oracle,
+                {rank: without_wrapper(s["names"]) for rank, s in t.seen.items()},
+            )
             for t in trials
             if not any(is_odd(s["names"]) for s in t.seen.values())
         ]
@@ -238,14 +244,3 @@ def _loss(model: Any, case: Mapping[str, Any], rank: int) -> Any:
     if kind == "ignored":
         del parts[odd]
     return sum(parts)
-
-
-def _strings(value: Any) -> Any:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return toys.odd(value)
-    found = list(value)[: toys.MAX_ITEMS]
-    return found if all(isinstance(item, str) for item in found) else toys.odd(found)
-
-
-def _plain(names: Sequence[str]) -> list[str]:
-    return sorted({name.removeprefix("module.") for name in names})

@@ -9,9 +9,9 @@ from typing import Any
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.alternation.wrapped import close, drawn, farthest, network, numbers
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
 _LR = 0.1
