@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import register
+from course_lib.ranks.zygote import start_zygote
 
 INDEX = "notebooks/index.ipynb"
 
@@ -80,6 +81,8 @@ def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[s
 
 def _lab(context: typer.Context) -> None:
     """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
+    if os.name == "posix":
+        os.set_inheritable(start_zygote(), True)  # held by JupyterLab from now on
     command, environment = lab_process(course_root(), context.args)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself
@@ -110,6 +113,7 @@ def _notebooks(
                 )
                 raise typer.Exit(1)
             return
+        start_zygote()
         for target in build.find_targets(root, names or ()):
             began = time.monotonic()
             built = build.build_notebook(target)

@@ -2,12 +2,16 @@
 
 Tests of a file share gangs and kernels, and the cells of a notebook their kernel: a file goes to one worker as a whole.
 Scenarios and answers have nothing in common with each other: those are dealt out one by one. What takes longest comes
-first, so that in the end no worker waits for another.
+first, so that in the end no worker waits for another. All kernels of a run share what torch costs to load: the run has
+a zygote (course_lib/ranks/zygote.py), as `make lab` has one.
 """
 
+import os
 from typing import Any
 
 import pytest
+
+from course_lib.ranks.zygote import start_zygote
 
 _ONE_BY_ONE = ("tests/scenarios/", "tests/answers/")
 _LONGEST_FIRST = (
@@ -21,6 +25,9 @@ _LONGEST_FIRST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        held = start_zygote()
+        config.add_cleanup(lambda: os.close(held))
     if config.pluginmanager.hasplugin("dsession"):
         config.pluginmanager.register(_Dealer())
 

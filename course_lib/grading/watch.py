@@ -67,7 +67,7 @@ def _descendants(pids: set[int]) -> Iterator[psutil.Process]:
     """Every process below these, found in one pass over the launcher's children."""
     with contextlib.suppress(psutil.Error):
         # children() lists parents before their children.
-        for process in psutil.Process(warm_up().process.pid).children(recursive=True):
+        for process in psutil.Process(warm_up().pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if process.ppid() in pids:
                     pids.add(process.pid)
@@ -116,7 +116,7 @@ def _adopted() -> list[psutil.Process]:
     ours = set(launcher.pids.values())
     found = []
     with contextlib.suppress(psutil.Error):
-        for process in psutil.Process(launcher.process.pid).children():
+        for process in psutil.Process(launcher.pid).children():
             with contextlib.suppress(psutil.Error):
                 if process.pid not in ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)

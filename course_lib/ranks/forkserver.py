@@ -28,10 +28,11 @@ from course_lib.ranks.orphans import orphans_of_the_dead
 from course_lib.ranks.protocol import Decoder, Message
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int | bytes) -> None:
     """Call prctl where there is one (Linux); elsewhere do nothing."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
@@ -40,6 +41,11 @@ def prctl(option: int, value: int) -> None:
 def die_with_parent() -> None:
     """Ask the system to kill this process when its parent dies."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def name_process(name: str) -> None:
+    """What `top` and `ps -e` call this process, up to 15 characters (Linux)."""
+    prctl(_PR_SET_NAME, name.encode())
 
 
 class Forkserver:
@@ -300,6 +306,18 @@ def _spawned(fd: int, place: dict[str, Any]) -> int:
     return run_role(place, fd)
 
 
+def serve(sock: socket.socket, method: str) -> int:
+    """Be the forkserver of the kernel at the other end of the socket, until that is gone; returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    server = Forkserver(sock, method)
+    if method == "forkserver":
+        preload.preload(server.kernel_is_there)
+    server._send("ready", pid=os.getpid(), **describe_machine(method))
+    server.serve()
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Entry point of the process; see the module's docstring."""
     if arguments[0] == "role":
@@ -309,18 +327,9 @@ def main(arguments: list[str]) -> int:
         from course_lib.ranks import forkserver
 
         return forkserver._spawned(int(arguments[1]), json.loads(arguments[2]))
-    sock = socket.socket(fileno=int(arguments[0]))
-    method = arguments[1]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
     from course_lib.ranks import forkserver
 
-    server = forkserver.Forkserver(sock, method)
-    if method == "forkserver":
-        preload.preload(server.kernel_is_there)
-    server._send("ready", **describe_machine(method))
-    server.serve()
-    return 0
+    return forkserver.serve(socket.socket(fileno=int(arguments[0])), arguments[1])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.ranks.protocol import Decoder, Message
+from course_lib.ranks.zygote import ask_zygote
 
 METHODS = ("forkserver", "spawn")
 _COURSE_PARENT = str(Path(__file__).resolve().parents[2])
@@ -64,31 +65,55 @@ class Launcher:
         self._decoder = Decoder()
         self._lock = threading.RLock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begin(ask=method == "forkserver")
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _begin(self, ask: bool) -> None:
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(
+            p for p in (_COURSE_PARENT, environment.get("PYTHONPATH", "")) if p
+        )
+        environment["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] = "YES"
+        self.gone = False
         self.sock, theirs = socket.socketpair()
         with theirs:
-            environment = dict(os.environ)
-            environment["PYTHONPATH"] = os.pathsep.join(
-                p for p in (_COURSE_PARENT, environment.get("PYTHONPATH", "")) if p
-            )
-            environment["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] = "YES"
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "course_lib.ranks.forkserver", str(theirs.fileno()), method],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                # A terminal's Ctrl-C and Jupyter's interrupt go to the kernel's process group, never to ranks.
-                start_new_session=True,
-            )
+            self._asked = ask and ask_zygote(theirs, self._log.fileno(), environment)
+            if not self._asked:
+                self._process = self._own_server(theirs, environment)
         self.sock.setblocking(False)
-        os.register_at_fork(after_in_child=self._forget)
+
+    def _own_server(self, theirs: socket.socket, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "course_lib.ranks.forkserver", str(theirs.fileno()), self.method],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            # A terminal's Ctrl-C and Jupyter's interrupt go to the kernel's process group, never to ranks.
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; waits for the server if need be."""
+        return int(self.wait_ready().data["pid"])
+
+    def has_ended(self) -> bool:
+        """True once the server is no more; where a zygote gave none, one is started here instead."""
+        with self._lock:
+            self.pump()
+            if self.gone and self.ready is None and self._asked:
+                self.sock.close()
+                self._begin(ask=False)
+        return self.gone or (self._process is not None and self._process.poll() is not None)
 
     def _forget(self) -> None:
         # A child that the kernel forks must not hold the wire open: the server would not see the kernel die.
         with contextlib.suppress(OSError):
             self.sock.close()
-        self.gone = True
+        self.gone, self._asked = True, False
 
     def fileno(self) -> int:
         """The socket's descriptor, for selectors."""
@@ -103,11 +128,11 @@ class Launcher:
         import select
 
         while self.ready is None:
-            if self.gone or self.process.poll() is not None:
+            if self.has_ended():
                 self.pump()
-                if self.ready is None:
-                    raise LaunchError(f"The process that starts ranks ended: {self.last_words()}")
-                break
+                if self.ready is not None:
+                    break
+                raise LaunchError(f"The process that starts ranks ended: {self.last_words()}")
             select.select([self.sock], [], [], 1.0)
             self.pump()
         return self.ready
@@ -189,15 +214,30 @@ class Launcher:
 
     def close(self) -> None:
         """End the server and with it every rank."""
-        self.gone = True
+        self.gone, self._asked = True, False
         with contextlib.suppress(OSError):
             self.sock.close()
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        if self._process is not None:
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        elif self.ready is not None:
+            _end(int(self.ready.data["pid"]))
         self._log.close()
+
+
+def _end(pid: int) -> None:
+    """Wait for the end of a server that is no child of this process."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        try:
+            process.wait(5)
+        except psutil.TimeoutExpired:
+            process.kill()
 
 
 def _working_folder() -> str:
@@ -216,11 +256,9 @@ def warm_up(method: str | None = None) -> Launcher:
     method = method or default_method()
     with _launchers_lock:
         launcher = _launchers.get(method)
-        if launcher is not None:
-            launcher.pump()
-            if launcher.gone or launcher.process.poll() is not None:
-                launcher.close()
-                launcher = None
+        if launcher is not None and launcher.has_ended():
+            launcher.close()
+            launcher = None
         if launcher is None:
             launcher = _launchers[method] = Launcher(method)
         return launcher

@@ -46,7 +46,7 @@ class Notebook:
         expect(self.panel.get_by_text("Python 3 (ipykernel)").first).to_be_visible()
         until = time.monotonic() + CELL_TIMEOUT / SECONDS
         while not self._server.has_idle_kernel(urlparse(self.page.url).path):
-            assert time.monotonic() < until, "the notebook's kernel did not start"
+            assert time.monotonic() < until, f"no idle kernel for {self.page.url}: {self._server.sessions()}"
             self.page.wait_for_timeout(50)
         expect(self.panel.locator('[data-status="idle"]').first).to_be_attached()
         return self

@@ -102,11 +102,15 @@ class Server:
         for session in self.call("GET", "api/sessions"):
             self.call("DELETE", f"api/sessions/{session['id']}")
 
+    def sessions(self) -> list[dict[str, Any]]:
+        """What the server says of its notebooks' kernels."""
+        return self.call("GET", "api/sessions")
+
     def has_idle_kernel(self, address: str) -> bool:
         """True when the notebook at the end of the address has a kernel that is idle and has a browser connected."""
         return any(
             session["kernel"]["execution_state"] == "idle" and session["kernel"]["connections"] > 0
-            for session in self.call("GET", "api/sessions")
+            for session in self.sessions()
             if address.endswith(session["path"])
         )
 

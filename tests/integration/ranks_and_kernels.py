@@ -1,5 +1,6 @@
 """Real ranks and real kernels for the tests, and a way to wait for things that is not a sleep."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -171,7 +172,12 @@ class Kernel:
 
     def processes(self) -> list[int]:
         """The kernel's descendants: the process that starts ranks, the ranks and what they started."""
-        return [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
+        found = psutil.Process(self.pid).children(recursive=True)
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.name() == f"ranks-{self.pid}" and process not in found:
+                    found += [process, *process.children(recursive=True)]
+        return [process.pid for process in dict.fromkeys(found)]
 
     def ranks(self) -> list[int]:
         """Process ids of the current gang's ranks."""

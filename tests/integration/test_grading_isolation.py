@@ -303,5 +303,5 @@ def test_an_answer_sees_a_folder_of_its_own_that_is_removed():
 def test_every_process_of_a_graded_answer_ends():
     grade("samplers.shard_indices", RIGHT)
     # The host of the gang's store sees a closed socket and leaves by itself.
-    _, alive = psutil.wait_procs(psutil.Process(warm_up().process.pid).children(), timeout=20)
+    _, alive = psutil.wait_procs(psutil.Process(warm_up().pid).children(), timeout=20)
     assert alive == []

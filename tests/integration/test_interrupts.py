@@ -105,7 +105,7 @@ def test_stop_while_the_gang_starts(kernel):
 
 
 def test_stop_while_torch_is_loading(new_kernel):
-    one = new_kernel()
+    one = new_kernel(DDP_COURSE_ZYGOTE="")
     message = one.start("print('on')\nget_ipython().run_cell_magic('ranks', '2', '1')")
     one.wait_for("stream", message)
     one.press_stop()

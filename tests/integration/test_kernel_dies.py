@@ -54,11 +54,11 @@ def test_nothing_is_left_after_a_proper_shutdown(new_kernel):
 
 
 def test_nothing_is_left_when_the_kernel_dies_while_torch_is_loading(new_kernel):
-    one = new_kernel()
+    one = new_kernel(DDP_COURSE_ZYGOTE="")
     processes = one.processes()
     assert processes
     one.kill()
-    until(lambda: all(is_gone(pid) for pid in processes), 10)
+    until(lambda: all(is_gone(pid) for pid in processes), 60)
 
 
 def test_a_child_the_kernel_has_forked_does_not_keep_the_ranks_alive(new_kernel):

@@ -193,7 +193,7 @@ def test_a_rank_that_writes_nonsense_to_the_kernel_is_ended(ranks):
 def test_when_the_process_that_starts_ranks_is_killed_the_next_gang_gets_a_new_one():
     ranks = Ranks(2)
     pids = ranks.pids()
-    os.kill(warm_up().process.pid, signal.SIGKILL)
+    os.kill(warm_up().pid, signal.SIGKILL)
     until(lambda: all(is_gone(pid) for pid in pids), 5)
     ranks.gang.stop()
     again = Ranks(2)
