@@ -1,0 +1,266 @@
+"""Task 2: the gradient of one big batch from micro-batches of any number and size, with one reduction."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys, weights
+from course_lib.tasks.accumulation import taught
+from course_lib.tasks.accumulation.reduced import times_reduced
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, ranks_text, short
+from course_lib.tasks.weights import close, farthest, numbers
+
+
+def _network(case: Mapping[str, Any]) -> Any:
+    return weights.network(case["seed"], 8, 24, 4)
+
+
+def _micro_batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any]]:
+    seeds = (case["seed"] + 100 * rank + 2 * number for number in range(len(case["sizes"][rank])))
+    return [
+        (weights.drawn(seed, size, 8) + rank, weights.drawn(seed + 1, size, 4) + 0.3 * size)
+        for seed, size in zip(seeds, case["sizes"][rank], strict=True)
+    ]
+
+
+def _losses_of(outputs: Any, targets: Any) -> Any:
+    """One loss a sample."""
+    return (outputs - targets).square().mean(1)
+
+
+class Accumulate(Task):
+    """The gradient of one big batch from micro-batches of any number and size, with one reduction."""
+
+    name = "accumulation.accumulate"
+    title = "One big batch, whatever is left over"
+    signature = "accumulate(ddp, micro_batches, losses_of)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "A mean over all samples is a sum, divided once by all of them. Before the first forward every rank knows "
+            "how many samples it has itself; one small all_reduce tells how many there are in all."
+        ),
+        (
+            "DDP divides by the number of ranks. So the loss of a micro-batch is the sum of its samples' losses, times "
+            "the number of ranks, divided by all samples of all ranks."
+        ),
+        (
+            "Each rank leaves no_sync() for its own last micro-batch, whichever number that is: then every rank takes "
+            "part in exactly one reduction. The loss to return is one more small sum over ranks."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "mean_of_means",
+            "Means over micro-batches are averaged: a sample counts more, the fewer there are in its micro-batch.",
+            taught.LEFT_OVER,
+        ),
+        Misconception(
+            "own_samples",
+            "Each rank divides by its own samples, and DDP averages the ranks: samples of a rank that has few count "
+            "more.",
+            taught.LEFT_OVER,
+        ),
+        Misconception(
+            "divided_twice",
+            "The sum is divided by the samples of all ranks, and then by the number of ranks: DDP does that as well.",
+            taught.LEFT_OVER,
+        ),
+        Misconception(
+            "not_reduced",
+            "The last micro-batch is under no_sync(), too: each rank keeps the gradient of its own samples.",
+            taught.READ,
+        ),
+        Misconception(
+            "stale",
+            "What stood in .grad before is added: it must be zeroed before the first micro-batch.",
+            taught.NO_SYNC,
+        ),
+        Misconception(
+            "reduced_each_time",
+            "Gradients are reduced after every micro-batch: too often, and where ranks have unequally many, somebody "
+            "waits for ever.",
+            taught.LEFT_OVER,
+        ),
+        Misconception(
+            "one_forward",
+            "The micro-batches are put together into one forward: that is the batch that does not fit into memory.",
+            taught.COPIED,
+        ),
+        Misconception(
+            "own_loss",
+            "Each rank returns the mean loss of its own samples.",
+            taught.LEFT_OVER,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Equally many, the last one short; then any number of any size, and gradients left from before."""
+        seed = chance.randint(1, 10**6)
+        even = [[5, 5, 1 + (rank + 1) % 3] for rank in range(world_size)]
+        uneven = [[chance.randint(2, 6) for _ in range(2 * rank + 1)] for rank in range(world_size)]
+        uneven[-1][-1] = 1
+        chance.shuffle(uneven)
+        yield {"seed": seed, "sizes": even, "before": False}
+        yield {"seed": seed + 1, "sizes": uneven, "before": True}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How many samples each rank has."""
+        each = (f"rank {rank} {short(sizes)}" for rank, sizes in enumerate(case["sizes"]))
+        return f"micro-batches of: {', '.join(each)}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Gradients and what was returned; how often gradients were sent; the largest forward."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        net = _network(case)
+        ddp = DistributedDataParallel(net)
+        mine = _micro_batches(case, int(os.environ["RANK"]))
+        if case["before"]:
+            for parameter in net.parameters():
+                parameter.grad = torch.ones_like(parameter)
+        forwards: list[int] = []
+        net.register_forward_pre_hook(lambda _, inputs: forwards.append(len(inputs[0])))
+        began = time.time_ns()
+        loss = answer(ddp, mine, _losses_of)
+        return {
+            "loss": toys.number(loss),
+            "gradients": numbers(
+                torch.zeros_like(one) if one.grad is None else one.grad for one in net.parameters()
+            ),
+            "reduced": times_reduced(net.parameters(), began),
+            "largest": max(forwards, default=0),
+        }
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The mean loss, and each rank's gradients: right ones and those of misconceptions."""
+        import torch
+
+        parts = [_micro_batches(case, rank) for rank in range(world_size)]
+        own = [sum(sizes) for sizes in case["sizes"]]
+        total = sum(own)
+        net = _network(case)
+
+        def gradient(weigh: Callable[[int, int], float]) -> Any:
+            """Of the sum of all losses, each weighed by rank and size of its micro-batch."""
+            net.zero_grad()
+            for rank, share in enumerate(parts):
+                for inputs, targets in share:
+                    (_losses_of(net(inputs), targets).sum() * weigh(rank, len(inputs))).backward()
+            return torch.cat([one.grad.flatten() for one in net.parameters() if one.grad is not None])
+
+        def of_means(rank: int, size: int) -> float:
+            return 1 / (size * len(parts[rank]) * world_size)
+
+        right = gradient(lambda *_: 1 / total)
+        alone = [
+            gradient(lambda rank, _, me=me: (rank == me) / own[me])  # type: ignore[misc]
+            for me in range(world_size)
+        ]
+        everywhere = {
+            "right": right,
+            "mean_of_means": gradient(of_means),
+            "own_samples": sum(alone) / world_size,
+            "divided_twice": right / world_size,
+            "stale": right + float(case["before"]),
+        }
+        found = {name: [one.tolist()] * world_size for name, one in everywhere.items()}
+        found["not_reduced"] = [one.tolist() for one in alone]
+        found["not_reduced/total"] = [
+            (one * own[rank] * world_size / total).tolist() for rank, one in enumerate(alone)
+        ]
+        with torch.no_grad():
+            losses = [sum(float(_losses_of(net(x), y).sum()) for x, y in share) for share in parts]
+        return {
+            "gradients": found,
+            "loss": sum(losses) / total,
+            "own losses": [loss / count for loss, count in zip(losses, own, strict=True)],
+        }
+
+    @check("Every rank returns a number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float, or a tensor of one element."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen["loss"]):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['loss']['odd']}")
+        return None
+
+    @check("No forward gets more than one micro-batch.")
+    def one_at_a_time(self, trial: Trial) -> Miss | None:
+        """More do not fit into memory."""
+        for rank, seen in trial.seen.items():
+            largest = max(trial.case["sizes"][rank])
+            if seen["largest"] > largest:
+                return Miss(
+                    f"with {self.describe(trial.case)}, a forward on rank {rank} got {seen['largest']} samples",
+                    "one_forward",
+                )
+        return None
+
+    @check("On every rank .grad holds the gradient of the mean loss over all samples of all ranks.")
+    def right(self, trial: Trial) -> Miss | None:
+        """As of one process with one big batch."""
+        for rank, seen in trial.seen.items():
+            wanted = trial.oracle["gradients"]["right"][rank]
+            if not close(seen["gradients"], wanted):
+                return Miss(
+                    f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), the gradients of rank {rank} "
+                    f"are off by up to {farthest(seen['gradients'], wanted):.2g}"
+                )
+        return None
+
+    @check("Gradients are sent once, however many micro-batches there are.")
+    def once(self, trial: Trial) -> Miss | None:
+        """In bytes; a few numbers more do not matter."""
+        for rank, seen in trial.seen.items():
+            if seen["reduced"] > 1.5:
+                return Miss(
+                    f"with {self.describe(trial.case)}, rank {rank} sent them {seen['reduced']:.0f} times",
+                    "reduced_each_time",
+                )
+        return None
+
+    @check("Every rank returns the mean loss over all samples of all ranks.")
+    def right_loss(self, trial: Trial) -> Miss | None:
+        """The same everywhere."""
+        for rank, seen in trial.seen.items():
+            if not abs(seen["loss"] - trial.oracle["loss"]) < 1e-4 * (1 + abs(trial.oracle["loss"])):
+                own = trial.oracle["own losses"][rank]
+                return Miss(
+                    f"on {ranks_text(trial.world_size)}, rank {rank} returned {seen['loss']:.4f}; it is "
+                    f"{trial.oracle['loss']:.4f}",
+                    "own_loss" if abs(seen["loss"] - own) < 1e-4 * (1 + abs(own)) else None,
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """What gives exactly these gradients."""
+        models = [
+            Model(name.partition("/")[0], lambda trial, name=name: _seen(trial, name))  # type: ignore[misc]
+            for name in (trials[0].oracle["gradients"] if trials else ())
+            if name != "right"
+        ]
+        return recognise_by_models(
+            trials,
+            lambda trial: _seen(trial, "right"),
+            models,
+            lambda one, other: close(one["gradients"], other["gradients"]),
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """A rank with more micro-batches than others waits in a reduction that is one too many."""
+        too_often = any(self.once(trial) for trial in trials)
+        return "reduced_each_time" if too_often or outcome.kind is Kind.HANG else self.recognise(trials)
+
+
+def _seen(trial: Trial, name: str) -> list[dict[str, Any]]:
+    return [{"gradients": one} for one in trial.oracle["gradients"][name]]

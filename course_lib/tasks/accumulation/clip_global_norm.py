@@ -1,0 +1,265 @@
+"""Task 3: clip by the norm of a model of which each rank holds another part."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys, weights
+from course_lib.tasks.accumulation import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, ranks_text
+
+_SHARED = ((3, 4), (5,), (2, 2))
+
+
+def _gradients(case: Mapping[str, Any], rank: int) -> tuple[list[Any], list[Any]]:
+    """Of the shared parameters, the same on all ranks, and of this rank's own; None where there is none."""
+    shared: list[Any] = [weights.drawn(case["seed"] + n, *shape) for n, shape in enumerate(_SHARED)]
+    shared[1] = None
+    count = case["own"][rank]
+    own: list[Any] = [weights.drawn(case["seed"] + 100 * rank + 50 + n, 4, 2) + rank for n in range(count)]
+    if case["broken"] == rank:
+        own[-1][1, 1] = float(case["with"])
+    return shared, own
+
+
+def _norm(gradients: Sequence[Any]) -> float:
+    return math.sqrt(sum(float(one.double().square().sum()) for one in gradients if one is not None))
+
+
+class ClipGlobalNorm(Task):
+    """Clip by the norm of a model of which each rank holds another part."""
+
+    name = "accumulation.clip_global_norm"
+    title = "One norm for the whole model"
+    signature = "clip_global_norm(shared, own, max_norm)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "A norm is the root of a sum of squares. Which squares does every rank know already, and which only one? "
+            "Add up the squares of the second kind over the ranks, and take the root at the end."
+        ),
+        (
+            "Every rank must call the all_reduce, also one that has no parameters of its own or no gradients there: it "
+            "adds 0."
+        ),
+        (
+            "Then all ranks have the same norm and come to the same decision: nothing to do if it is at most max_norm "
+            "or not finite, else multiply every gradient by max_norm / norm, in place."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "own_norm",
+            "Each rank clips by the norm of what it holds itself: shared gradients are shortened differently, and the "
+            "ranks drift apart.",
+            taught.CLIP,
+        ),
+        Misconception(
+            "shared_counted_by_all",
+            "The shared gradients are summed over ranks, too: they are in the norm as many times as there are ranks.",
+            taught.CLIP,
+        ),
+        Misconception(
+            "norms_added",
+            "Norms are added. It is the squares that add up.",
+            taught.CLIP,
+        ),
+        Misconception(
+            "parts_apart",
+            "Shared and own gradients are clipped by a norm each: that changes the direction of the whole.",
+            taught.CLIP,
+        ),
+        Misconception(
+            "always_scaled",
+            "Gradients that are short enough are made longer: clipping only shortens.",
+            taught.CLIP,
+        ),
+        Misconception(
+            "infinite",
+            "With an inf or nan in one rank's gradients, all are multiplied by max_norm / norm: by 0 or nan.",
+            taught.SCALER,
+        ),
+        Misconception(
+            "somebody_missing",
+            "Some ranks do not call the collective, and the others wait for them.",
+            taught.CLIP,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Too long; short enough; one rank without own parameters; an inf or a nan on one rank only."""
+        for what in ("long", "short", "broken"):
+            own = [chance.randint(1, 3) for _ in range(world_size)]
+            if what == "long" and world_size > 1:
+                own[chance.randrange(world_size)] = 0
+            yield {
+                "seed": chance.randint(1, 10**6),
+                "own": own,
+                "max_norm": 1000.0 if what == "short" else round(chance.uniform(0.5, 2.0), 2),
+                "broken": chance.randrange(world_size) if what == "broken" else -1,
+                "with": chance.choice(["inf", "nan"]),
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What is special in it."""
+        if case["broken"] >= 0:
+            return f"with {case['with']} in a gradient of rank {case['broken']}, max_norm={case['max_norm']}"
+        return f"with max_norm={case['max_norm']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What was returned, and by what each gradient has been multiplied."""
+        import torch
+
+        before = _gradients(case, int(os.environ["RANK"]))
+        shared, own = ([_parameter(gradient) for gradient in part] for part in before)
+        returned = toys.number(answer(list(shared), list(own), case["max_norm"]))
+        factors: list[float | str] = []
+        for parameter, gradient in zip([*shared, *own], [*before[0], *before[1]], strict=True):
+            if gradient is None:
+                continue
+            if parameter.grad is None or parameter.grad.shape != gradient.shape:
+                factors.append("gone")
+                continue
+            finite = gradient.isfinite()
+            ratio = (parameter.grad[finite].double() / gradient[finite].double()).flatten()
+            same = bool(torch.allclose(ratio, ratio[:1].expand_as(ratio), rtol=1e-4, atol=1e-6))
+            factors.append(float(ratio[0]) if same and math.isfinite(float(ratio[0])) else "mixed")
+        count = sum(gradient is not None for gradient in before[0])
+        if isinstance(returned, float) and not math.isfinite(returned):
+            returned = -1.0  # JSON knows neither inf nor nan; a norm is never negative
+        return {"norm": returned, "shared": factors[:count], "own": factors[count:]}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """Norm and factors for each rank: right ones and those of misconceptions."""
+        parts = [_gradients(case, rank) for rank in range(world_size)]
+        shared, own = _norm(parts[0][0]), [_norm(part[1]) for part in parts]
+        ours = math.sqrt(sum(norm * norm for norm in own))
+        whole = math.hypot(shared, ours)
+        limit = case["max_norm"]
+        broken = case["broken"] >= 0
+
+        def seen(rank: int, norm: float, of_shared: float, of_own: float) -> dict[str, Any]:
+            count = sum(gradient is not None for gradient in parts[rank][0])
+            return {
+                "norm": norm if math.isfinite(norm) else -1.0,
+                "shared": [of_shared] * count,
+                "own": [of_own] * case["own"][rank],
+            }
+
+        def by(norm: float) -> float:
+            return limit / norm if math.isfinite(norm) and norm > limit else 1.0
+
+        ranks = range(world_size)
+        often = math.hypot(math.sqrt(world_size) * shared, ours)
+        added = shared + sum(own)
+        locally = [math.hypot(shared, norm) for norm in own]
+        scaled = 1.0 if broken else limit / whole
+        return {
+            "right": [seen(r, whole, by(whole), by(whole)) for r in ranks],
+            "own_norm": [seen(r, locally[r], by(locally[r]), by(locally[r])) for r in ranks],
+            "shared_counted_by_all": [seen(r, often, by(often), by(often)) for r in ranks],
+            "norms_added": [seen(r, added, by(added), by(added)) for r in ranks],
+            "norms_added/locally": [seen(r, sum(locally), by(sum(locally)), by(sum(locally))) for r in ranks],
+            "parts_apart": [seen(r, whole, by(shared), by(ours)) for r in ranks],
+            "parts_apart/own": [seen(r, whole, by(shared), by(own[r])) for r in ranks],
+            "always_scaled": [seen(r, whole, scaled, scaled) for r in ranks],
+        }
+
+    @check("Every rank returns a number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float, or a tensor of one element."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen["norm"]):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['norm']['odd']}")
+        return None
+
+    @check("Every rank returns the norm of all gradients of all ranks, the shared ones counted once.")
+    def right_norm(self, trial: Trial) -> Miss | None:
+        """Before clipping; inf or nan where one of them is."""
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"][rank]["norm"]
+            if not math.isclose(seen["norm"], right, rel_tol=1e-4):
+                return Miss(
+                    f"{self.describe(trial.case)} on {ranks_text(trial.world_size)}, rank {rank} returned "
+                    f"{_named(seen['norm'])}; the norm is {_named(right)}"
+                )
+        return None
+
+    @check(
+        "If it is larger than max_norm, all gradients are shortened in place by one factor, on all ranks the same."
+    )
+    def clipped(self, trial: Trial) -> Miss | None:
+        """max_norm / norm."""
+        if trial.case["broken"] >= 0 or trial.oracle["right"][0]["shared"][0] == 1.0:
+            return None
+        return self._factors(trial)
+
+    @check("If it is not larger, or not finite, all gradients are left as they are.")
+    def left_alone(self, trial: Trial) -> Miss | None:
+        """Also on ranks whose own gradients are finite."""
+        broken = trial.case["broken"] >= 0
+        if not broken and trial.oracle["right"][0]["shared"][0] != 1.0:
+            return None
+        return self._factors(trial)
+
+    def _factors(self, trial: Trial) -> Miss | None:
+        for rank, seen in trial.seen.items():
+            for part in ("shared", "own"):
+                right = trial.oracle["right"][rank][part]
+                if not _alike(seen[part], right):
+                    return Miss(
+                        f"{self.describe(trial.case)} on {ranks_text(trial.world_size)}, {part} gradients of rank "
+                        f"{rank} were multiplied by {', '.join(map(_named, seen[part]))}, not by {_named(right[0])}"
+                    )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """What gives exactly these norms and factors where all is finite; if that is right, what it does elsewhere."""
+        sound = [trial for trial in trials if trial.case["broken"] < 0]
+        models = [
+            Model(name.partition("/")[0], lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
+            for name in (sound[0].oracle if sound else ())
+            if name != "right"
+        ]
+
+        def equal(one: Any, other: Any) -> bool:
+            factors = all(_alike(one[part], other[part]) for part in ("shared", "own"))
+            return factors and math.isclose(one["norm"], other["norm"], rel_tol=1e-4)
+
+        known = recognise_by_models(sound, lambda trial: trial.oracle["right"], models, equal)
+        if known is None and any(self.left_alone(trial) for trial in trials if trial not in sound):
+            return "infinite"
+        return known
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Somebody waits."""
+        return "somebody_missing" if outcome.kind is Kind.HANG else self.recognise(trials)
+
+
+def _parameter(gradient: Any) -> Any:
+    import torch
+
+    parameter = torch.nn.Parameter(torch.zeros(3) if gradient is None else torch.zeros_like(gradient))
+    parameter.grad = None if gradient is None else gradient.clone()
+    return parameter
+
+
+def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(
+        a == b if isinstance(a, str) or isinstance(b, str) else math.isclose(a, b, rel_tol=1e-4)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, str):
+        return {"gone": "nothing (it is gone)", "mixed": "different factors"}[value]
+    return "inf or nan" if value < 0 else f"{value:.4g}"

@@ -1,0 +1,80 @@
+"""Accumulating training on ranks with equal shares, played through in one process: rightly, and as mistakes have it.
+
+Torch is imported where it is used: this module is loaded in the kernel too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from course_lib.tasks import weights
+
+EPOCHS = 2
+RATE = 0.2
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an epoch is trained.
+
+    Attributes:
+        divides: a micro-batch's loss by the micro-batches of its group, by `every`, or by nothing.
+        counts: all micro-batches of a group, or the last one only.
+    """
+
+    divides: Literal["group", "every", "nothing"] = "group"
+    counts: Literal["all", "last"] = "all"
+
+
+#: By misconception; a slash and a variant may follow.
+WAYS = {
+    "right": Way(),
+    "zeroed_inside": Way(counts="last"),
+    "zeroed_inside/every": Way("every", counts="last"),
+    "zeroed_inside/undivided": Way("nothing", counts="last"),
+    "not_divided": Way("nothing"),
+    "short_group": Way("every"),
+}
+
+
+def network(case: Mapping[str, Any]) -> Any:
+    """8 inputs, 4 outputs."""
+    return weights.network(case["seed"], 8, 24, 4)
+
+
+def micro_batch(case: Mapping[str, Any], epoch: int, rank: int, number: int) -> tuple[Any, Any]:
+    """Inputs and targets; all micro-batches of a case have the same size."""
+    seed = case["seed"] + 1000 * epoch + 100 * rank + 2 * number
+    inputs, targets = weights.drawn(seed, case["size"], 8), weights.drawn(seed + 1, case["size"], 4)
+    return inputs + 0.3 * rank, targets + 0.2 * number
+
+
+def groups(case: Mapping[str, Any]) -> Iterable[list[int]]:
+    """The numbers of the micro-batches between two steps."""
+    numbers = range(case["count"])
+    return [list(numbers[first : first + case["every"]]) for first in numbers[:: case["every"]]]
+
+
+def trained(case: Mapping[str, Any], world_size: int, way: Way) -> list[list[float]]:
+    """The weights after each epoch, the same on all ranks."""
+    import torch
+
+    net = network(case)
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=0.9)
+    after = []
+    for epoch in range(EPOCHS):
+        for group in groups(case):
+            divisor = {"group": len(group), "every": case["every"], "nothing": 1}[way.divides]
+            optimizer.zero_grad()
+            for number, rank in itertools.product(
+                group if way.counts == "all" else group[-1:], range(world_size)
+            ):
+                inputs, targets = micro_batch(case, epoch, rank, number)
+                loss = torch.nn.functional.mse_loss(net(inputs), targets)
+                (loss / divisor / world_size).backward()
+            optimizer.step()
+        after.append(weights.numbers(net.parameters()))
+    return after

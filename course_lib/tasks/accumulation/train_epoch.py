@@ -1,0 +1,187 @@
+"""Task 1: a loop that accumulates, with several things wrong in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks.accumulation import taught
+from course_lib.tasks.accumulation.epochs import EPOCHS, RATE, WAYS, groups, micro_batch, network, trained
+from course_lib.tasks.accumulation.reduced import times_reduced
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import ranks_text
+from course_lib.tasks.weights import close, farthest, numbers
+
+
+class TrainEpoch(Task):
+    """A loop that accumulates, with several things wrong in it."""
+
+    name = "accumulation.train_epoch"
+    title = "Repair the loop"
+    signature = "train_epoch(ddp, optimizer, micro_batches, loss_of, every)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2)
+    hints = (
+        (
+            "Ask of every line: does it belong to a micro-batch, or to a step? zero_grad() belongs to a step. So does "
+            "the reduction, and a step comes after the last micro-batch, too."
+        ),
+        (
+            "Cut the list into groups first: micro_batches[i : i + every]. Inside a group it is plain which one is the "
+            "last, and how many there are."
+        ),
+        (
+            "no_sync() stands around forward and backward of all micro-batches of a group but the last. The loss of "
+            "each is divided by the number of micro-batches in *this* group."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "zeroed_inside",
+            "The optimizer sees the last micro-batch of a group only: the others are wiped out by zero_grad().",
+            taught.COPIED,
+        ),
+        Misconception(
+            "not_divided",
+            "The mean losses of the micro-batches are added: the gradient is as many times too long as there are.",
+            taught.READ,
+        ),
+        Misconception(
+            "never_reduced",
+            "The last backward of a group is under no_sync() as well: every rank steps with its own gradient.",
+            taught.READ,
+        ),
+        Misconception(
+            "left_over",
+            "Micro-batches that do not fill a group get no step of their own: they are lost, or leak into what comes "
+            "next.",
+            taught.LEFT_OVER,
+        ),
+        Misconception(
+            "short_group",
+            "The short group at the end is divided by `every`: its step is smaller than its samples deserve.",
+            taught.LEFT_OVER,
+        ),
+        Misconception(
+            "reduced_each_time",
+            "Gradients are reduced after every micro-batch. That is right, and all but the last are for nothing.",
+            taught.NO_SYNC,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """A short group at the end; fewer micro-batches than a group has."""
+        for every, count in ((3, 7), (4, 3)):
+            yield {
+                "seed": chance.randint(1, 10**6),
+                "size": chance.randint(2, 5),
+                "every": every,
+                "count": count,
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How many micro-batches there are."""
+        return f"{case['count']} micro-batches, every={case['every']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """For each epoch: the weights after it, optimizer steps, and how often gradients were sent."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+        ddp = DistributedDataParallel(network(case))
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE, momentum=0.9)
+        steps: list[int] = []
+        optimizer.register_step_post_hook(lambda *_: steps.append(1))
+        told = []
+        for epoch in range(EPOCHS):
+            steps.clear()
+            began = time.time_ns()
+            shares = [micro_batch(case, epoch, rank, number) for number in range(case["count"])]
+            answer(ddp, optimizer, shares, torch.nn.functional.mse_loss, case["every"])
+            told.append(
+                {
+                    "weights": numbers(ddp.parameters()),
+                    "steps": len(steps),
+                    "reduced": times_reduced(ddp.parameters(), began),
+                }
+            )
+        return told
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The weights after each epoch: right ones, and those of misconceptions."""
+        return {name: trained(case, world_size, way) for name, way in WAYS.items()}
+
+    @check("Every group ends with a step of the optimizer, also one that is not full.")
+    def steps(self, trial: Trial) -> Miss | None:
+        """As many steps as groups, in each epoch."""
+        wanted = len(list(groups(trial.case)))
+        for rank, seen in trial.seen.items():
+            for epoch, told in enumerate(seen):
+                if told["steps"] != wanted:
+                    return Miss(
+                        f"with {self.describe(trial.case)}, rank {rank} made {told['steps']} steps in epoch "
+                        f"{epoch + 1}; there are {wanted} groups",
+                        "left_over" if told["steps"] == trial.case["count"] // trial.case["every"] else None,
+                    )
+        return None
+
+    @check("After each epoch all ranks have the same weights.")
+    def same(self, trial: Trial) -> Miss | None:
+        """Up to rounding."""
+        for epoch in range(EPOCHS):
+            for rank, seen in trial.seen.items():
+                mine, first = seen[epoch]["weights"], trial.seen[0][epoch]["weights"]
+                if not close(mine, first):
+                    return Miss(
+                        f"with {self.describe(trial.case)}, the weights of rank {rank} are up to "
+                        f"{farthest(mine, first):.2g} away from rank 0's after epoch {epoch + 1}",
+                        "never_reduced",
+                    )
+        return None
+
+    @check("They are those of one process that takes all samples of a group, of all ranks, at once.")
+    def right(self, trial: Trial) -> Miss | None:
+        """In both epochs."""
+        for epoch in range(EPOCHS):
+            mine, right = trial.seen[0][epoch]["weights"], trial.oracle["right"][epoch]
+            if not close(mine, right):
+                return Miss(
+                    f"with {self.describe(trial.case)} on {ranks_text(trial.world_size)}, the weights are off by up to "
+                    f"{farthest(mine, right):.2g} after epoch {epoch + 1}"
+                )
+        return None
+
+    @check("Gradients are sent once a step.")
+    def once(self, trial: Trial) -> Miss | None:
+        """In bytes; a few numbers more do not matter."""
+        for rank, seen in trial.seen.items():
+            for told in seen:
+                if told["steps"] and told["reduced"] > told["steps"] + 0.5:
+                    return Miss(
+                        f"with {self.describe(trial.case)}, rank {rank} sent them {told['reduced']:.0f} times in "
+                        f"{told['steps']} steps",
+                        "reduced_each_time",
+                    )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The way of training that gives exactly these weights."""
+
+        def seen_by_all(trial: Trial, way: str) -> list[Any]:
+            return [[{"weights": one} for one in trial.oracle[way]]] * trial.world_size
+
+        models = [
+            Model(name.partition("/")[0], lambda trial, name=name: seen_by_all(trial, name))  # type: ignore[misc]
+            for name in WAYS
+            if name != "right"
+        ]
+
+        def equal(one: Any, other: Any) -> bool:
+            return all(close(a["weights"], b["weights"]) for a, b in zip(one, other, strict=True))
+
+        return recognise_by_models(trials, lambda trial: seen_by_all(trial, "right"), models, equal)

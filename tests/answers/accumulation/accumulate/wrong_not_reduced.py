@@ -1,0 +1,19 @@
+# misconception: not_reduced
+import torch
+import torch.distributed as dist
+
+
+def accumulate(ddp, micro_batches, losses_of):
+    world = dist.get_world_size()
+    own = sum(len(inputs) for inputs, _ in micro_batches)
+    total = torch.tensor(float(own))
+    dist.all_reduce(total)
+    ddp.zero_grad()
+    loss = torch.zeros(())
+    for number, (inputs, targets) in enumerate(micro_batches, 1):
+        with ddp.no_sync():
+            part = losses_of(ddp(inputs), targets).sum()
+            (part / own).backward()
+        loss += part.detach()
+    dist.all_reduce(loss)
+    return (loss / total).item()

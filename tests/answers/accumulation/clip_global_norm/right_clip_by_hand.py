@@ -1,0 +1,13 @@
+# Norms from torch, the factor clamped as clip_grad_norm_ does.
+import torch
+import torch.distributed as dist
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+
+def clip_global_norm(shared, own, max_norm):
+    of_own = get_total_norm([p.grad for p in own if p.grad is not None]).square()
+    dist.all_reduce(of_own)
+    norm = (get_total_norm([p.grad for p in shared if p.grad is not None]).square() + of_own).sqrt()
+    if torch.isfinite(norm):
+        clip_grads_with_norm_([*shared, *own], max_norm, norm)
+    return norm

@@ -1,0 +1,6 @@
+# misconception: own_norm
+from torch.nn.utils import clip_grad_norm_
+
+
+def clip_global_norm(shared, own, max_norm):
+    return clip_grad_norm_([*shared, *own], max_norm).item()
