@@ -47,6 +47,9 @@ class RankMagics(Magics):
     @argument("--trace", action="store_true", help="record a timeline of this cell on every rank")
     @argument("--watch", action="store_true", help="also look for silent faults: ranks that drift apart")
     @argument(
+        "--no-doctor", action="store_true", help="do not explain what happened: find out by yourself"
+    )
+    @argument(
         "--stop-after",
         help="press the stop button after this many seconds (for lessons that run by themselves)",
     )
@@ -99,7 +102,8 @@ class RankMagics(Magics):
         finally:
             if timer is not None:
                 timer.cancel()
-        outcome = explained(outcome)
+        if not options.no_doctor:
+            outcome = explained(outcome)
         if note is not None:
             import dataclasses
 
