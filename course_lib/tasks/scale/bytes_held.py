@@ -1,0 +1,174 @@
+"""Task 4: how many bytes a rank must hold for weights, gradients and optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.scale import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+
+class BytesHeld(Task):
+    """How many bytes a rank must hold for weights, gradients and optimizer."""
+
+    name = "scale.bytes_held"
+    title = "Does it fit?"
+    signature = "bytes_held(shapes, ranks, scheme, mixed)"
+    lesson = taught.LESSON
+    place = 4
+    world_sizes = (1,)
+    hints = (
+        (
+            "Bytes a number: 4 for a weight, 4 for a gradient, 8 for Adam's two means. Mixed: 2, 2 and 12, for Adam "
+            "then works on an fp32 copy of the weights."
+        ),
+        (
+            "With DDP, and with ZeRO 1 around it, gradients also lie in buckets: the bytes of all gradients once "
+            "more. FSDP2 has no such buckets."
+        ),
+        (
+            "fsdp: do not divide the number of elements. A parameter of shape (rows, ...) is cut into ranks pieces of "
+            "ceil(rows / ranks) rows, as long as there are rows; rank 0 always has a full piece."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "one_mean",
+            "Adam keeps two means for each parameter, of the gradient and of its square: 8 bytes, not 4.",
+            taught.MEMORY,
+        ),
+        Misconception(
+            "no_buckets",
+            "DDP's buckets are forgotten: they hold all gradients once more, unless the gradients are views of them.",
+            taught.MEMORY,
+        ),
+        Misconception(
+            "no_fp32_copy",
+            "The optimizer's fp32 copy of the weights is forgotten. Mixed precision of this kind needs as many bytes a "
+            "parameter as fp32.",
+            taught.MEMORY,
+        ),
+        Misconception(
+            "ddp_divides",
+            "DDP's optimizer is divided by the number of ranks. DDP divides nothing: each rank holds everything.",
+            taught.MEMORY,
+        ),
+        Misconception(
+            "zero1_cuts_all",
+            "ZeRO 1 cuts the optimizer's state only; weights and gradients stay whole on every rank.",
+            taught.MEMORY,
+        ),
+        Misconception(
+            "rows_can_be_cut",
+            "The elements are divided by the number of ranks. FSDP2 cuts between rows: rank 0 has whole ones.",
+            taught.NEXT,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Each scheme, in both precisions, with rows that divide and rows that do not."""
+        for scheme in ("ddp", "zero1", "fsdp"):
+            for mixed in (False, True):
+                ranks = chance.choice((4, 8, 16))
+                rows, columns = ranks * chance.randint(3, 30), chance.randint(20, 90)
+                shapes = [
+                    [rows, columns],
+                    [rows],
+                    [rows + chance.randint(1, ranks - 1), rows],
+                    [chance.randint(1, ranks - 1), 4],
+                ]
+                chance.shuffle(shapes)
+                yield {"shapes": shapes, "ranks": ranks, "scheme": scheme, "mixed": mixed}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """A case as a call."""
+        shapes = ", ".join(str(tuple(shape)) for shape in case["shapes"])
+        return f"shapes=[{shapes}], ranks={case['ranks']}, scheme={case['scheme']!r}, mixed={case['mixed']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The number of bytes."""
+        shapes = [tuple(shape) for shape in case["shapes"]]
+        return toys.number(answer(shapes, case["ranks"], case["scheme"], case["mixed"]))
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """Counted from tensors that are really cut; and what each misconception gives."""
+        return _counts(case)
+
+    @check("A number of bytes.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float or an int."""
+        seen = trial.seen[0]
+        return (
+            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
+        )
+
+    @check("DDP: everything on every rank, and the buckets.")
+    def ddp(self, trial: Trial) -> Miss | None:
+        """Exact."""
+        return self._miss(trial, "ddp")
+
+    @check("ZeRO 1: as DDP, but the optimizer's bytes are divided.")
+    def zero1(self, trial: Trial) -> Miss | None:
+        """Up to a few bytes: who rounds, and where, is free."""
+        return self._miss(trial, "zero1")
+
+    @check("FSDP2: everything is cut, between rows.")
+    def fsdp(self, trial: Trial) -> Miss | None:
+        """Exact."""
+        return self._miss(trial, "fsdp")
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception gives exactly these numbers?"""
+        known = [
+            Model(item.id, lambda trial, id_=item.id: [trial.oracle[id_]])  # type: ignore[misc]
+            for item in self.misconceptions
+        ]
+        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
+
+    def _miss(self, trial: Trial, scheme: str) -> Miss | None:
+        seen, right = trial.seen[0], trial.oracle["right"]
+        if trial.case["scheme"] != scheme or _equal(seen, right):
+            return None
+        return Miss(
+            f"with {self.describe(trial.case)}, rank 0 is said to hold {seen:,.0f} bytes; it is {right:,.0f}"
+        )
+
+
+def _equal(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=16)
+
+
+def _counts(case: Mapping[str, Any]) -> dict[str, float]:
+    """Bytes on rank 0, right and by misconception; one that is about another scheme gives what is right."""
+    import torch
+
+    scheme, ranks, mixed = case["scheme"], case["ranks"], case["mixed"]
+    weight, gradient, optimizer = (2, 2, 12) if mixed else (4, 4, 8)
+    tensors = [torch.empty(shape, dtype=torch.uint8) for shape in case["shapes"]]
+    whole = sum(tensor.numel() for tensor in tensors)
+    piece = sum(tensor.chunk(ranks)[0].numel() for tensor in tensors)
+
+    def total(w: float, g: float, o: float, buckets: float) -> float:
+        if scheme == "fsdp":
+            return piece * (w + g + o)
+        return whole * (w + g + buckets + (o / ranks if scheme == "zero1" else o))
+
+    right = total(weight, gradient, optimizer, gradient)
+    wrong = {
+        "one_mean": total(weight, gradient, optimizer - 4, gradient),
+        "no_buckets": total(weight, gradient, optimizer, 0),
+        "no_fp32_copy": total(weight, gradient, 8, gradient),
+    }
+    if scheme == "ddp":
+        wrong["ddp_divides"] = whole * (weight + 2 * gradient + optimizer / ranks)
+    if scheme == "zero1":
+        wrong["zero1_cuts_all"] = whole * (weight + gradient + optimizer) / ranks + whole * gradient
+    if scheme == "fsdp":
+        wrong["rows_can_be_cut"] = whole * (weight + gradient + optimizer) / ranks
+    names = ("ddp_divides", "zero1_cuts_all", "rows_can_be_cut")
+    return {"right": right, **dict.fromkeys(names, right), **wrong}

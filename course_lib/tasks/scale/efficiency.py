@@ -1,0 +1,148 @@
+"""Task 2: the efficiency of a job that does not exist yet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.scale import taught
+from course_lib.tasks.scale.model import efficiencies, ring_seconds
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+
+class Efficiency(Task):
+    """The efficiency of a job that does not exist yet."""
+
+    name = "scale.efficiency"
+    title = "An efficiency, before anybody rents"
+    signature = "efficiency(forward, backward, buckets, ranks, latency, bandwidth)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1,)
+    hints = (
+        (
+            "The efficiency is forward + backward, divided by the time of a step on many ranks. Each bucket takes "
+            "2(n - 1) * latency + 2(n - 1)/n * bytes / bandwidth seconds."
+        ),
+        (
+            "Go through the buckets and remember when the wire is free again. A bucket begins when it is ready and "
+            "the wire is free, whichever is later."
+        ),
+        (
+            "Times of buckets count from the beginning of backward. The step is over when backward is, and when the "
+            "last bucket is: the later of the two, after forward."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "nothing_hidden",
+            "All sending is added to all computing. DDP sends a bucket as soon as it is full, while backward goes on.",
+            taught.THOUSAND,
+        ),
+        Misconception(
+            "everything_hidden",
+            "Sending is taken to begin with backward. A bucket cannot be sent before its gradients are there, and the "
+            "last one is only ready at the end.",
+            taught.THOUSAND,
+        ),
+        Misconception(
+            "all_at_once",
+            "Each bucket is sent as if the wire were free. They go one after the other.",
+            taught.THOUSAND,
+        ),
+        Misconception(
+            "latency_once",
+            "The latency is paid once. Each bucket is an all-reduce of its own.",
+            taught.THOUSAND,
+        ),
+        Misconception(
+            "forward_hides",
+            "Times of buckets are counted from the beginning of the step; they count from that of backward.",
+            taught.THOUSAND,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """A queue that builds up; one hidden in part; many rounds; all hidden; and one rank alone."""
+        for kind in ("queue", "partly", "rounds", "hidden", "alone"):
+            backward = chance.uniform(0.08, 0.3)
+            count = chance.randint(4, 6)
+            sizes = [chance.randint(8, 30) * 10**6 for _ in range(count)]
+            ready = [backward * (k + chance.uniform(0.3, 0.9)) / count for k in range(count - 1)] + [backward]
+            ranks = 1 if kind == "alone" else chance.choice((8, 64, 256))
+            load = {"queue": 2.0, "partly": 0.9, "hidden": 0.05}.get(kind, 0.5)
+            bandwidth = 2 * sum(sizes) / (load * backward)
+            # In `rounds` latency is most of the time, else next to nothing.
+            share = 1.5 if kind == "rounds" else 0.05
+            latency = share * backward / (2 * max(1, ranks - 1) * count)
+            yield {
+                "forward": round(chance.uniform(0.3, 0.6) * backward, 6),
+                "backward": backward,
+                "buckets": [[at, size] for at, size in zip(ready, sizes, strict=True)],
+                "ranks": ranks,
+                "latency": latency,
+                "bandwidth": bandwidth,
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What fits into a sentence."""
+        took = sum(
+            ring_seconds(size, case["ranks"], case["latency"], case["bandwidth"])
+            for _, size in case["buckets"]
+        )
+        return (
+            f"{len(case['buckets'])} buckets that take {1e3 * took:.0f} ms in all on {toys.ranks_text(case['ranks'])}, "
+            f"and a backward of {1e3 * case['backward']:.0f} ms"
+        )
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The number."""
+        buckets = [tuple(bucket) for bucket in case["buckets"]]
+        rest = (case["ranks"], case["latency"], case["bandwidth"])
+        return toys.number(answer(case["forward"], case["backward"], buckets, *rest))
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The right efficiency, and those of misconceptions."""
+        return efficiencies(case)
+
+    @check("A number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """A float, or what can be one."""
+        seen = trial.seen[0]
+        return (
+            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
+        )
+
+    @check("One rank alone has an efficiency of 1: it sends nothing.")
+    def alone(self, trial: Trial) -> Miss | None:
+        """However large its buckets are."""
+        return self._miss(trial) if trial.case["ranks"] == 1 else None
+
+    @check(
+        "It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire."
+    )
+    def right(self, trial: Trial) -> Miss | None:
+        """Exact."""
+        return self._miss(trial) if trial.case["ranks"] > 1 else None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception gives exactly these efficiencies?"""
+        known = [
+            Model(item.id, lambda trial, id_=item.id: [trial.oracle[id_]])  # type: ignore[misc]
+            for item in self.misconceptions
+        ]
+        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
+
+    def _miss(self, trial: Trial) -> Miss | None:
+        seen, right = trial.seen[0], trial.oracle["right"]
+        if _equal(seen, right):
+            return None
+        return Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen:.4f}; it is {right:.4f}")
+
+
+def _equal(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-4)

@@ -1,0 +1,159 @@
+"""Task 1: latency and bandwidth of a network, from measured all-reduces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.scale import taught
+from course_lib.tasks.scale.model import least_squares, over, ring_seconds, ring_terms
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+
+#: How far measurements scatter, and how far an answer may be off.
+_SCATTER, _TOLERANCE = 0.01, 0.06
+_SIZES = tuple(2**power for power in range(10, 29, 2))
+
+
+class Fit(Task):
+    """Latency and bandwidth of a network, from measured all-reduces."""
+
+    name = "scale.fit"
+    title = "Two numbers for a network"
+    signature = "fit(measurements)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1,)
+    hints = (
+        (
+            "One measurement, one equation: 2(n - 1) * latency + 2(n - 1)/n * bytes * x = seconds, where x is "
+            "1 / bandwidth. Two unknowns, many equations: numpy.linalg.lstsq."
+        ),
+        (
+            "Least squares looks at the largest errors only, and those are the errors of the largest tensors. Divide "
+            "each equation by its measured seconds: then all right-hand sides are 1, and errors are relative."
+        ),
+        "The second unknown is seconds a byte. The bandwidth is one over it.",
+    )
+    misconceptions = (
+        Misconception(
+            "absolute_errors",
+            "Errors are counted in seconds. One percent of the largest tensor's time is many times the latency: the "
+            "small tensors, which know it, have no say.",
+            taught.FIT,
+        ),
+        Misconception(
+            "latency_of_a_call",
+            "The latency is that of a whole call. A ring has 2(n - 1) rounds, and each of them costs it.",
+            taught.FIT,
+        ),
+        Misconception(
+            "whole_tensor",
+            "The bandwidth is bytes of the tensor by seconds. In a ring, each rank sends 2(n - 1)/n times as many.",
+            taught.FIT,
+        ),
+        Misconception(
+            "one_lap",
+            "A ring has two laps: one adds up, the other tells everybody the sums.",
+            taught.FIT,
+        ),
+        Misconception(
+            "shared_wire",
+            "The bytes of all ranks are put on one wire. Here each rank has a wire of its own.",
+            taught.FIT,
+        ),
+        Misconception(
+            "seconds_a_byte", "Seconds a byte are returned; the bandwidth is bytes a second.", taught.FIT
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Two networks measured on one number of ranks, which tells misconceptions apart; one on several."""
+        for counts in ((8,), (chance.choice((12, 16)),), (2, 4, chance.choice((8, 32)))):
+            latency, bandwidth = chance.uniform(3e-6, 3e-5), chance.uniform(2e9, 2e10)
+            measured = [
+                [n, size, ring_seconds(size, n, latency, bandwidth) * (1 + chance.uniform(-1, 1) * _SCATTER)]
+                for n in counts
+                for size in _SIZES
+            ]
+            chance.shuffle(measured)
+            yield {"measurements": measured, "latency": latency, "bandwidth": bandwidth}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Too long to show; the numbers of ranks say which."""
+        counts = sorted({n for n, _, _ in case["measurements"]})
+        return f"{len(case['measurements'])} measurements on {' and '.join(map(str, counts))} ranks"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The two numbers."""
+        result = answer([tuple(one) for one in case["measurements"]])
+        try:
+            numbers = [toys.number(item) for item in result]
+        except TypeError:
+            return toys.odd(result)
+        if len(numbers) != 2 or any(map(is_odd, numbers)):
+            return toys.odd(result)
+        return numbers if all(map(math.isfinite, numbers)) else toys.odd(result)  # type: ignore[arg-type]
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What was put in; and what least squares of absolute errors finds."""
+        rows = [(*ring_terms(size, n), seconds) for n, size, seconds in case["measurements"]]
+        latency, per_byte = least_squares(rows)
+        return {
+            "right": [case["latency"], case["bandwidth"]],
+            "absolute": [latency, over(1, per_byte)],
+        }
+
+    @check("Two numbers: seconds a round, and bytes a second.", gate=True)
+    def gives_numbers(self, trial: Trial) -> Miss | None:
+        """In this order, finite."""
+        seen = trial.seen[0]
+        return (
+            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
+        )
+
+    @check("The latency is that of one round, up to the scatter of the measurements.")
+    def latency(self, trial: Trial) -> Miss | None:
+        """Microseconds."""
+        return self._miss(trial, 0, "a latency of {:.3g} s")
+
+    @check("The bandwidth is that of one rank's wire, up to the scatter of the measurements.")
+    def bandwidth(self, trial: Trial) -> Miss | None:
+        """Bytes a second."""
+        return self._miss(trial, 1, "a bandwidth of {:.3g} bytes/s")
+
+    def _miss(self, trial: Trial, which: int, words: str) -> Miss | None:
+        seen, right = trial.seen[0][which], trial.oracle["right"][which]
+        if abs(seen - right) <= _TOLERANCE * right:
+            return None
+        observed = f"with {self.describe(trial.case)}, rank 0 returned {words.format(seen)}"
+        return Miss(f"{observed}; the measurements were made with {right:.3g}", self._known(trial))
+
+    def _known(self, trial: Trial) -> str | None:
+        """The misconception that gives these two numbers; with one number of ranks, each is a factor."""
+        seen, (latency, bandwidth) = trial.seen[0], trial.oracle["right"]
+        if all(
+            math.isclose(one, other, rel_tol=1e-3)
+            for one, other in zip(seen, trial.oracle["absolute"], strict=True)
+        ):
+            return "absolute_errors"
+        counts = {n for n, _, _ in trial.case["measurements"]}
+        if len(counts) > 1:
+            return None
+        n = counts.pop()
+        rounds = 2 * (n - 1)
+        models = {
+            "latency_of_a_call": (rounds * latency, bandwidth),
+            "latency_of_a_call/whole": (rounds * latency, bandwidth * n / rounds),
+            "whole_tensor": (latency, bandwidth * n / rounds),
+            "one_lap": (2 * latency, bandwidth / 2),
+            "shared_wire": (latency, bandwidth * n),
+            "seconds_a_byte": (latency, 1 / bandwidth),
+        }
+        for name, model in models.items():
+            if all(abs(one - other) <= _TOLERANCE * other for one, other in zip(seen, model, strict=True)):
+                return name.partition("/")[0]
+        return None

@@ -1,0 +1,200 @@
+"""Task 3: a communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.accumulation.reduced import times_reduced
+from course_lib.tasks.scale import taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+
+#: Off by that part of the largest gradient at most: bf16 has 8 bits, and the sum rounds once more.
+_TOLERANCE = 0.03
+#: Of all gradients' bytes; a scale for each bucket comes on top of a half.
+_MOST_BYTES = 0.6
+_LAYERS, _WIDTH = 2, 16
+#: Gradients of that magnitude; the last goes from large to small from rank to rank.
+_MAGNITUDES = {"usual": 1.0, "tiny": 1e-9, "huge": 2e5, "unequal": 1.0}
+
+
+class HalfHook(Task):
+    """A communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
+
+    name = "scale.half_hook"
+    title = "Halves that survive"
+    signature = "half_hook(state, bucket)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (2, 3)
+    seconds = 20.0
+    hints = (
+        (
+            "Begin with what default_hooks.py does in _compress_hook: half(), an all_reduce with async_op=True, its "
+            "get_future(), and .then(...) to copy the sum back into bucket.buffer()."
+        ),
+        (
+            "fp16 goes from 6e-8 to 65504. Find the largest gradient of the bucket and multiply so that it becomes, "
+            "say, 1024 / n. The sum then stays far below the limit."
+        ),
+        (
+            "All ranks must multiply with the same number. One more all_reduce agrees on it: of a tensor with one "
+            "element, with ReduceOp.MAX. Mind a bucket that is all zeros."
+        ),
+        "In .then: copy the sum into the buffer, divide by the scale and by the number of ranks, return the buffer.",
+    )
+    misconceptions = (
+        Misconception(
+            "vanishes",
+            "Small gradients arrive as zeros: fp16 knows nothing between 0 and 6e-8. Lift them before they are sent.",
+            taught.HALVES,
+        ),
+        Misconception(
+            "overflows",
+            "Large gradients arrive as infinity: fp16 ends at 65504, and the sum over ranks must stay below it, too.",
+            taught.HALVES,
+        ),
+        Misconception(
+            "own_scale",
+            "Each rank multiplies with a number of its own. Their sum is a sum of different things, and no division "
+            "afterwards takes that back.",
+            taught.HALVES,
+        ),
+        Misconception("all_bytes", "As many bytes are sent as without a hook.", taught.HOOKS),
+        Misconception(
+            "sum_not_mean", "The gradients are summed. DDP leaves the division to its hook.", taught.HOOKS
+        ),
+        Misconception("nothing_sent", "Each rank keeps its own gradients.", taught.HOOKS),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Usual gradients, tiny ones, huge ones, and such that differ from rank to rank."""
+        for kind in _MAGNITUDES:
+            yield {"kind": kind, "seed": chance.randint(1, 10**6)}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Which gradients."""
+        return f"{case['kind']} gradients"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Some of the gradients after one backward, and the bytes sent for all of them."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        layers = [torch.nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(_LAYERS)]
+        ddp = DistributedDataParallel(torch.nn.Sequential(*layers))
+
+        def hook(state: Any, bucket: Any) -> Any:
+            return answer(state, bucket)
+
+        # DDP looks at the names and annotations of parameters: an answer's may be others.
+        hook.__annotations__ = {}
+        ddp.register_comm_hook(None, hook)
+        wanted = _gradients(case, rank, world)
+        ddp(torch.zeros(1, _WIDTH))  # readies the reducer; the loss need not come from the outputs
+        since = time.time_ns()
+        losses = [(layer.weight * g).sum() for layer, g in zip(layers, wanted, strict=True)]
+        torch.stack(losses).sum().backward()
+        found = [layer.weight.grad for layer in layers]
+        return {
+            "gradients": [[] if g is None else g.double().flatten().tolist()[:8] for g in found],
+            "finite": all(g is not None and bool(g.isfinite().all()) for g in found),
+            "bytes": times_reduced(ddp.parameters(), since),
+        }
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The means and the ranks' own gradients."""
+        own = [
+            [g.double().flatten().tolist()[:8] for g in _gradients(case, rank, world_size)]
+            for rank in range(world_size)
+        ]
+        mean = [
+            [sum(values) / world_size for values in zip(*parts, strict=True)]
+            for parts in zip(*own, strict=True)
+        ]
+        return {"own": own, "mean": mean}
+
+    @check("Gradients are finite.", gate=True)
+    def finite(self, trial: Trial) -> Miss | None:
+        """Neither infinite nor no number."""
+        for rank, seen in trial.seen.items():
+            if not seen["finite"]:
+                return Miss(
+                    f"{_where(trial)}, rank {rank} has gradients that are infinite or no number", "overflows"
+                )
+        return None
+
+    @check("Every rank has the mean of all ranks' gradients, up to the rounding of halves.")
+    def mean(self, trial: Trial) -> Miss | None:
+        """Compared with the largest of them."""
+        for rank, seen in trial.seen.items():
+            off = _off(seen["gradients"], trial.oracle["mean"])
+            if off > _TOLERANCE:
+                value, right = seen["gradients"][0][0], trial.oracle["mean"][0][0]
+                return Miss(
+                    f"{_where(trial)}, rank {rank} has a first gradient of {value:.3g}; the mean is {right:.3g}",
+                    self._known(trial),
+                )
+        return None
+
+    @check("About half the bytes are sent.")
+    def halves(self, trial: Trial) -> Miss | None:
+        """A number or two beside them are free."""
+        for rank, seen in trial.seen.items():
+            if seen["bytes"] > _MOST_BYTES:
+                known = "all_bytes" if seen["bytes"] > 0.9 else None
+                return Miss(
+                    f"{_where(trial)}, rank {rank} sent {seen['bytes']:.0%} of all gradients' bytes", known
+                )
+        return None
+
+    def _known(self, trial: Trial) -> str | None:
+        """What these gradients are, if not the mean."""
+        world, mean = trial.world_size, trial.oracle["mean"]
+        seen = [trial.seen[rank]["gradients"] for rank in range(world)]
+        if all(_off(one, own) < _TOLERANCE for one, own in zip(seen, trial.oracle["own"], strict=True)):
+            return "nothing_sent"
+        total = [[world * value for value in part] for part in mean]
+        if all(_off(one, total) < _TOLERANCE for one in seen):
+            return "sum_not_mean"
+        if trial.case["kind"] == "tiny" and all(value == 0 for one in seen for part in one for value in part):
+            return "vanishes"
+        return "own_scale" if trial.case["kind"] == "unequal" else None
+
+
+def _gradients(case: Mapping[str, Any], rank: int, world: int) -> list[Any]:
+    """What each layer's gradient is on this rank: up to a factor of four of one magnitude, of both signs."""
+    import torch
+
+    generator = torch.Generator().manual_seed(case["seed"] + 97 * rank)
+    size = _MAGNITUDES[case["kind"]]
+    if case["kind"] == "unequal":
+        size *= 10.0 ** (2 * (rank - world + 1))
+    found = []
+    for _ in range(_LAYERS):
+        values = 0.5 + 1.5 * torch.rand(_WIDTH, _WIDTH, generator=generator)
+        # Equal signs on all ranks: means do not cancel.
+        values *= torch.where(torch.arange(_WIDTH) % 2 == 0, 1.0, -1.0)
+        found.append(size * values)
+    return found
+
+
+def _off(found: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> float:
+    """The largest difference, as a part of the largest right value of its layer."""
+    worst = 0.0
+    for one, other in zip(found, right, strict=True):
+        if len(one) != len(other):
+            return math.inf
+        scale = max(map(abs, other))
+        worst = max(worst, *(abs(a - b) / scale for a, b in zip(one, other, strict=True)))
+    return worst
+
+
+def _where(trial: Trial) -> str:
+    return f"with {trial.case['kind']} gradients on {toys.ranks_text(trial.world_size)}"

@@ -1,0 +1,61 @@
+"""The model of lesson 15: a ring all-reduce with two numbers, and a step whose buckets it delays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def ring_terms(size: float, ranks: int) -> tuple[float, float]:
+    """What latency, and what the seconds a byte, are multiplied with."""
+    rounds = 2 * (ranks - 1)
+    return rounds, rounds * size / ranks
+
+
+def ring_seconds(size: float, ranks: int, latency: float, bandwidth: float) -> float:
+    """Seconds of one ring all-reduce of `size` bytes."""
+    rounds, sent = ring_terms(size, ranks)
+    return rounds * latency + sent / bandwidth
+
+
+def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """The a and b that come nearest to a * x + b * y = t, for rows (x, y, t)."""
+    xx = sum(x * x for x, _, _ in rows)
+    xy = sum(x * y for x, y, _ in rows)
+    yy = sum(y * y for _, y, _ in rows)
+    xt = sum(x * t for x, _, t in rows)
+    yt = sum(y * t for _, y, t in rows)
+    whole = xx * yy - xy * xy
+    return (xt * yy - yt * xy) / whole, (yt * xx - xt * xy) / whole
+
+
+def over(one: float, other: float) -> float:
+    """one / other, also where other is zero."""
+    return one / other if other else float("inf")
+
+
+def efficiencies(case: Mapping[str, Any]) -> dict[str, float]:
+    """The right efficiency of a step, and by misconception."""
+    forward, backward = case["forward"], case["backward"]
+    ranks, latency, bandwidth = case["ranks"], case["latency"], case["bandwidth"]
+    ready = [at for at, _ in case["buckets"]]
+    took = [ring_seconds(size, ranks, latency, bandwidth) for _, size in case["buckets"]]
+    bytes_only = [ring_seconds(size, ranks, 0, bandwidth) for _, size in case["buckets"]]
+    steps = {
+        "right": forward + max(backward, _last_end(ready, took)),
+        "nothing_hidden": forward + backward + sum(took),
+        "everything_hidden": forward + max(backward, sum(took)),
+        "all_at_once": forward + max(backward, *(at + t for at, t in zip(ready, took, strict=True))),
+        "latency_once": forward
+        + max(backward, _last_end(ready, [*bytes_only[:-1], bytes_only[-1] + took[-1] - bytes_only[-1]])),
+        "forward_hides": max(forward + backward, _last_end(ready, took)),
+    }
+    return {name: (forward + backward) / step for name, step in steps.items()}
+
+
+def _last_end(ready: Sequence[float], took: Sequence[float]) -> float:
+    """When the last bucket is through: none before it is ready, none before the one in front of it."""
+    free = 0.0
+    for at, seconds in zip(ready, took, strict=True):
+        free = max(free, at) + seconds
+    return free

@@ -1,0 +1,135 @@
+# %% [markdown]
+# # 15 · How far does it scale?: your turn
+#
+# Four tasks on [lesson 15](../notebooks/15_scale.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
+# *is* checking it. Three of them are functions that calculate; the third task's code runs in DDP on real ranks.
+#
+# A task cell stands alone. It sees nothing of the other cells, so it brings its own imports. `%hint scale.fit` gives a hint,
+# and the next one when you run it again. `%solution scale.fit` opens once you have passed.
+
+# %%
+# %load_ext course_lib
+
+# %% [markdown]
+# ## 1. Two numbers for a network
+#
+# `measurements` is a list of `(ranks, bytes, seconds)`, one for each all-reduce that was measured, in no order. Each is a ring in
+# which every rank has a wire of its own, and scatters by up to one percent. Sizes go from 1 KiB to 256 MiB.
+#
+# Return `(latency, bandwidth)`: the seconds of one round, and the bytes a second of one rank's wire. Both are wanted to within
+# a few percent, and so is the latency where a call takes many milliseconds.
+
+# %%
+# %%task scale.fit
+import numpy as np
+
+
+def fit(measurements):
+    """(seconds a round, bytes a second) of a ring all-reduce."""
+    ### BEGIN SOLUTION
+    ### STUB: latency_and_bandwidth = ...
+    ### STUB: return latency_and_bandwidth
+    rows = []
+    for ranks, size, seconds in measurements:
+        rounds = 2 * (ranks - 1)
+        rows.append(
+            [rounds / seconds, rounds * size / ranks / seconds]
+        )  # relative: what is right is 1 everywhere
+    (latency, per_byte), *_ = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)
+    return latency, 1 / per_byte
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 2. An efficiency, before anybody rents
+#
+# A step on one rank takes `forward` and then `backward` seconds, and sends nothing. What is the efficiency of the same step on
+# `ranks` ranks (weak scaling: everyone computes as long as the one did)?
+#
+# - `buckets` is a list of `(ready, bytes)`, in the order in which they are sent. `ready` counts from the beginning of backward.
+# - A bucket is sent when it is ready and the one before it is through. Each is a ring all-reduce with `latency` seconds a round
+#   and `bandwidth` bytes a second; no other costs.
+# - A step is over when backward is, and all buckets are through.
+
+
+# %%
+# %%task scale.efficiency
+def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
+    """The time of a step on one rank, divided by that on `ranks` ranks."""
+    ### BEGIN SOLUTION
+    ### STUB: share = ...
+    ### STUB: return share
+    rounds, free = 2 * (ranks - 1), 0.0
+    for ready, size in buckets:
+        free = max(free, ready) + rounds * latency + rounds / ranks * size / bandwidth
+    step = forward + (max(backward, free) if ranks > 1 else backward)
+    return (forward + backward) / step
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 3. Halves that survive
+#
+# A communication hook for `ddp.register_comm_hook(None, half_hook)`. `bucket.buffer()` holds this rank's gradients in fp32; return
+# a future of that buffer with the mean over all ranks in it.
+#
+# - Send half the bytes. (A number or two beside them are free.)
+# - It works for tiny gradients (10⁻⁹), for huge ones (10⁵), and where ranks have gradients of different size, on any number of
+#   ranks. Errors of one or two percent of the bucket's largest gradient are fine.
+
+# %%
+# %%task scale.half_hook
+import torch
+import torch.distributed as dist
+
+
+def half_hook(state, bucket):
+    """A future of the bucket's buffer, with the means of all ranks' gradients."""
+    ### BEGIN SOLUTION
+    ### STUB: buffer = bucket.buffer()
+    ### STUB: future = ...
+    ### STUB: return future
+    buffer, world = bucket.buffer(), dist.get_world_size()
+    largest = buffer.abs().max()
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)  # the same scale on all ranks
+    scale = 1024 / world / largest.clamp(min=1e-30)
+
+    def unpack(future):
+        return buffer.copy_(future.value()[0]).div_(scale * world)
+
+    sending = dist.all_reduce((buffer * scale).half(), async_op=True)
+    return sending.get_future().then(unpack)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 4. Does it fit?
+#
+# How many bytes must **rank 0** hold for weights, gradients and Adam's state? `shapes` are those of the model's parameters. Not
+# counted: activations, and Adam's step counters.
+#
+# - `mixed=False`: all in fp32. `mixed=True`, as in the ZeRO paper: weights and gradients in 2 bytes; the optimizer keeps an fp32
+#   copy of the weights beside its two fp32 means.
+# - `scheme="ddp"`: DDP as it is by default, so with buckets that are a copy of the gradients (in the gradients' type).
+# - `scheme="zero1"`: the same, but all that the optimizer keeps is divided equally among `ranks`.
+# - `scheme="fsdp"`: FSDP2. Weights, gradients and optimizer are cut, each parameter along its first dimension, as
+#   `torch.chunk` does. There are no buckets; the gathered copies of a layer are not counted.
+
+# %%
+# %%task scale.bytes_held
+import math
+
+
+def bytes_held(shapes, ranks, scheme, mixed):
+    """Bytes on rank 0: scheme is "ddp", "zero1" or "fsdp"."""
+    ### BEGIN SOLUTION
+    ### STUB: held = ...
+    ### STUB: return held
+    weight, gradient, optimizer = (2, 2, 12) if mixed else (4, 4, 8)
+    if scheme == "fsdp":
+        mine = sum(math.ceil(rows / ranks) * math.prod(rest) for rows, *rest in shapes)
+        return mine * (weight + gradient + optimizer)
+    if scheme == "zero1":
+        optimizer /= ranks
+    return sum(map(math.prod, shapes)) * (weight + 2 * gradient + optimizer)
+    ### END SOLUTION

@@ -1,0 +1,9 @@
+# misconception: forward_hides
+def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
+    took = [2 * (ranks - 1) * latency + 2 * (ranks - 1) / ranks * size / bandwidth for _, size in buckets]
+    ready = [at for at, _ in buckets]
+    free = 0.0
+    for at, seconds in zip(ready, took, strict=True):
+        free = max(free, at) + seconds
+    step = max(forward + backward, free)
+    return (forward + backward) / step

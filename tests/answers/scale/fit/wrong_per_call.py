@@ -1,0 +1,12 @@
+# misconception: latency_of_a_call
+import numpy as np
+
+
+def fit(measurements):
+    rows, ones = [], []
+    for ranks, size, seconds in measurements:
+        rounds = 2 * (ranks - 1)
+        rows.append([1 / seconds, rounds / ranks * size / seconds])
+        ones.append(1.0)
+    latency, per_byte = np.linalg.lstsq(np.array(rows), np.array(ones), rcond=None)[0]
+    return latency, 1 / per_byte

@@ -1,0 +1,12 @@
+import torch
+import torch.distributed as dist
+
+
+def half_hook(state, bucket):
+    """bf16 has the range of fp32: no scale."""
+    buffer = bucket.buffer()
+    sent = (buffer / dist.get_world_size()).bfloat16()
+    dist.all_reduce(sent)
+    future = torch.futures.Future()
+    future.set_result(sent.to(buffer.dtype))
+    return future

@@ -1,0 +1,10 @@
+# misconception: overflows
+import torch
+import torch.distributed as dist
+
+
+def half_hook(state, bucket):
+    buffer, world = bucket.buffer(), dist.get_world_size()
+    scale = 2.0**16
+    sent = (buffer * scale / world).half()
+    return dist.all_reduce(sent, async_op=True).get_future().then(lambda done: done.value()[0].float() / scale)

@@ -1,0 +1,9 @@
+# misconception: vanishes
+import torch
+import torch.distributed as dist
+
+
+def half_hook(state, bucket):
+    buffer, world = bucket.buffer(), dist.get_world_size()
+    sent = (buffer / 1000 / world).half()
+    return dist.all_reduce(sent, async_op=True).get_future().then(lambda done: done.value()[0].float() * 1000)

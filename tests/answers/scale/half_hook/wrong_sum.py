@@ -1,0 +1,12 @@
+# misconception: sum_not_mean
+import torch
+import torch.distributed as dist
+
+
+def half_hook(state, bucket):
+    buffer, world = bucket.buffer(), dist.get_world_size()
+    top = buffer.abs().max()
+    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    top = top.clamp(min=1e-30)
+    sent = (buffer / top).half()
+    return dist.all_reduce(sent, async_op=True).get_future().then(lambda done: done.value()[0].float() * top)
