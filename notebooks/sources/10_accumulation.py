@@ -4,13 +4,13 @@
 # > *“My GPU holds 8 samples and the paper says 256. So I add up gradients over a few batches before I step. It trains, but
 # > worse than the big batch. And where do `clip_grad_norm_` and `autocast` go?”*
 #
-# Between `backward()` and `step()` lies a strip of no man's land, a few lines that every training loop writes for itself. Nearly
-# everything you can put there wrong raises no error. So this lesson looks at one thing only: *which gradient reaches the
-# optimizer*, compared with that of one big batch in one process.
+# Between `backward()` and `step()` lies a strip of no man's land, a few lines that every training loop writes for itself.
+# Nearly everything you can put there wrong raises no error. So this lesson looks at one thing only: *which gradient reaches
+# the optimizer*, compared with that of one big batch in one process.
 #
-# **You will be able to** accumulate so that the big batch comes out exactly, with one reduction; tell from length and direction
-# of a gradient which line is wrong; clip the right norm in the right place; and use 16 bits without losing what you have
-# accumulated. 20 minutes. **Before this:** lessons 04 and 05.
+# **You will be able to** accumulate so that the big batch comes out exactly, with one reduction; tell from length and
+# direction of a gradient which line is wrong; clip the right norm in the right place; and use 16 bits without losing what you
+# have accumulated. 20 minutes. **Before this:** lessons 04 and 05.
 
 # %%
 # %load_ext course_lib
@@ -19,8 +19,8 @@
 # ## A loop that has been copied a lot
 #
 # A **micro-batch** is what goes through the model at once. The optimizer is to see *K* of them, on all ranks: that is the
-# **effective batch**. Two ranks, the digits, and a small spy: a hook that notes the gradient which the optimizer is about to use.
-# Another one counts what DDP sends (with `allreduce_hook`, PyTorch's own model of what DDP does without a hook).
+# **effective batch**. Two ranks, the digits, and a small spy: a hook that notes the gradient which the optimizer is about to
+# use. Another one counts what DDP sends (`allreduce_hook` does what DDP does without a hook).
 
 # %%
 # %%ranks 2 --backend gloo
@@ -121,11 +121,11 @@ assert len(sent) == K
 
 # %% [markdown]
 # `zero_grad()` stands inside the loop, so each micro-batch wipes out the one before. Three quarters of the work, *and of the
-# all-reduces*, are thrown away, and the learning rate that was meant for a big batch meets the noise of a small one. It runs, the
-# loss goes down, nobody complains.
+# all-reduces*, are thrown away, and the learning rate that was meant for a big batch meets the noise of a small one. It runs,
+# the loss goes down, nobody complains.
 #
-# Nor does anybody about the next one. Another article's loop makes its optimizer inside the loop, computes a loss, and ends there. We
-# add what is missing, line by line, and train on both ranks:
+# Nor does anybody about the next one. Another article's loop makes its optimizer inside the loop, computes a loss, and ends
+# there. We add what is missing, line by line, and train on both ranks:
 
 
 # %% claims={"45": "wrong"}
@@ -174,14 +174,15 @@ assert moved(printed) == 0
 assert same
 
 # %% [markdown]
-# An optimizer that is made anew in each step is not an error either. It has just forgotten everything: momentum, and Adam's averages.
-# With plain SGD there is nothing to forget, so whoever tests with that will not see it.
+# An optimizer that is made anew in each step is not an error either. It has just forgotten everything: momentum, and Adam's
+# averages. With plain SGD there is nothing to forget, so whoever tests with that will not see it.
 #
 # ## With and without `no_sync`
 #
 # Now rightly: `zero_grad()` before the first micro-batch, losses divided by *K*, a step after the last. Lesson 05 has used
-# `no_sync()` to synchronise less often. Must you, for a right result? You will read that without it “gradients are averaged over and
-# over”. Look at a toy: a weight whose gradient is 1 for each micro-batch on rank 0, and 3 on rank 1.
+# `no_sync()` to synchronise less often. Must you, for a right result? You will read that without it gradients are averaged
+# over and over, and come out wrong. Look at a toy: a weight whose gradient is 1 for each micro-batch on rank 0, and 3 on rank
+# 1.
 
 # %%
 p = predict(
@@ -214,79 +215,78 @@ print(f"with no_sync:    {with_it}  {fewer} all-reduce")
 assert (reductions, fewer) == (K, 1)
 
 # %% [markdown]
-# The same 8. DDP's hook runs *after* a gradient has been added to `.grad`, and what it copies into the bucket is all that is there
-# (`Reducer::mark_variable_ready_dense`, `torch/csrc/distributed/c10d/reducer.cpp`). What was reduced before is the same number on all
-# ranks, and the mean of equal numbers is that number. So averaging again does no harm. It is only a waste: the last all-reduce brings
-# along whatever is new, and the ones before it were for nothing.
+# The same 8. DDP's hook runs *after* a gradient has been added to `.grad`, and what it copies into the bucket is all that is
+# there (`Reducer::mark_variable_ready_dense`, `torch/csrc/distributed/c10d/reducer.cpp`). What was reduced before is the same
+# number on all ranks, and the mean of equal numbers is that number. So averaging again does no harm. It is only a waste: the
+# last all-reduce brings along whatever is new, and the ones before it were for nothing.
 #
-# How much of a waste? A layer of 4 MB:
+# How much of a waste? A layer of 4 MB. First count for 16 micro-batches, then time single ones: under `no_sync`, and reduced.
 
 
 # %%
 # %%ranks --as out
-import itertools
 import time
 
-
-def timed(ddp, count, context):
-    """Milliseconds for each micro-batch, if the optimizer steps after so many of them."""
-    ddp.zero_grad(set_to_none=False)
-    dist.barrier()
-    clock = [time.perf_counter()]
-    for number in range(count):
-        with nullcontext() if number == count - 1 else context(ddp):
-            ddp(torch.ones(4, 1024)).square().mean().backward()
-        clock.append(time.perf_counter())
-    return [1e3 * (end - begin) for begin, end in itertools.pairwise(clock)]
-
-
-def a_micro_batch(ddp, count, context):
-    """The mean over a group. Of like micro-batches the shortest counts: what else runs here stays out of it."""
-    runs = [timed(ddp, count, context) for _ in range(2 + 16 // count)]
-    last = min(run[-1] for run in runs)
-    others = min((ms for run in runs for ms in run[:-1]), default=0.0)
-    return ((count - 1) * others + last) / count
-
-
 wide, sent = wrap(nn.Linear(1024, 1024, bias=False))
-ways = {"without": lambda _: nullcontext(), "no_sync": lambda ddp: ddp.no_sync()}
-counts, reduced, times = [1, 2, 4, 8, 16], {}, {}
-for name, context in ways.items():
+
+
+def one(context):
+    """Milliseconds for a forward and a backward."""
+    dist.barrier()
+    begin = time.perf_counter()
+    with context:
+        wide(torch.ones(4, 1024)).square().mean().backward()
+    return 1e3 * (time.perf_counter() - begin)
+
+
+for name, others in (("without no_sync", 0), ("with no_sync", 15)):
     sent.clear()
-    timed(wide, 16, context)
-    reduced[name] = len(sent), sum(size for _, size in sent) / 1e6
-    times[name] = [a_micro_batch(wide, count, context) for count in counts]
-for name, (number, megabytes) in reduced.items():
-    print(f"{name:8} 16 micro-batches: {number:2} × all-reduce, {megabytes:4.1f} MB")
+    for number in range(16):
+        one(wide.no_sync() if number < others else nullcontext())
+    print(f"{name:15} {len(sent):2} × all-reduce, {sum(size for _, size in sent) / 1e6:4.1f} MB")
+milliseconds = {"no_sync": [], "reduced": []}
+for _ in range(20):  # by turns, so that whatever else runs here hits both
+    milliseconds["no_sync"].append(one(wide.no_sync()))
+    milliseconds["reduced"].append(one(nullcontext()))
 
 # %%
 import matplotlib.pyplot as plt
 
-counts, times = out["counts"][0], out["times"][0]
-_, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-axes.plot(
-    counts, times["without"], "s--", color="#D55E00", label="without no_sync: 1 all-reduce a micro-batch"
+milliseconds = out["milliseconds"][0]
+local, reduced = (min(milliseconds[kind]) for kind in ("no_sync", "reduced"))
+_, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3), layout="constrained", width_ratios=(2, 3))
+looks = {"no_sync": ("#56B4E9", "", "under no_sync"), "reduced": ("#E69F00", "///", "reduced")}
+for place, (kind, (colour, hatch, _)) in enumerate(looks.items()):
+    left.bar(place, min(milliseconds[kind]), 0.6, color=colour, hatch=hatch, edgecolor="black")
+    left.plot([place] * 20, milliseconds[kind], "k_", markersize=12, alpha=0.5)
+left.set_xticks([0, 1], [name for _, _, name in looks.values()])
+left.set(title="Measured", ylabel="milliseconds a micro-batch", ylim=(0, 2.5 * reduced))
+counts = [1, 2, 4, 8, 16]
+shares = [(reduced - local) / count for count in counts]
+right.bar(range(5), local, color="#56B4E9", edgecolor="black", label="forward and backward")
+right.bar(
+    range(5),
+    shares,
+    bottom=local,
+    color="#E69F00",
+    hatch="///",
+    edgecolor="black",
+    label="share of the all-reduce",
 )
-axes.plot(counts, times["no_sync"], "o-", color="#0072B2", label="with no_sync: 1 all-reduce a step")
-axes.set_xscale("log", base=2)
-axes.set_xticks(counts, counts)
-axes.set(
-    title="Under no_sync, a micro-batch pays a share of one all-reduce",
-    xlabel="micro-batches a step (K)",
-    ylabel="milliseconds a micro-batch",
-    ylim=(0, None),
-)
-axes.legend(fontsize=8)
+right.axhline(reduced, color="black", linestyle="--", label="without no_sync")
+right.set_xticks(range(5), counts)
+right.set(title="A K-th of the all-reduce each", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced))
+right.legend(fontsize=8, loc="upper right")
 plt.show()
 
 # %% [markdown]
-# Computing takes as long as before; the all-reduce is divided by *K*. Where the network is slow against the model, that is a lot.
-# With a fast one, and a backward that hides the sending (lesson 04), it is little.
+# Computing takes as long as before; the all-reduce is divided by *K*. Where the network is slow against the model, that is a
+# lot. With a fast one, and a backward that hides the sending (lesson 04), it is little.
 #
 # ## Read a wrong gradient
 #
-# Every classic mistake leaves its own mark on the gradient: a length, an angle to the right one, and whether the ranks agree. The right
-# one is that of one process with the whole batch.
+# Every classic mistake leaves its own mark on the gradient: a length, an angle to the right one, and whether the ranks agree.
+# The right one is that of one process with the whole batch.
 
 
 # %%
@@ -354,10 +354,10 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *Zeroed* is too long: the mean of 16 samples is noisier than that of 64. *Not divided* has the right direction, *K* times the length.
-# With *no_sync to the end*, every rank has the mean of its own samples. Nothing is reduced, and nothing complains: DDP cannot know
-# that you are going to step. Models drift apart from here on. The last two we come to below, and to their fellow, the last
-# *group*, which is short.
+# *Zeroed* is too long: the mean of 16 samples is noisier than that of 64. *Not divided* has the right direction, *K* times
+# the length. With *no_sync to the end*, every rank has the mean of its own samples. Nothing is reduced, and nothing
+# complains: DDP cannot know that you are going to step. Models drift apart from here on. The last two we come to below, and
+# to their fellow, the last *group*, which is short.
 #
 # First, why does the undivided loss live on in so many scripts? Train with it:
 
@@ -391,9 +391,9 @@ same = torch.allclose(undivided["SGD, lr 0.1"], divided["SGD, lr 0.4"], atol=1e-
 print("SGD, not divided by 4, is SGD with 4 times the learning rate:", same)
 
 # %% [markdown]
-# Adam divides each gradient by its own average size, so a constant factor cancels out. It comes back as soon as something in the loop
-# has an absolute size: a clipping threshold, an L2 penalty, a log of the norm. And with SGD, a forgotten division is a learning rate
-# *K* times as large, which may even be the one you want (see the end of this lesson).
+# Adam divides each gradient by its own average size, so a constant factor cancels out. It comes back as soon as something in
+# the loop has an absolute size: a clipping threshold, an L2 penalty, a log of the norm. And with SGD, a forgotten division is
+# a learning rate *K* times as large, which may even be the one you want (see the end of this lesson).
 #
 # ## What is left over
 #
@@ -446,20 +446,22 @@ for name, steps in seen.items():
     print(f"{name:42}{steps}")
 
 # %% [markdown]
-# Two micro-batches are left over. The first loop carries them into the next epoch, as gradients of weights that are no longer there.
-# The second never trains on them. The third makes a small step of them, by chance or on purpose. The last one gives every sample of
-# a group its due. It must know at the beginning of a group how long it will be: collect the group first (`itertools.batched` in
+# Two micro-batches are left over. The first loop carries them into the next epoch, as gradients of weights that are no longer
+# there. The second never trains on them. The third makes a step half as long of them. The last one gives every sample of a
+# group its due. It must know at the beginning of a group how long it will be: collect the group first (`itertools.batched` in
 # Python 3.12, `islice` before), then train on it.
 #
-# The *size* of micro-batches is the same question once more: with 8, 8, 8 and 2 samples, the mean of four means gives the last two
-# four times their weight (`last micro-batch` in the table, 32° off). Language models meet that in every step, because a mean over
-# *tokens* has another number of tokens each time. The remedy is that of lesson 05, for a whole group instead of a batch: *sum* the
-# losses, multiply by the number of ranks, divide by the samples of **all micro-batches of the group on all ranks**.
+# The *size* of micro-batches is the same question once more: with 8, 8, 8 and 2 samples, the mean of four means gives the
+# last two four times their weight (`last micro-batch` in the table, 32° off). Language models meet that in every step,
+# because a mean over *tokens* has another number of tokens each time. The remedy is that of lesson 05, for a whole group
+# instead of a batch: *sum* the losses, multiply by the number of ranks, divide by the samples of **all micro-batches of the
+# group on all ranks**.
 #
-# The BatchNorm in the table has another reason. It normalises each micro-batch by itself, so accumulation cannot give you the big
-# batch's statistics, whatever you divide by. (Nor can DDP: lesson 09.)
+# The BatchNorm in the table has another reason. It normalises each micro-batch by itself, so accumulation cannot give you the
+# big batch's statistics, whatever you divide by. (Nor can DDP: lesson 09.)
 #
-# And if the ranks have unequally many micro-batches? Then “or last” comes once more on one rank than on the other. Nine and eight:
+# And if the ranks have unequally many micro-batches? Then “or last” comes once more on one rank than on the other. Nine and
+# eight:
 
 # %%
 # %%ranks --expect hang
@@ -470,10 +472,13 @@ for i in range(count):
         (toy(torch.ones(1, 1)).sum() / K).backward()
 
 # %% [markdown]
+# Nine micro-batches make three groups of up to four, eight make two. It is *groups* that all ranks need equally many of: with
+# nine and twelve it would have gone through.
+#
 # ## Clip after the reduction, all at once
 #
-# `clip_grad_norm_` shortens a gradient that is longer than `max_norm`. Where does it go? Two weights, so that the gradient can be drawn:
-# rank 0 finds (0.6, 0.8), rank 1 has an outlier, (12, 0). Clip to 1, in several places:
+# `clip_grad_norm_` shortens a gradient that is longer than `max_norm`. Where does it go? Two weights, so that the gradient
+# can be drawn: rank 0 finds (0.6, 0.8), rank 1 has an outlier, (12, 0). Clip to 1, in several places:
 
 
 # %%
@@ -540,9 +545,10 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *Before* the reduction (and so in a `hook` on a parameter, which runs before DDP's own), each rank is cut to 1 by itself: the direction is
-# another one, and the length is only *up to* 1. Some want just that, because one bad rank cannot outshout the rest. It is not
-# what one process with the big batch does. And clipping after *every* micro-batch cuts what has been added up so far.
+# *Before* the reduction (and so in a `hook` on a parameter, which runs before DDP's own), each rank is cut to 1 by itself:
+# the direction is another one, and the length is only *up to* 1. Some want just that, because one bad rank cannot outshout
+# the rest. It is not what one process with the big batch does. And clipping after *every* micro-batch cuts what has been
+# added up so far.
 #
 # You will read that DDP needs an all-reduce to clip by a global norm. Count:
 
@@ -559,9 +565,10 @@ print("sent:", sent)
 assert sent == [("gradients", "all_reduce")]
 
 # %% [markdown]
-# The gradients *are* global after the reduction. All ranks find the same norm by themselves and shorten by the same factor. It is true
-# of what is *not* equal on all ranks: sharded parameters (FSDP has its own, `FullyShardedDataParallel.clip_grad_norm_`), or an expert
-# that each rank keeps for itself beside a shared part. There the norms differ, so do the factors, and then the shared part drifts:
+# The gradients *are* global after the reduction. All ranks find the same norm by themselves and shorten by the same factor.
+# It is true of what is *not* equal on all ranks: sharded parameters (FSDP has its own,
+# `FullyShardedDataParallel.clip_grad_norm_`), or an expert that each rank keeps for itself beside a shared part. There the
+# norms differ, so do the factors, and then the shared part drifts:
 
 # %%
 # %%ranks
@@ -591,7 +598,8 @@ print(f"norm of all: √(3² + {squares.item():.0f}) = {(9 + squares.item()) ** 
 # | `apex.parallel.DistributedDataParallel` | `torch.nn.parallel.DistributedDataParallel` |
 # | `amp.master_params(optimizer)` | `model.parameters()` |
 #
-# And what came in between, `torch.cuda.amp`, warns by now. `autocast` has a CPU side as well, so you can see under DDP what it does:
+# And what came in between, `torch.cuda.amp`, warns by now. `autocast` has a CPU side as well, so you can see under DDP what
+# it does:
 
 # %%
 p = predict(
@@ -631,9 +639,10 @@ print("apex is here:", importlib.util.find_spec("apex") is not None)
 print("torch.cuda.amp:", *{warning.category.__name__ for warning in told})
 
 # %% [markdown]
-# Weights and gradients stay in 32 bits. `autocast` (`torch/amp/autocast_mode.py`) makes 16-bit copies of them for matrix products only,
-# and backward turns a copy's gradient into one of the original. So it saves memory for activations, and time where hardware is made for it,
-# but *not one byte of communication*. That is what comm hooks are for: `fp16_compress_hook` packs each bucket for the journey.
+# Weights and gradients stay in 32 bits. `autocast` (`torch/amp/autocast_mode.py`) makes 16-bit copies of weights for matrix
+# products and the like, and backward turns a copy's gradient into one of the original. (Forward and loss stand under it,
+# backward does not.) So it saves memory for activations, and time where hardware is made for it, but *not one byte of
+# communication*. That is what comm hooks are for: `fp16_compress_hook` packs each bucket for the journey.
 
 # %%
 # %%ranks --as out
@@ -698,14 +707,37 @@ axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# bfloat16 has 8 significant bits. Above 256 the next number is 258, and 257 is rounded back. In real gradients this is no sharp edge: the more you have
-# added up, the more of each new micro-batch is rounded away. So accumulate in 32 bits: keep the weights there and use `autocast`.
+# bfloat16 has 8 significant bits. Above 256 the next number is 258, and 257 is rounded back. In real gradients this is no
+# sharp edge: the more you have added up, the more of each new micro-batch is rounded away. So accumulate in 32 bits: keep the
+# weights there and use `autocast`.
 #
 # ### float16 needs a scaler
 #
-# float16 has more significant bits than bfloat16 and far less range. What is below 6·10⁻⁸ is 0, so small gradients vanish. `GradScaler` multiplies the loss by a large
-# number, divides the gradients by it before the step, and if there is an `inf` among them, it skips the step and tries half the number. With GPUs it is
-# `GradScaler("cuda")`; here `"cpu"` does the same work (bfloat16 has the range of float32 and needs none). But each rank has a scaler of its own:
+# float16 has more significant bits than bfloat16 and far less range: small gradients become 0. `GradScaler` multiplies the
+# loss by a large number, divides the gradients by it before the step, and if there is an `inf` among them, it skips the step
+# and tries half the number. Where CUDA is, it is `GradScaler("cuda")`; here the same class works with `"cpu"`. (bfloat16 has
+# the range of float32 and needs none.)
+
+
+# %%
+# %%ranks
+def tiny_gradient(scale):
+    """Its true size is 1e-8."""
+    torch.manual_seed(0)
+    toy = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    optimizer = torch.optim.SGD(toy.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    with torch.autocast("cpu", torch.float16):
+        output = toy(torch.ones(1, 1))
+    scaler.scale(output.float().sum() * 1e-8).backward()
+    scaler.unscale_(optimizer)
+    return toy.module.weight.grad.item()
+
+
+print(f"scale 1: {tiny_gradient(1.0):.0e}   scale 65536: {tiny_gradient(65536.0):.0e}")
+
+# %% [markdown]
+# Now too large instead of too small. Mind that every rank has a scaler of its own:
 
 # %%
 p = predict(
@@ -742,11 +774,13 @@ print("scale, gradients reduced:    ", scale)
 print("scale, gradients not reduced:", scaled_step(reduced=False))
 
 # %% [markdown]
-# Both, though the scalers never talk (`GradScaler._unscale_grads_`, `torch/amp/grad_scaler.py`, looks at this rank's gradients only). The all-reduce
-# has told them: a mean with an `inf` in it is `inf` everywhere. Where nothing is reduced (the mistake from above, or parameters that are not DDP's), rank 1
-# skips alone, and from then on neither weights nor scales agree.
+# Both, though the scalers never talk (`GradScaler._unscale_grads_`, `torch/amp/grad_scaler.py`, looks at this rank's
+# gradients only). The all-reduce has told them: a mean with an `inf` in it is `inf` everywhere. Where nothing is reduced (the
+# mistake from above, or parameters that are not DDP's), rank 1 skips alone, and from then on neither weights nor scales
+# agree.
 #
-# Accumulation, scaler and clipping go together in one order only. One scale for the whole group; then, once a step: unscale, clip, step, update.
+# Accumulation, scaler and clipping go together in one order only. One scale for the whole group; then, once a step: unscale,
+# clip, step, update.
 
 
 # %%
@@ -776,15 +810,15 @@ print(f"unscale, clip to 0.2, step: the step's gradient has length {clipped_norm
 print(f"         clip to 0.2, step: the step's gradient has length {clipped_norm(False):.4f}")
 
 # %% [markdown]
-# Without `unscale_` the norm of the *scaled* gradient is clipped, and the step is 1024 times too short: training stands still, without an
-# error. And `scaler.update()` belongs after `step()`, not into the inner loop: it may change the scale, and then one `.grad` would hold
-# micro-batches of different scales.
+# Without `unscale_` the norm of the *scaled* gradient is clipped, and the step is 1024 times too short: training stands
+# still, without an error. And `scaler.update()` belongs after `step()`, not into the inner loop: it may change the scale, and
+# then one `.grad` would hold micro-batches of different scales.
 #
 # ## Effective batch size and learning rate
 #
-# The optimizer sees *micro-batch × K × ranks* samples a step. You have made that right to the last digit. Is it good, too? Each run below
-# goes through the same 2816 digits, with micro-batches of 8 on two ranks, and ends with a loss on others. First keep the learning
-# rate, and let *K* grow:
+# The optimizer sees *micro-batch × K × ranks* samples a step. You have made that right to the last digit. Is it good, too?
+# Each run below goes through the same digits, 2816 in all, with micro-batches of 8 on two ranks, and ends with a loss on
+# others. First keep the learning rate, and let *K* grow:
 
 # %%
 p = predict(
@@ -841,15 +875,15 @@ plt.show()
 
 # %% [markdown]
 # The right mean of a large batch makes *fewer* steps of the same length, so the model has not come as far. With *K* times the
-# learning rate, one step goes as far as *K* small ones: the **linear scaling rule**. It holds while the gradient hardly changes
-# over those *K* steps, and no longer. Then it breaks down at once, not little by little. Where that is depends on model, data and
-# phase of the training (Adam is often scaled with the square root instead). So: when *K* or the number of ranks changes, keep their product, or know that you have
-# another training.
+# learning rate, one step goes as far as *K* small ones: the **linear scaling rule**. It holds while the gradient hardly
+# changes over those *K* steps. Here that goes well up to 128 samples, and then breaks down at once; where, depends on model,
+# data and phase of the training. So when the number of ranks changes, change *K* so that their product stays, or know that
+# you have another training.
 #
 # ## What goes wrong in real life
 #
-# `no_sync` around the whole loop, found in a script where somebody had moved a line. No error, every rank's loss goes down.
-# `--watch`, or `ddp-course doctor train.py`:
+# `no_sync` around the whole loop, found in a script where somebody had moved a line. No error. `--watch`, or `ddp-course
+# doctor train.py`:
 
 # %%
 # %%ranks --watch
@@ -864,32 +898,36 @@ for step in range(10):
     optimizer.step()
 
 # %% [markdown]
-# - **The loss curve is fine, the result is worse than the paper's.** `zero_grad` inside the loop, or an effective batch that is not
-#   what you think. Print the number of samples between two steps, over all ranks, once.
+# - **The loss curve is fine, the result is worse than the paper's.** `zero_grad` inside the loop, or an effective batch that
+#   is not what you think. Print the number of samples between two steps, over all ranks, once.
 # - **It trains until clipping is switched on.** An undivided loss under Adam, or a missing `unscale_`.
-# - **The learning rate is at its end after a quarter of the training.** `scheduler.step()` stands beside `backward()`; it belongs beside
-#   `optimizer.step()`.
+# - **The learning rate is at its end after a quarter of the training.** `scheduler.step()` stands beside `backward()`; it
+#   belongs beside `optimizer.step()`.
 # - **It hangs at the end of an epoch.** The ranks have unequally many groups. Let all agree on their number first.
-# - **More ranks, worse model.** The effective batch has grown with them. Divide *K* by what you have multiplied the ranks with.
+# - **More ranks, worse model.** The effective batch has grown with them. Divide *K* by what you have multiplied the ranks
+#   with.
 # - **`unscale_() has already been called on this optimizer`**: it stands in the inner loop.
 #
 # ## Rule of thumb
 #
-# > Between two steps: zero once; sum the losses of all micro-batches and divide by the samples of the whole group on all ranks;
-# > `no_sync` around all but the last; then unscale, clip everything by one norm, step, update. Keep sums in 32 bits. The all-reduce comes before
-# > whatever looks at a gradient. Compare with one big batch, once: length and angle tell which line is wrong.
+# > Between two steps: zero once; sum the losses of all micro-batches and divide by the samples of the whole group on all
+# > ranks; `no_sync` around all but the last; then unscale, clip everything by one norm, step, update. Keep sums in 32 bits.
+# > The all-reduce comes before whatever looks at a gradient. Compare with one big batch, once: length and angle tell which
+# > line is wrong.
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it, an
-# `accumulate()` that equals one big batch whatever is left over, and the norm of a model that is not the same on all ranks.
+# Three tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it,
+# an `accumulate()` that equals one big batch whatever is left over, and the norm of a model that is not the same on all
+# ranks.
 #
 # ## Further reading
 #
-# - PyTorch's notes: *Automatic Mixed Precision examples* (gradient accumulation, clipping, several GPUs), and the docstring of
-#   `DistributedDataParallel.no_sync`.
-# - Goyal et al., *Accurate, Large Minibatch SGD*, 2017: the linear rule, warm-up, and a list of pitfalls like this one. McCandlish et al.,
-#   *An Empirical Model of Large-Batch Training*, 2018: how to measure where the rule ends.
-# - *Fixing Gradient Accumulation*, Hugging Face's blog, 2024: the mean of means, found in a library that everybody used.
+# - PyTorch's notes: *Automatic Mixed Precision examples* (gradient accumulation, clipping, several GPUs), and the docstring
+#   of `DistributedDataParallel.no_sync`.
+# - Goyal et al., *Accurate, Large Minibatch SGD*, 2017: the linear rule, warm-up, and a list of pitfalls like this one.
+#   McCandlish et al., *An Empirical Model of Large-Batch Training*, 2018: how to measure where the rule ends. Malladi et al.,
+#   *On the SDEs and Scaling Rules for Adaptive Gradient Algorithms*, 2022: why it is the square root for Adam.
+# - *Fixing Gradient Accumulation*, Hugging Face's blog, 2024: the mean of means, found in the `Trainer` of Transformers.
 #
 # **Back to:** the [index](index.ipynb).

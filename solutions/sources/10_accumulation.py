@@ -4,8 +4,8 @@
 # Three tasks on [lesson 10](../notebooks/10_accumulation.ipynb), each harder than the one before. Replace what stands under
 # `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks and is judged by what it does.
 #
-# `%hint accumulation.train_epoch` gives a hint, and the next one when you run it again. `%solution accumulation.train_epoch` opens
-# once you have passed.
+# `%hint accumulation.train_epoch` gives a hint, and the next one when you run it again. `%solution accumulation.train_epoch`
+# opens once you have passed.
 
 # %%
 # %load_ext course_lib
@@ -15,9 +15,10 @@
 #
 # The loop below runs without an error, and several things are wrong in it. Take out the first line and repair the rest:
 #
-# - Every `every` micro-batches make a group; the last group may be shorter. After each group there is one step of the optimizer.
-# - Its gradient is that of the mean loss over all samples of the group, of all ranks. All ranks have equally many micro-batches,
-#   and all micro-batches the same size. `loss_of(outputs, targets)` is the mean loss of one micro-batch.
+# - Every `every` micro-batches make a group; the last group may be shorter. After each group there is one step of the
+#   optimizer.
+# - Its gradient is that of the mean loss over all samples of the group, of all ranks. All ranks have equally many
+#   micro-batches, and all micro-batches the same size. `loss_of(outputs, targets)` is the mean loss of one micro-batch.
 # - Gradients are sent once a step.
 #
 # `micro_batches` is a list of `(inputs, targets)`. A second epoch follows, with the same model and optimizer.
@@ -51,8 +52,8 @@ def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
 # %% [markdown]
 # ## 2. One big batch, whatever is left over
 #
-# Put into `.grad`, on every rank, the gradient that one process would find for the mean loss over **all samples of all micro-batches of
-# all ranks**, in one big batch. Return that mean loss, the same number on every rank.
+# Put into `.grad`, on every rank, the gradient that one process would find for the mean loss over **all samples of all
+# micro-batches of all ranks**, in one big batch. Return that mean loss, the same number on every rank.
 #
 # - `micro_batches` is this rank's list of `(inputs, targets)`. Ranks may have unequally many (at least one), of any sizes.
 # - No forward may get more than one micro-batch: more does not fit into memory.
@@ -90,13 +91,13 @@ def accumulate(ddp, micro_batches, losses_of):
 # %% [markdown]
 # ## 3. One norm for the whole model
 #
-# A model with experts: `shared` are parameters that DDP looks after, their gradients have been reduced and are the same on all ranks.
-# `own` are parameters that only this rank has, with gradients of its own; ranks may have unequally many, or none. Some parameters have
-# no gradient.
+# A model with experts: `shared` are parameters that DDP looks after, their gradients have been reduced and are the same on
+# all ranks. `own` are parameters that only this rank has, with gradients of its own; ranks may have unequally many, or none.
+# Some parameters have no gradient.
 #
-# Find the norm of all gradients of all ranks, the shared ones counted once. If it is larger than `max_norm`, shorten all gradients in
-# place by the factor `max_norm / norm`. If it is not finite, leave them as they are, on all ranks: the caller will skip the step. Return the
-# norm (before clipping), the same on every rank.
+# Find the norm of all gradients of all ranks, the shared ones counted once. If it is larger than `max_norm`, shorten all
+# gradients in place by the factor `max_norm / norm`. If it is not finite, leave them as they are, on all ranks: the caller
+# will skip the step. Return the norm (before clipping), the same on every rank.
 
 # %%
 # %%task accumulation.clip_global_norm
