@@ -22,7 +22,7 @@ CHROMIUM_OPTIONS = (
 FAILED = pytest.StashKey[bool]()
 WINDOW = {"width": 1280, "height": 900}
 # Playwright's five seconds are short when JupyterLab loads on a machine that is busy with other things.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")
@@ -101,6 +101,6 @@ def open_notebook(lab, course, page, shots) -> Callable[..., Notebook]:
     def open_it(path: str, *sources: str, counts: bool = False) -> Notebook:
         content = course.write(path, *sources) if sources else course.fresh(path, counts=counts)
         page.goto(lab.url(f"lab/tree/{path}?reset"))
-        return Notebook(page, shots, lab).ready(len(content.cells))
+        return Notebook(page, shots, lab).ready(path, len(content.cells))
 
     return open_it

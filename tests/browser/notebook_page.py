@@ -6,7 +6,6 @@ The same in JupyterLab and in Notebook 7. Everything waits for what it needs to 
 import re
 import time
 from pathlib import Path
-from urllib.parse import urlparse
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -36,17 +35,17 @@ class Notebook:
 
     # Coming in.
 
-    def ready(self, cells: int) -> "Notebook":
-        """Wait until all cells are there and the kernel is idle.
+    def ready(self, path: str, cells: int) -> "Notebook":
+        """Wait until all cells of this notebook are there and its kernel is idle.
 
         The kernel's indicator alone will not do: it says idle also before there is a kernel, and JupyterLab forgets a
-        Shift+Enter that comes so early.
+        Shift+Enter that comes so early. Nor will the page's address: after a reload it may be the folder's.
         """
         expect(self.cells).to_have_count(cells)
         expect(self.panel.get_by_text("Python 3 (ipykernel)").first).to_be_visible()
         until = time.monotonic() + CELL_TIMEOUT / SECONDS
-        while not self._server.has_idle_kernel(urlparse(self.page.url).path):
-            assert time.monotonic() < until, f"no idle kernel for {self.page.url}: {self._server.sessions()}"
+        while not self._server.has_idle_kernel(path):
+            assert time.monotonic() < until, f"no idle kernel for {path}: {self._server.sessions()}"
             self.page.wait_for_timeout(50)
         expect(self.panel.locator('[data-status="idle"]').first).to_be_attached()
         return self

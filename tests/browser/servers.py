@@ -106,12 +106,12 @@ class Server:
         """What the server says of its notebooks' kernels."""
         return self.call("GET", "api/sessions")
 
-    def has_idle_kernel(self, address: str) -> bool:
-        """True when the notebook at the end of the address has a kernel that is idle and has a browser connected."""
+    def has_idle_kernel(self, path: str) -> bool:
+        """True when the notebook has a kernel that is idle and has a browser connected."""
         return any(
             session["kernel"]["execution_state"] == "idle" and session["kernel"]["connections"] > 0
             for session in self.sessions()
-            if address.endswith(session["path"])
+            if session["path"] == path
         )
 
     def kernel_process(self) -> psutil.Process:

@@ -19,12 +19,12 @@ def index_of(cells, text: str) -> int:
 def test_make_lab_opens_the_index_and_its_link_opens_lesson_00(lab, course, page, shots):
     index = course.fresh(INDEX)
     page.goto(f"{lab.opens}?token={lab.token}")  # the address that `make lab` prints and opens
-    notebook = Notebook(page, shots, lab).ready(len(index.cells))
+    notebook = Notebook(page, shots, lab).ready(INDEX, len(index.cells))
     expect(notebook.panel.get_by_role("heading", name="DDP by experiment")).to_be_visible()
     notebook.shoot("index")
     notebook.panel.get_by_role("link", name="Your first ranks").click()
     lesson = course.fresh(LESSON)
-    notebook.ready(len(lesson.cells))
+    notebook.ready(LESSON, len(lesson.cells))
     expect(notebook.panel.get_by_role("heading", name="00 · Your first ranks")).to_be_visible()
     assert page.url.endswith(LESSON)
 

@@ -18,7 +18,7 @@ def test_lesson_00_begins_in_notebook_7(course, home, page, shots):
     )
     with notebook_7(course, home) as server:
         page.goto(server.url(f"notebooks/{LESSON}"))
-        notebook = Notebook(page, shots, server).ready(len(cells))
+        notebook = Notebook(page, shots, server).ready(LESSON, len(cells))
         for index in range(last + 1):
             if cells[index].cell_type == "code":
                 output = notebook.run(index)

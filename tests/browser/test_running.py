@@ -88,7 +88,7 @@ kept.append("after")"""
     notebook.page.reload()
     expect(notebook.cells).to_have_count(4)
     gate.touch()
-    notebook.ready(4)
+    notebook.ready(SCRATCH, 4)
     assert lab.kernel_process().pid == kernel
     # What ran behind the reload has run, and the ranks answer.
     reads(notebook.run(3), r"^\s*ranks 0-3\s*\(4\.0, 2\)\s*$")
