@@ -102,7 +102,9 @@ def _taught_nowhere(task: Task, root: Path) -> list[str]:
 def stray_files(root: Path) -> list[str]:
     """Files in notebooks/, exercises/ and solutions/ that are neither notebooks nor sources."""
     from course_lib.notebook.build.plan import NOTEBOOK_FOLDERS
+    from course_lib.tasks import all_tasks
 
+    scripts = {task.script for task in all_tasks()}
     problems = []
     for folder in NOTEBOOK_FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -113,7 +115,8 @@ def stray_files(root: Path) -> list[str]:
                 len(inside.parts) == 1 and path.suffix == ".ipynb"
             )  # without a source: check_notebooks says so
             source = inside.parts[:-1] == ("sources",) and path.suffix == ".py" and folder != "exercises"
-            if not notebook and not source:
+            script = folder != "notebooks" and inside.as_posix() in scripts
+            if not (notebook or source or script):
                 problems.append(f"{folder}/{inside.as_posix()}: a stray file")
     return problems
 

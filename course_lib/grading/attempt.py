@@ -84,13 +84,16 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     printed: list[str] = []
     case: dict[str, Any] | None = None
     world_size = 0
-    with Gangs(task.world_sizes, task.backend, folder) as gangs:
+    with Gangs(task.world_sizes, task.backend, folder, launchers=bool(task.script)) as gangs:
         try:
-            for gang, place in gangs.each():
-                world_size, case = gang.world_size, None
+            for size, gang, place in gangs.each():
+                world_size, case = size, None
                 oracles = oracles or _oracles(task, plan, gang)
                 ranks = _Ranks(gang, Watch(gang, folder), clock)
-                ranks.ask(harness.load, source, first_line, place)
+                if task.script:
+                    ranks.ask(harness.keep_script, source, first_line, place, task.name)
+                else:
+                    ranks.ask(harness.load, source, first_line, place)
                 for case, oracle in zip(plan[world_size], oracles[world_size], strict=True):
                     text = _printed(ranks.run(harness.run_trial, task.name, json.dumps(case)))
                     seen = _observations(ranks.hand_over(), first=not trials)

@@ -12,11 +12,11 @@ import re
 import stat
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.tasks import UnknownTaskError, find_task
+from course_lib.tasks import Task, UnknownTaskError, find_task
 
 #: Larger files, and larger cells, are nothing that anybody has written.
 MAX_BYTES, MAX_SOURCE = 256 << 20, 1 << 20
@@ -58,6 +58,28 @@ def complaint(file: str, problem: str) -> str:
     return f"{file}{separator}{problem}" + ("" if problem.endswith((".", "?")) else ".")
 
 
+def answer_in_file(task: Task, folder: Path) -> TaskCell | None:
+    """The answer to a task whose answer is a whole script, which lies below this folder; None where it does not.
+
+    The line that names the task is the file's first one, and may be missing.
+    """
+    path = folder / task.script
+    if not task.script or not path.is_file():
+        return None
+    for cell in read_cells(path).cells:
+        if cell.task == task.name:
+            return cell
+    try:
+        return TaskCell(task.name, _text(path), 1, "line 1")
+    except _Unreadable:
+        return None
+
+
+def has_code(source: str) -> bool:
+    """False for what consists of comments and empty lines."""
+    return any(line.strip() and not line.lstrip().startswith("#") for line in source.splitlines())
+
+
 class _Unreadable(Exception):
     """The file cannot be read; the message is a clause that begins with a verb."""
 
@@ -90,7 +112,11 @@ def read_cells(path: Path) -> Reading:
             problems.append(f"{place}: {error}")
             continue
         seed = _SEED.search(match["rest"])
-        cells.append(TaskCell(name, rest, first_line, place, int(seed[1]) if seed else None))
+        cell = TaskCell(name, rest, first_line, place, int(seed[1]) if seed else None)
+        if path.suffix == ".ipynb" and not has_code(rest):
+            in_file = answer_in_file(find_task(name), path.parent)
+            cell = replace(cell, source=in_file.source, first_line=in_file.first_line) if in_file else cell
+        cells.append(cell)
     if not found:
         problems.append("has no task cells")
     return Reading(tuple(cells), tuple(problems))

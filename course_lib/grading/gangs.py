@@ -15,8 +15,12 @@ from course_lib.ranks.gang import Gang, GangError, LaunchError
 class Gangs:
     """A context; within it, `each` gives ready gangs. At its end every rank of them is gone."""
 
-    def __init__(self, world_sizes: Sequence[int], backend: str, folder: str) -> None:
+    def __init__(
+        self, world_sizes: Sequence[int], backend: str, folder: str, *, launchers: bool = False
+    ) -> None:
+        """With `launchers`, each gang is one process without a group, which is to start as many ranks itself."""
         self.world_sizes = tuple(world_sizes)
+        self.launchers = launchers
         self.backend = backend
         self.folder = folder
         self._begun: list[Gang] = []
@@ -34,8 +38,8 @@ class Gangs:
         for gang in self._begun:
             gang.reap()
 
-    def each(self) -> Iterator[tuple[Gang, str]]:
-        """Gangs in the order of the world sizes, each with its working folder; the one before is stopped.
+    def each(self) -> Iterator[tuple[int, Gang, str]]:
+        """World sizes in order, with the gang and its working folder; the one before is stopped.
 
         Raises:
             GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
@@ -44,7 +48,7 @@ class Gangs:
         for world_size, following in zip(self.world_sizes, [*self.world_sizes[1:], None], strict=True):
             gang = self._ready(coming, world_size)
             coming = self._begin(following) if following is not None else None
-            yield gang, self._place(world_size)
+            yield world_size, gang, self._place(world_size)
             gang.stop(gently=False)
 
     def _place(self, world_size: int) -> str:
@@ -73,6 +77,11 @@ class Gangs:
         place = self._place(world_size)
         os.makedirs(place, exist_ok=True)
         # Nothing is protected by this; it keeps accidents away from the learner's own files.
-        gang = Gang(world_size, backend=self.backend, environment={"DDP_COURSE_HOME": place, "HOME": place})
+        gang = Gang(
+            1 if self.launchers else world_size,
+            backend=self.backend,
+            init=not self.launchers,
+            environment={"DDP_COURSE_HOME": place, "HOME": place},
+        )
         self._begun.append(gang)
         return gang

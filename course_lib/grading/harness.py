@@ -12,6 +12,7 @@ process, and whoever reads this file can do it. Guarding from that takes a judge
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,18 @@ def load(source: str, first_line: int, folder: str) -> str:
     exec(compiled.statements, space)
     if compiled.value is not None:
         eval(compiled.value, space)
+    return _dumps({"loaded": True})
+
+
+def keep_script(source: str, first_line: int, folder: str, task_name: str) -> str:
+    """Put an answer that is a whole script into the working folder; calling the answer gives its path."""
+    confine(folder)
+    task = find_task(task_name)
+    path = os.path.join(folder, os.path.basename(task.script))
+    with open(path, "w", encoding="utf-8") as file:
+        # The learner's own line numbers.
+        file.write("\n" * (first_line - 1) + source)
+    sys.modules["__main__"].__dict__[task.function] = lambda: path
     return _dumps({"loaded": True})
 
 

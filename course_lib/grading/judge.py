@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
+from course_lib.grading.cells import has_code
 from course_lib.grading.harness import LABEL
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.ranks.cell import compile_cell
@@ -22,8 +23,7 @@ _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HER
 
 def judge_source(task: Task, source: str, first_line: int, seed: int) -> Verdict | None:
     """The verdict on source that need not be run: empty, or not Python. None for all other."""
-    code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if not code:
+    if not has_code(source):
         return _open(task, VerdictKind.NOT_ATTEMPTED, _TODO, seed)
     try:
         with warnings.catch_warnings():

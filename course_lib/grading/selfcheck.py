@@ -1,8 +1,9 @@
 """Is a task what it says? Its catalogue of answers decides: right ones pass, wrong ones show their own misconception.
 
-The catalogue is a folder `<lesson>/<task>/` of files `right_*.py` and `wrong_*.py`; the first line of a wrong one names
-the misconception it has: `# misconception: not_reduced`. Each function returns what is wrong, one line each; nothing
-returned means all is well. `problems_with_task` runs nothing, the others run answers on real ranks.
+The catalogue is a folder `<lesson>/<task>/` of files `right_*.py` and `wrong_*.py`; the first line of a wrong one
+names the misconception it has: `# misconception: not_reduced`, or all of them: `# misconceptions: local_rank, summed`.
+Each function returns what is wrong, one line each; nothing returned means all is well. `problems_with_task` runs
+nothing, the others run answers on real ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
-_MISCONCEPTION = re.compile(r"# misconception: (\w+)")
+_MISCONCEPTIONS = re.compile(r"# misconceptions?: (\w+(?:, \w+)*)")
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Specimen:
 
     Attributes:
         path: the file. name: `samplers/evaluate/wrong_padding`. task: the task's name.
-        right: what the file's name says. misconception: what its first line names; None where it names none.
+        right: what the file's name says. misconceptions: what its first line names.
     """
 
     path: Path
     name: str
     task: str
     right: bool
-    misconception: str | None
+    misconceptions: tuple[str, ...]
 
     @property
     def source(self) -> str:
@@ -49,13 +50,13 @@ def catalogue(folder: Path) -> tuple[Specimen, ...]:
 def _specimen(path: Path, folder: Path) -> Specimen:
     lesson, task, _ = path.relative_to(folder).parts
     first_line = path.read_text(encoding="utf-8").partition("\n")[0]
-    found = _MISCONCEPTION.fullmatch(first_line.rstrip())
+    found = _MISCONCEPTIONS.fullmatch(first_line.rstrip())
     return Specimen(
         path,
         path.relative_to(folder).with_suffix("").as_posix(),
         f"{lesson}.{task}",
         path.name.startswith("right_"),
-        found[1] if found else None,
+        tuple(found[1].split(", ")) if found else (),
     )
 
 
@@ -93,10 +94,10 @@ def _problems(task: Task, specimens: Sequence[Specimen]) -> Iterator[str]:
     known = {item.id for item in task.misconceptions}
     if len(known) < len(task.misconceptions):
         yield "two misconceptions have the same id"
-    for id_ in sorted(known - {specimen.misconception for specimen in wrong}):
+    for id_ in sorted(known - {id_ for specimen in wrong for id_ in specimen.misconceptions}):
         yield f"no wrong answer shows the misconception {id_}"
     for specimen in wrong:
-        if specimen.misconception not in known:
+        if not specimen.misconceptions or not known.issuperset(specimen.misconceptions):
             yield f"{specimen.name} must begin with  # misconception: ID  and name one of {sorted(known)}"
     for item in task.misconceptions:
         if not (item.sentence.strip() and item.taught.strip()):
@@ -126,8 +127,9 @@ def problems_with_answer(specimen: Specimen) -> list[str]:
         problems.append(f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}")
     elif not specimen.right and verdict.passed:
         problems.append("is wrong, but passes")
-    elif not specimen.right and named != [specimen.misconception]:
-        problems.append(f"shows {named}, not its own misconception {specimen.misconception}:\n{verdict!r}")
+    elif not specimen.right and sorted(named) != sorted(specimen.misconceptions):
+        own = ", ".join(specimen.misconceptions)
+        problems.append(f"shows {named}, not its own misconception {own}:\n{verdict!r}")
     elif not specimen.right and "rank" not in repr(verdict):
         problems.append(f"fails without a word on which rank:\n{verdict!r}")
     return [f"{specimen.name} {problem}" for problem in problems]
@@ -137,6 +139,8 @@ def problems_with_stubs(task: Task, cell: str | None) -> list[str]:
     """Grade what a learner has before the first line: the exercise's cell, and stubs of every form."""
     forms = ["raise NotImplementedError", "return ...", "answer = ...\n    return answer"]
     stubs = [f"def {task.signature}:\n    # YOUR CODE HERE\n    {form}\n" for form in forms]
+    if task.script:
+        return _problems_with_broken_script(task, cell)
     problems = []
     if cell is None:
         problems.append(f"{task.name}: solutions/sources/{task.lesson}.py has no cell for it")
@@ -144,6 +148,20 @@ def problems_with_stubs(task: Task, cell: str | None) -> list[str]:
         verdict = grade(task, stub)
         if verdict.kind is not VerdictKind.NOT_ATTEMPTED:
             problems.append(f"{task.name}: this stub is not 'not attempted':\n{stub}\n{verdict!r}")
+    return problems
+
+
+def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
+    """A script that is handed out to be repaired has all its faults, and a file without code is none."""
+    problems = []
+    if grade(task, "# nothing yet").kind is not VerdictKind.NOT_ATTEMPTED:
+        problems.append(f"{task.name}: a file of comments is not 'not attempted'")
+    if script is None:
+        return [*problems, f"{task.name}: there is no exercises/{task.script}"]
+    verdict = grade(task, script)
+    hidden = {item.id for item in task.misconceptions} - {item.id for item in verdict.misconceptions}
+    if hidden:
+        problems.append(f"{task.name}: what is handed out does not show {sorted(hidden)}:\n{verdict!r}")
     return problems
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
+from course_lib.grading.cells import answer_in_file, has_code
 from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import VerdictKind
@@ -47,8 +49,11 @@ class TaskMagics(Magics):
         task = self._find(name, "%%task")
         from course_lib.grading import grade
 
+        first_line = 2
+        if task.script:
+            cell, first_line = _script(task, cell)
         with refusing():
-            verdict = grade(task, cell, first_line=2, seed=_number(options.get("--seed")))
+            verdict = grade(task, cell, first_line=first_line, seed=_number(options.get("--seed")))
         self.last = task
         self.progress_log.judged(verdict)
         from course_lib.notebook.task_panel import html_verdict
@@ -155,6 +160,16 @@ def _arguments(magic: str, line: str, known: dict[str, bool]) -> tuple[str, dict
     if len(names) > 1:
         raise Refused(f"{magic} takes one task, not {len(names)}: {' '.join(names)}")
     return (names[0] if names else ""), options
+
+
+def _script(task: Task, cell: str) -> tuple[str, int]:
+    """The script that this cell means, and its first line: the file beside the notebook, or what stands in the cell."""
+    if has_code(cell):
+        return cell, 2
+    found = answer_in_file(task, Path.cwd())
+    if found is None:
+        raise Refused(f"There is no file {task.script} beside this notebook.")
+    return found.source, found.first_line
 
 
 def _number(text: str | None) -> int | None:

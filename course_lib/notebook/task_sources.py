@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from course_lib.grading.cells import answer_in_file
 from course_lib.tasks import Task
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -14,6 +15,9 @@ def task_cell(task: Task, *, solved: bool, root: Path = _ROOT) -> str | None:
     from course_lib.notebook.build.plan import Edition, Target
     from course_lib.notebook.build.source import notebook_for
 
+    if task.script:
+        found = answer_in_file(task, root / ("solutions" if solved else "exercises"))
+        return found.source if found is not None else None
     source = root / "solutions" / "sources" / f"{task.lesson}.py"
     if not source.exists():
         return None

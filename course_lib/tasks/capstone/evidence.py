@@ -1,0 +1,111 @@
+"""From what a launch has left to what the checks ask: plain data in, plain answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from course_lib.tasks.capstone.notes import Event
+from course_lib.tasks.task import Trial
+
+#: Weights that are so close to those of one process differ by rounding only.
+SAME = 1e-4
+
+
+class Evidence:
+    """One launch of the script."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.case = trial.case
+        self.world_size = trial.world_size
+        self.seen: Mapping[str, Any] = trial.seen[0]
+
+    @property
+    def ranks(self) -> range:
+        """All ranks of the launch."""
+        return range(self.world_size)
+
+    @property
+    def doctor(self) -> str:
+        """The doctor's sentence, to be put behind an observation; empty where it found nothing."""
+        return f". The doctor: {self.seen['doctor'].rstrip('.')}" if self.seen["doctor"] else ""
+
+    @property
+    def as_one_process(self) -> bool:
+        """The saved weights are those of one process: however it was done, the gradients were right."""
+        return self.seen["off"] is not None and self.seen["off"] < SAME
+
+    def events(self, rank: int, attempt: int = 0) -> Sequence[Event]:
+        """What one process did, in order."""
+        found: Sequence[Event] = self.seen["attempts"].get(str(attempt), {}).get(str(rank), [])
+        return found
+
+    def has(self, rank: int, what: str, attempt: int = 0) -> bool:
+        """Whether anything of this kind happened on that rank."""
+        return any(event["what"] == what for event in self.events(rank, attempt))
+
+    def micro_batches(self, rank: int, attempt: int = 0) -> list[list[list[int]]]:
+        """By epoch: the images of each micro-batch the rank has trained on; epochs end with an evaluation."""
+        epochs: list[list[list[int]]] = [[]]
+        evaluates = False
+        for event in self.events(rank, attempt):
+            if event.get("model") != "Classifier":
+                continue
+            if event["learns"]:
+                if evaluates:
+                    epochs.append([])
+                evaluates = False
+                images = event["images"]
+                if images and min(images) >= 0:
+                    epochs[-1].append(images)
+            else:
+                evaluates = True
+        return [epoch for epoch in epochs if epoch]
+
+    def shares(self, rank: int) -> list[list[int]]:
+        """By epoch: all images the rank has trained on, in order."""
+        return [[image for micro in epoch for image in micro] for epoch in self.micro_batches(rank)]
+
+    def evaluations(self, rank: int) -> list[list[float]]:
+        """The running statistics with which the rank began each evaluation."""
+        found = []
+        before = True
+        for event in self.events(rank):
+            if event.get("model") == "Classifier":
+                if not event["learns"] and before:
+                    found.append(event["buffers"])
+                before = event["learns"]
+        return found
+
+    def groups(self, rank: int) -> Iterator[tuple[int, list[Event], Event]]:
+        """Each step of the optimizer: its number from 1, what led to it, and the step itself."""
+        since: list[Event] = []
+        number = 0
+        for event in self.events(rank):
+            if event["what"] == "step":
+                number += 1
+                yield number, since, event
+                since = []
+            else:
+                since.append(event)
+
+    def after_training(self, rank: int) -> list[str]:
+        """The collectives that the script itself called after the last pass of its Classifier."""
+        events = self.events(rank)
+        last = max((i for i, event in enumerate(events) if event.get("model") == "Classifier"), default=0)
+        return [event["name"] for event in events[last:] if event["what"] == "collective"]
+
+    def count(self, rank: int, what: str) -> int:
+        """How often something happened on a rank."""
+        return sum(event["what"] == what for event in self.events(rank))
+
+    def end(self) -> str:
+        """How the launch went, for a check that was not reached."""
+        for attempt in ("1", "0"):
+            for rank, events in self.seen["attempts"].get(attempt, {}).items():
+                for event in events:
+                    if event["what"] == "raised" and "closed by peer" not in event["message"]:
+                        return f"rank {rank} had raised {event['type']} in line {event['line']}"
+        if self.seen["late"]:
+            return "the ranks had not come to an end and were stopped"
+        return "the run had ended before" + self.doctor

@@ -1,0 +1,110 @@
+"""The faults that befall the script: a slow process, one that runs out of memory, one that is killed. All are real.
+
+Used in the processes of the script.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import signal
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.tasks.capstone.notes import Notes
+from course_lib.tasks.capstone.spies import real_save
+
+#: Where there is no slow process, groups wait at least so long: a busy machine is no fault of the script.
+_PATIENCE = timedelta(minutes=10)
+_MORE_THAN_THERE_IS = 1 << 46
+
+
+class Harm:
+    """What the case has in store for this process.
+
+    The case says: `slow` and `hungry`: {"rank", "pass": the number of the Classifier's training pass before which it
+    happens}; slow also "seconds"; `killed`: the number of the pass at which rank 0 is killed in its first attempt, and
+    in the second one while it writes its first checkpoint.
+    """
+
+    def __init__(self, case: Mapping[str, Any], notes: Notes) -> None:
+        self.case, self.notes = case, notes
+        self.passes = 0
+        self.saves = 0
+
+    def install(self) -> None:
+        """Lie in wait."""
+        torch.save = self._save  # type: ignore[assignment]
+        init = dist.init_process_group
+
+        @functools.wraps(init)
+        def init_process_group(*arguments: Any, **options: Any) -> None:
+            timeout = options.get("timeout")
+            seconds = timeout.total_seconds() if timeout is not None else None
+            self.notes.put("init", timeout=seconds)
+            if timeout is not None and not self.case.get("slow"):
+                options["timeout"] = max(timeout, _PATIENCE)
+            init(*arguments, **options)
+
+        dist.init_process_group = init_process_group
+
+    def before_pass(self, model: str, learns: bool) -> None:
+        """Called before every pass of a model."""
+        if model != "Classifier" or not learns:
+            return
+        number, self.passes = self.passes, self.passes + 1
+        if self._is_here("slow", number):
+            self.notes.put("slow")
+            time.sleep(self.case["slow"]["seconds"])
+        if self._is_here("hungry", number):
+            self.notes.put("hungry")
+            torch.empty(_MORE_THAN_THERE_IS, dtype=torch.uint8)
+        if self.case.get("killed") == number and self.notes.attempt == 0:
+            self._die()
+
+    def _is_here(self, fault: str, number: int) -> bool:
+        told: Mapping[str, Any] = self.case.get(fault) or {"rank": None}
+        return bool(told["rank"] == self.notes.rank and told["pass"] == number)
+
+    def _die(self) -> None:
+        self.notes.put("killed")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _save(self, state: Any, place: Any, *arguments: Any, **options: Any) -> None:
+        path = str(getattr(place, "name", place))
+        self.notes.put("save", path=os.path.basename(path))
+        copy = self.notes.folder / f"saved-{self.notes.rank}-{self.notes.attempt}-{self.saves}.pt"
+        self.saves += 1
+        real_save(state, copy)
+        whole = copy.read_bytes()
+        if self.case.get("killed") is not None and self.notes.attempt == 1:
+            _write(place, whole[: len(whole) // 2])
+            self._die()
+        if isinstance(place, str | os.PathLike):
+            # Two processes that write to one file at the same time leave anything: one after the other, here.
+            _write_alone(Path(place), whole, self.notes.folder)
+        else:
+            real_save(state, place, *arguments, **options)
+
+
+def _write(place: Any, part: bytes) -> None:
+    if isinstance(place, str | os.PathLike):
+        Path(place).write_bytes(part)
+    elif isinstance(place, io.IOBase) or hasattr(place, "write"):
+        place.write(part)
+        place.flush()
+
+
+def _write_alone(path: Path, content: bytes, folder: Path) -> None:
+    import fcntl
+
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path.write_bytes(content)

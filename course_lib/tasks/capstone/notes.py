@@ -1,0 +1,42 @@
+"""What a process that runs the learner's script notes for the judges: one line of JSON an event, as it happens.
+
+A process may be killed at any moment, so nothing is kept back. Used in the processes of the script.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class Notes:
+    """The notes of one process: `folder/RANK-ATTEMPT.jsonl`."""
+
+    def __init__(self, folder: Path, rank: int, attempt: int) -> None:
+        self.folder, self.rank, self.attempt = folder, rank, attempt
+        path = folder / f"{rank}-{attempt}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def put(self, what: str, **facts: Any) -> None:
+        """Note an event."""
+        os.write(self._file, (json.dumps({"what": what, **facts}) + "\n").encode())
+
+
+def read_notes(folder: Path) -> dict[int, dict[int, list[Event]]]:
+    """All events, by attempt (0: before the first restart) and rank."""
+    found: dict[int, dict[int, list[Event]]] = {}
+    for path in sorted(folder.glob("*-*.jsonl")):
+        rank, attempt = map(int, path.stem.split("-"))
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        events: list[Event] = []
+        for line in lines:
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                continue  # cut off by a kill
+        found.setdefault(attempt, {})[rank] = events
+    return found

@@ -1,0 +1,96 @@
+"""One launch of the script, and all that was observed of it, as plain data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from course_lib.tasks.capstone.cases import write_images
+from course_lib.tasks.capstone.notes import read_notes
+
+#: A way out where all else fails; a launch takes a second or two.
+SECONDS = 40.0
+
+
+def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    """Launch the script and collect notes, checkpoint, the doctor's sentence, and the distance to one process."""
+    from course_lib.tasks.capstone.launch import launch
+    from course_lib.tasks.process_groups.bare import without_group
+
+    without_group()
+    folder = Path.cwd() / case["launch"]
+    out = folder / "out"
+    out.mkdir(parents=True)
+    data = folder / "digits.npz"
+    write_images(case, data)
+    arguments = [*case["options"], "--data", str(data), "--out", str(out)]
+    told = {**case, "arguments": arguments, "data": str(data)}
+    seen = launch(told, script, folder, SECONDS)
+    notes = read_notes(folder / "notes")
+    seen["attempts"] = {
+        str(attempt): {str(rank): events for rank, events in ranks.items()}
+        for attempt, ranks in notes.items()
+    }
+    seen["doctor"] = _diagnosis(folder / "diagnosis.txt")
+    seen["checkpoint"] = _checkpoint(out / "checkpoint.pt", data)
+    seen["off"] = _off(case, folder, data, notes)
+    seen["files"] = sorted(os.listdir(out))
+    return seen
+
+
+def _diagnosis(report: Path) -> str:
+    """The doctor's first sentence; empty where nothing was found."""
+    if not report.is_file():
+        return ""
+    for line in report.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("Diagnosis: "):
+            return line.removeprefix("Diagnosis: ")
+    return ""
+
+
+def _checkpoint(path: Path, data: Path) -> dict[str, Any]:
+    """What is in the file, as far as it can be read."""
+    import torch
+
+    from course_lib.tasks.capstone.single_process import Images, right_answers
+
+    if not path.is_file():
+        return {"problem": "there is none"}
+    try:
+        state = torch.load(path, weights_only=True)
+        found = {
+            "epoch": int(state["epoch"]),
+            "history": [float(one["accuracy"]) for one in state["history"]],
+        }
+        found["right"] = right_answers(state["classifier"], Images(data))
+    except Exception as error:  # whatever a file may hold
+        return {"problem": f"it cannot be read ({type(error).__name__})"}
+    return found
+
+
+def _off(case: Mapping[str, Any], folder: Path, data: Path, notes: Mapping[int, Any]) -> float | None:
+    """How far the last weights that were saved are from those of one process; None where that cannot be said."""
+    import torch
+
+    from course_lib.tasks.capstone import single_process as alone
+
+    accumulate = case["accumulate"]
+    try:
+        start = torch.load(folder / "notes" / "start-0-0.pt", weights_only=True)
+        passes = [alone.images_of(events) for _, events in sorted(notes[0].items())]
+        last = max((folder / "notes").glob("saved-*-*-*.pt"), key=_order)
+        if case["launch"] == "killed":
+            # What was begun in the epoch of the kill is lost; the second attempt does it again.
+            micro_batches = len(case["digits"]) // case["micro_batch"]
+            passes = [passes[0][:micro_batches] + alone.images_of(notes[1][0])]
+        right = alone.trained(start, alone.steps_of(passes, accumulate), alone.Images(data))
+        return alone.difference(torch.load(last, weights_only=True), right)
+    except Exception:  # whatever the script has written, or not
+        return None
+
+
+def _order(path: Path) -> tuple[int, int, int]:
+    _, rank, attempt, number = path.stem.split("-")
+    return int(attempt), int(number), -int(rank)

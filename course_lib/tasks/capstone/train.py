@@ -1,0 +1,317 @@
+"""The task: a training script with fifteen faults, repaired. One check a fault, and one for the whole."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+from course_lib.ranks.fold import rank_list
+from course_lib.tasks import toys
+from course_lib.tasks.capstone import taught
+from course_lib.tasks.capstone.bugs import BUGS
+from course_lib.tasks.capstone.cases import TESTS, cases
+from course_lib.tasks.capstone.evidence import SAME, Evidence
+from course_lib.tasks.capstone.gradients import (
+    first_bypass,
+    first_loss,
+    first_two_backwards,
+    first_unsynced,
+    first_weight,
+)
+from course_lib.tasks.task import Miss, Task, Trial, check
+
+
+class Train(Task):
+    """The training script, repaired."""
+
+    name = "capstone.train"
+    title = "Rescue the training script"
+    signature = "train()"
+    script = "capstone/train.py"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3, 4)
+    seconds = 60.0
+    hints = (
+        (
+            "Take one line of the report at a time. Each names a lesson; its rule of thumb is often the repair. "
+            "What the script promises stands in its first lines."
+        ),
+        (
+            "The doctor tells more than the report: ddp-course doctor --ranks 2 capstone/train.py --epochs 1, and the "
+            "same with 3 ranks, or with --micro-batch 4."
+        ),
+        (
+            "Read train_epoch aloud for two micro-batches and one step: what is zeroed, what is sent, what is divided, "
+            "and when. Then ask the same for a process whose micro-batch raises."
+        ),
+        (
+            "main has faults of its own: who is who, how long others are waited for, what a checkpoint holds, how it "
+            "is written, and who calls what at the end."
+        ),
+    )
+    misconceptions = BUGS
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """The launches on so many processes."""
+        return cases(world_size, chance)
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The launch's name."""
+        return f"the launch {case['launch']!r}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Launch the script that lies where `answer` says; this process is the agent's."""
+        from course_lib.tasks.capstone.run import observe_launch
+
+        return observe_launch(answer(), case)
+
+    @check("Four processes on two machines: each has a share of its own, and one writes the checkpoint.")
+    def places(self, trial: Trial) -> Miss | None:
+        """Shares of ranks that have the same local rank."""
+        seen = _launch(trial, "slow")
+        if seen is None:
+            return None
+        shares = [list(itertools.chain(*seen.shares(rank))) for rank in seen.ranks]
+        if not all(shares):
+            return _not_reached(seen)
+        for rank in (0, 1):
+            if shares[rank] == shares[rank + 2]:
+                return Miss(
+                    f"ranks {rank} and {rank + 2}, on different machines, trained on the same images: "
+                    f"{toys.short(shares[rank])}",
+                    "local_rank",
+                )
+        writers = [rank for rank in seen.ranks if seen.has(rank, "save")]
+        return Miss(f"{rank_list(writers)} wrote the checkpoint", "local_rank") if len(writers) > 1 else None
+
+    @check("Each epoch has an order of its own.")
+    def order(self, trial: Trial) -> Miss | None:
+        """Two epochs on two ranks."""
+        seen = _launch(trial, "plain")
+        if seen is None:
+            return None
+        for rank in seen.ranks:
+            epochs = seen.shares(rank)
+            if len(epochs) < 2:
+                return _not_reached(seen)
+            if epochs[0] == epochs[1]:
+                return Miss(f"rank {rank} trained on {toys.short(epochs[0])} in both epochs", "same_order")
+        return None
+
+    @check("The accuracy counts each test image once.")
+    def accuracy(self, trial: Trial) -> Miss | None:
+        """25 test images on two ranks."""
+        seen = _launch(trial, "plain")
+        if seen is None:
+            return None
+        found = seen.seen["checkpoint"]
+        if found.get("problem") or not found["history"]:
+            return _not_reached(seen)
+        told = found["history"][-1]
+        if abs(told * TESTS - round(told * TESTS)) > 1e-3:
+            padded = next(
+                (n for n in range(TESTS + 1, TESTS + 4) if abs(told * n - round(told * n)) < 1e-3), 0
+            )
+            really = f"; it is {round(told * padded)} of {padded}" if padded else ""
+            return Miss(
+                f"rank 0 told an accuracy of {told:.4f}: no number of {TESTS} test images gives that{really}",
+                "counted_twice",
+            )
+        if _statistics(seen) is None and round(told * TESTS) != found["right"]:
+            return Miss(
+                f"rank 0 told an accuracy of {told:.2f}; the saved model reads {found['right']} of {TESTS} right"
+            )
+        return None
+
+    @check("A process that is two seconds late is waited for.")
+    def patience(self, trial: Trial) -> Miss | None:
+        """The slow process."""
+        seen = _launch(trial, "slow")
+        if seen is None:
+            return None
+        if not seen.has(seen.case["slow"]["rank"], "slow"):
+            return _not_reached(seen)
+        raised = [e for rank in seen.ranks for e in seen.events(rank) if e["what"] == "raised"]
+        for event in raised:
+            if found := re.search(r"[Tt]imed out( waiting \d+ ?ms)?", event["message"]):
+                return Miss(f"rank 1 was two seconds late, and another rank raised: {found[0]}", "impatient")
+        return None
+
+    @check("Blank images on one rank keep nobody waiting.")
+    def blanks(self, trial: Trial) -> Miss | None:
+        """All blank images are in one share, if shares are made of all images."""
+        seen = _launch(trial, "blanks")
+        if seen is None:
+            return None
+        there = [rank for rank in seen.ranks if seen.evaluations(rank)]
+        if len(there) == trial.world_size:
+            return None
+        came = rank_list(there) if there else "no rank"
+        return Miss(f"{came} of 3 came to the evaluation, and the run ended there{seen.doctor}", "uneven")
+
+    @check("Both passes through the Classifier reach the gradients of all ranks.")
+    def both_passes(self, trial: Trial) -> Miss | None:
+        """Two passes, then two backwards."""
+        seen = _launch(trial, "plain")
+        if seen is None or seen.as_one_process:
+            return None
+        if not any(True for _ in seen.groups(0)):
+            return _not_reached(seen)
+        found = first_two_backwards(seen)
+        return None if found is None else Miss(found, "two_backwards")
+
+    @check("The Completer's gradients are averaged.")
+    def completer(self, trial: Trial) -> Miss | None:
+        """A model that is called past its wrapper."""
+        seen = _launch(trial, "plain")
+        if seen is None or seen.as_one_process:
+            return None
+        if not any(True for _ in seen.groups(0)):
+            return _not_reached(seen)
+        found = first_bypass(seen)
+        return None if found is None else Miss(found, "bypassed")
+
+    @check("All ranks evaluate one model.")
+    def one_model(self, trial: Trial) -> Miss | None:
+        """The running statistics at the beginning of each evaluation."""
+        seen = _launch(trial, "plain")
+        if seen is None:
+            return None
+        if not seen.evaluations(0):
+            return _not_reached(seen)
+        found = _statistics(seen)
+        return None if found is None else Miss(found, "own_statistics")
+
+    @check("The gradients of all micro-batches are there when the step is taken.")
+    def nothing_lost(self, trial: Trial) -> Miss | None:
+        """Zeroed between two backwards of one step."""
+        seen = _launch(trial, "plain")
+        if seen is None or seen.as_one_process:
+            return None
+        if not any(True for _ in seen.groups(0)):
+            return _not_reached(seen)
+        found = first_loss(seen)
+        return None if found is None else Miss(found, "gradients_lost")
+
+    @check("Gradients are averaged in the last micro-batch of a step.")
+    def averaged(self, trial: Trial) -> Miss | None:
+        """What the wrapper was told before the last pass."""
+        seen = _launch(trial, "plain")
+        if seen is None or seen.as_one_process:
+            return None
+        if not any(True for _ in seen.groups(0)):
+            return _not_reached(seen)
+        found = first_unsynced(seen)
+        return None if found is None else Miss(found, "not_averaged")
+
+    @check("A step follows the mean over its micro-batches.")
+    def mean(self, trial: Trial) -> Miss | None:
+        """The weight with which losses enter backward."""
+        seen = _launch(trial, "plain")
+        if seen is None or seen.as_one_process:
+            return None
+        if not any(True for _ in seen.groups(0)):
+            return _not_reached(seen)
+        found = first_weight(seen)
+        return None if found is None else Miss(found, "summed")
+
+    @check("A process that runs out of memory does not go on alone.")
+    def memory(self, trial: Trial) -> Miss | None:
+        """A real allocation that fails, in rank 1's second micro-batch."""
+        seen = _launch(trial, "hungry")
+        if seen is None:
+            return None
+        rank = int(seen.case["hungry"]["rank"])
+        if not seen.has(rank, "hungry"):
+            return _not_reached(seen)
+        whats = [event["what"] for event in seen.events(rank)]
+        afterwards = whats[whats.index("hungry") + 1 :]
+        if not {"pass", "step", "save", "collective"} & set(afterwards):
+            return None
+        together = all(seen.evaluations(other) for other in seen.ranks)
+        if together and seen.count(rank, "backward") >= seen.count(0, "backward"):
+            return None
+        return Miss(
+            f"rank {rank} had no memory for its second micro-batch and went on{seen.doctor}", "swallowed"
+        )
+
+    @check("After a kill and a restart, the optimizer goes on with the memory it had.")
+    def resumed(self, trial: Trial) -> Miss | None:
+        """The first step after the restart."""
+        seen = _launch(trial, "killed")
+        if seen is None or seen.as_one_process:
+            return None
+        first = next((event for event in seen.events(0, 1) if event["what"] == "step"), None)
+        if first is None:
+            return _not_reached(seen)
+        if not first["remembers"]:
+            return Miss("rank 0 was killed in epoch 2 and came back without momentum", "forgotten")
+        return None
+
+    @check("All ranks come to the same collectives, to the end.")
+    def to_the_end(self, trial: Trial) -> Miss | None:
+        """What is called after the last evaluation has begun."""
+        seen = _launch(trial, "plain")
+        if seen is None:
+            return None
+        if any(len(seen.evaluations(rank)) < 2 for rank in (0, 1) if seen.evaluations(rank) or rank == 0):
+            return _not_reached(seen)
+        called = {rank: seen.after_training(rank) for rank in seen.ranks}
+        if seen.seen["ok"] or called[0] == called[1]:
+            return None
+        told = "; ".join(f"rank {rank} called {', '.join(names) or 'none'}" for rank, names in called.items())
+        return Miss(f"after the last pass, {told}{seen.doctor}", "rank_0_alone")
+
+    @check("Killed while it writes, it leaves a checkpoint that can be read.")
+    def whole(self, trial: Trial) -> Miss | None:
+        """The second kill."""
+        seen = _launch(trial, "killed")
+        if seen is None:
+            return None
+        if not seen.has(0, "killed", 1):
+            return None if seen.seen["ok"] else _not_reached(seen)
+        problem = seen.seen["checkpoint"].get("problem")
+        if problem:
+            return Miss(f"rank 0 was killed while it wrote checkpoint.pt: {problem}", "half_written")
+        return None
+
+    @check("On 1 to 4 processes, it ends well, with the weights that one process would have found.")
+    def as_one_process(self, trial: Trial) -> Miss | None:
+        """The whole: an end, and weights."""
+        seen = Evidence(trial)
+        ranks = toys.ranks_text(trial.world_size)
+        if seen.case["launch"] in ("plain", "blanks", "slow") and not seen.seen["ok"]:
+            return Miss(f"the run on {ranks} did not end well")
+        if seen.case["launch"] in ("plain", "killed", "slow") and not seen.as_one_process:
+            off = seen.seen["off"]
+            if off is None:
+                return Miss(f"after the run on {ranks}, rank 0 has left no weights to compare")
+            if off > SAME:
+                return Miss(f"after the run on {ranks}, a weight that rank 0 saved is {off:.4f} off")
+        return None
+
+
+def _launch(trial: Trial, name: str) -> Evidence | None:
+    """The launch that a check is about; None for the others."""
+    return Evidence(trial) if trial.case["launch"] == name else None
+
+
+def _not_reached(seen: Evidence) -> Miss:
+    return Miss(f"not reached on {toys.ranks_text(seen.world_size)}, because {seen.end()}")
+
+
+def _statistics(seen: Evidence) -> str | None:
+    """The first evaluation that ranks begin with different running statistics."""
+    found = [seen.evaluations(rank) for rank in seen.ranks]
+    for epoch, first in enumerate(found[0], start=1):
+        for rank in seen.ranks[1:]:
+            theirs = found[rank][epoch - 1 : epoch]
+            if theirs and any(
+                abs(a - b) > 1e-5 * (1 + abs(a)) for a, b in zip(first, theirs[0], strict=False)
+            ):
+                return f"after epoch {epoch}, rank {rank} evaluated with other running statistics than rank 0"
+    return None
