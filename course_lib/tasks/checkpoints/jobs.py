@@ -1,0 +1,196 @@
+"""A small training with everything that has a memory, on real ranks and, for the oracle, as one process plays it.
+
+Torch is imported where it is used: this module is loaded in the kernel too.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from course_lib.tasks.weights import drawn
+
+#: Batches in an epoch.
+EPOCH = 4
+_BATCH = 3
+_GENERATORS = ("torch", "numpy", "random")
+
+#: What each misconception does not load; with `rank 0's`, every rank gets rank 0's random states.
+FORGOTTEN = {
+    "nothing_loaded": ("model", "optimizer", "scheduler", "epoch", "batch", *_GENERATORS),
+    "momentum_forgotten": ("optimizer",),
+    "momentum_forgotten/more": ("optimizer", "scheduler"),
+    "momentum_forgotten/weights only": ("optimizer", "scheduler", "epoch", "batch", *_GENERATORS),
+    "momentum_forgotten/weights and place": ("optimizer", "scheduler", *_GENERATORS),
+    "schedule_forgotten": ("scheduler",),
+    "place_forgotten": ("epoch", "batch"),
+    "place_forgotten/batch": ("batch",),
+    "random_forgotten": _GENERATORS,
+    "rank_0s_random": ("rank 0's",),
+    "only_torch": ("numpy", "random"),
+    "only_torch/numpy": ("numpy",),
+    "only_torch/random": ("random",),
+}
+
+
+def generators() -> dict[str, Any]:
+    """The states of the three global generators."""
+    import numpy as np
+    import torch
+
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),
+        "random": random.getstate(),
+    }
+
+
+def set_generators(states: Mapping[str, Any], which: Iterable[str] = _GENERATORS) -> None:
+    """Put these generators into the states."""
+    import numpy as np
+    import torch
+
+    setters: dict[str, Any] = {
+        "torch": torch.set_rng_state,
+        "numpy": np.random.set_state,
+        "random": random.setstate,
+    }
+    for name in which:
+        setters[name](states[name])
+
+
+def seed_all(seed: int) -> None:
+    """What a new process does first."""
+    import numpy as np
+    import torch
+
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def network() -> Any:
+    """4 -> 8 -> 3, with dropout; its weights come from the generator of torch."""
+    import torch
+
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3)
+    )
+
+
+def with_optimizer(model: Any) -> SimpleNamespace:
+    """The job around a model: epoch and batch say where it is, `batch` counts those done in this epoch."""
+    import torch
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(0.8**step))
+    return SimpleNamespace(model=model, optimizer=optimizer, scheduler=scheduler, epoch=0, batch=0)
+
+
+def new_job(seed: int, rank: int) -> SimpleNamespace:
+    """As a new process makes it, on a rank."""
+    import torch
+
+    seed_all(seed + 1000 * rank)
+    return with_optimizer(torch.nn.parallel.DistributedDataParallel(network()))
+
+
+def loss_of(model: Any, job: Any, seed: int, rank: int, world_size: int) -> Any:
+    """The loss of this rank's next batch, which is disturbed by random numbers of all three kinds."""
+    import numpy as np
+    import torch
+    from torch.utils.data import DistributedSampler
+
+    samples = EPOCH * _BATCH * world_size
+    inputs, labels = drawn(seed + 5, samples, 4), torch.arange(samples) % 3
+    everything: Any = range(samples)
+    sampler: Any = DistributedSampler(everything, num_replicas=world_size, rank=rank)
+    sampler.set_epoch(job.epoch)
+    mine = list(sampler)[job.batch * _BATCH : (job.batch + 1) * _BATCH]
+    shaken = inputs[mine] * (0.5 + random.random()) + float(np.random.normal(scale=0.3))
+    return torch.nn.functional.cross_entropy(model(shaken), labels[mine])
+
+
+def count_on(job: Any) -> None:
+    """One batch more is done."""
+    job.scheduler.step()
+    job.batch += 1
+    if job.batch == EPOCH:
+        job.epoch, job.batch = job.epoch + 1, 0
+
+
+def train(job: Any, steps: int, seed: int, rank: int, world_size: int) -> list[float]:
+    """So many steps on a rank; its losses."""
+    losses = []
+    for _ in range(steps):
+        job.optimizer.zero_grad()
+        loss = loss_of(job.model, job, seed, rank, world_size)
+        loss.backward()
+        job.optimizer.step()
+        count_on(job)
+        losses.append(loss.item())
+    return losses
+
+
+class Played:
+    """The same training as one process plays it: a model, and for each rank its random states."""
+
+    def __init__(self, seed: int, world_size: int) -> None:
+        self.seed, self.world_size, self.states = seed, world_size, []
+        models = []
+        for rank in range(world_size):
+            seed_all(seed + 1000 * rank)
+            models.append(network())
+            self.states.append(generators())
+        self.job = with_optimizer(models[0])  # DDP gives rank 0's weights to all
+
+    def train(self, steps: int) -> list[list[float]]:
+        """So many steps; the losses of each rank."""
+        losses: list[list[float]] = [[] for _ in range(self.world_size)]
+        for _ in range(steps):
+            self.job.optimizer.zero_grad()
+            for rank in range(self.world_size):
+                set_generators(self.states[rank])
+                loss = loss_of(self.job.model, self.job, self.seed, rank, self.world_size)
+                (loss / self.world_size).backward()
+                self.states[rank] = generators()
+                losses[rank].append(loss.item())
+            self.job.optimizer.step()
+            count_on(self.job)
+        return losses
+
+    def saved(self) -> dict[str, Any]:
+        """All that has a memory."""
+        job = self.job
+        state = {name: getattr(job, name).state_dict() for name in ("model", "optimizer", "scheduler")}
+        return copy.deepcopy({**state, "epoch": job.epoch, "batch": job.batch, "states": self.states})
+
+    def load(self, state: Mapping[str, Any], without: Iterable[str]) -> None:
+        """Load a copy of what was saved, without some parts of it."""
+        state = copy.deepcopy(dict(state))
+        for name in ("model", "optimizer", "scheduler"):
+            if name not in without:
+                getattr(self.job, name).load_state_dict(state[name])
+        for name in ("epoch", "batch"):
+            if name not in without:
+                setattr(self.job, name, state[name])
+        for rank in range(self.world_size):
+            saved = state["states"][0 if "rank 0's" in without else rank]
+            kept = {name: saved[name] for name in _GENERATORS if name not in without}
+            self.states[rank] = {**self.states[rank], **kept}
+
+
+def resumed(seed: int, world_size: int, before: int, after: int) -> dict[str, list[list[float]]]:
+    """The losses of each rank after a resume with everything (`right`), and on several ranks with less."""
+    first = Played(seed, world_size)
+    first.train(before)
+    state = first.saved()
+    found = {"right": first.train(after)}
+    for name, without in FORGOTTEN.items() if world_size > 1 else ():
+        again = Played(seed, world_size)
+        again.load(state, without)
+        found[name] = again.train(after)
+    return found

@@ -1,0 +1,216 @@
+"""Task 1: an exact accuracy over all ranks that may be read after every step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.checkpoints import taught
+from course_lib.tasks.checkpoints.counting import CLASSES, counted, predictions
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd
+
+
+class LogMetrics(Task):
+    """An exact accuracy over all ranks that may be read after every step."""
+
+    name = "checkpoints.log_metrics"
+    title = "A number for the log, after every step"
+    signature = "log_metrics(counts, scores, labels)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3)
+    hints = (
+        "counts has a memory: it stays this rank's own. What is reduced is a copy.",
+        (
+            "The two columns of counts can be added over ranks; accuracies and recalls cannot. all_reduce a clone of "
+            "counts, and compute both metrics from the sum."
+        ),
+        (
+            "A rank with an empty batch adds nothing, and joins the all_reduce like all others. For the mean recall, "
+            "leave out the classes whose total of samples is 0."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "counts_spoilt",
+            "The counter itself is reduced. It then holds everybody's counts, and the next step adds them up again: "
+            "the first samples get ever more votes.",
+            taught.LOG,
+        ),
+        Misconception(
+            "mean_of_means",
+            "The ranks' metrics are averaged, but the ranks have unequally many samples.",
+            taught.AVERAGES,
+        ),
+        Misconception(
+            "mean_of_recalls",
+            "The ranks' recalls are averaged. A class that is rare on one rank gets too much weight there: compute the "
+            "recall from sums of counts.",
+            taught.AVERAGES,
+        ),
+        Misconception(
+            "absent_as_zero",
+            "A class of which no rank has seen a sample counts as a recall of 0: leave it out.",
+            taught.AVERAGES,
+        ),
+        Misconception("not_reduced", "Every rank returns the metrics of its own samples.", taught.LOG),
+        Misconception(
+            "this_batch_only",
+            "The metrics are those of the last batches: the counter is not used, or begins anew in every step.",
+            taught.LOG,
+        ),
+        Misconception(
+            "only_rank_0_knows",
+            "Only rank 0 has the metrics: reduce leaves the others with leftovers.",
+            taught.LOG,
+        ),
+        Misconception(
+            "empty_batch_leaves",
+            "A rank with an empty batch does not join the collective, and the others wait for it.",
+            taught.RANK_0,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Steps with unequal batches, some of them empty, and a class that comes late or never."""
+        for late in (3, CLASSES):
+            batches = []
+            for step in range(4):
+                sizes = [chance.randint(3, 12) for _ in range(world_size)]
+                if step == 2:
+                    sizes[chance.randrange(world_size)] = 0
+                batches.append([_batch(size, rank, step >= late, chance) for rank, size in enumerate(sizes)])
+            yield {"batches": batches}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The sizes of the batches."""
+        sizes = [[len(batch["labels"]) for batch in step] for step in case["batches"]]
+        return f"batches of {', '.join('/'.join(map(str, step)) for step in sizes)} samples"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What was returned in each step, and what the counter held after it."""
+        import torch
+
+        rank = int(os.environ["RANK"])
+        counts = torch.zeros(CLASSES, 2, dtype=torch.int64)
+        seen = []
+        for step in case["batches"]:
+            guesses = torch.tensor(step[rank]["guesses"], dtype=torch.int64)
+            scores = torch.nn.functional.one_hot(guesses, CLASSES) * 2.0 - 0.5
+            returned = answer(counts, scores, torch.tensor(step[rank]["labels"], dtype=torch.int64))
+            seen.append({"pair": _pair(returned), "counts": counts.tolist()})
+        return seen
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What one process finds that has all samples, and what misconceptions find."""
+        return predictions(case["batches"], world_size)
+
+    @check("Every rank returns two numbers.", gate=True)
+    def gives_numbers(self, trial: Trial) -> Miss | None:
+        """Floats, or tensors with one element."""
+        for rank, seen in trial.seen.items():
+            for step in seen:
+                if is_odd(step["pair"]):
+                    known = "only_rank_0_knows" if not is_odd(trial.seen[0][0]["pair"]) else None
+                    return Miss(f"rank {rank} of {trial.world_size} returned {step['pair']['odd']}", known)
+        return None
+
+    @check("The accuracy is that of all samples of all ranks so far, on every rank.")
+    def accuracy(self, trial: Trial) -> Miss | None:
+        """In every step."""
+        return _compared(trial, 0, "accuracy")
+
+    @check("The mean recall is that of all samples of all ranks so far, on every rank.")
+    def recall(self, trial: Trial) -> Miss | None:
+        """Over the classes that have been seen."""
+        return _compared(trial, 1, "mean recall")
+
+    @check("`counts` holds this rank's own counts, after every step.")
+    def own_counts(self, trial: Trial) -> Miss | None:
+        """Ready for the next batch."""
+        for rank, seen in trial.seen.items():
+            right = [[0, 0] for _ in range(CLASSES)]
+            for number, step in enumerate(seen):
+                batch = counted(trial.case["batches"][number][rank])
+                right = [
+                    [a + b for a, b in zip(x, y, strict=True)] for x, y in zip(right, batch, strict=True)
+                ]
+                if step["counts"] != right:
+                    return Miss(
+                        f"after step {number + 1} on {toys.ranks_text(trial.world_size)}, counts of rank {rank} is "
+                        f"{step['counts']}; its own samples make {right}"
+                    )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """Which misconception finds exactly these numbers?"""
+        seen = [
+            Trial(t.world_size, t.case, t.oracle, {r: [s["pair"] for s in x] for r, x in t.seen.items()})
+            for t in trials
+        ]
+        models = [
+            Model(item.id, lambda t, name=item.id: t.oracle[name])  # type: ignore[misc]
+            for item in self.misconceptions
+            if item.id in seen[0].oracle
+        ]
+        found = recognise_by_models(seen, lambda t: t.oracle["right"], models, _equal) if seen else None
+        if found is None and all(_equal(t.seen[0][:1], t.oracle["right"][0][:1]) for t in seen):
+            alike = all(_equal(pairs, t.oracle["right"][0]) for t in seen for pairs in t.seen.values())
+            return None if alike else "only_rank_0_knows"
+        return found
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Somebody waits: a rank had nothing to add and left."""
+        if outcome.kind is Kind.HANG:
+            waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+            return "empty_batch_leaves" if waits else None
+        return self.recognise(trials)
+
+
+def _batch(size: int, rank: int, with_last: bool, chance: Random) -> dict[str, Any]:
+    """Labels that are unevenly common from rank to rank, and guesses that are better for some classes."""
+    labels = [
+        chance.choices(range(CLASSES), [4 if label == rank else 1 for label in range(3)] + [2 * with_last])[0]
+        for _ in range(size)
+    ]
+    return {
+        "labels": labels,
+        "guesses": [
+            label if chance.random() < 0.9 - 0.2 * label else (label + 1) % CLASSES for label in labels
+        ],
+    }
+
+
+def _pair(returned: Any) -> Any:
+    """Two numbers, or what it is instead."""
+    try:
+        first, second = returned
+    except (TypeError, ValueError):
+        return toys.odd(returned)
+    pair = [toys.number(first), toys.number(second)]
+    return next((one for one in pair if is_odd(one)), pair)
+
+
+def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Lists of pairs, equal up to rounding; NaN equals itself."""
+    return len(a) == len(b) and all(
+        not is_odd(x) and all(abs(p - q) < 1e-5 or (p != p and q != q) for p, q in zip(x, y, strict=True))
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def _compared(trial: Trial, which: int, name: str) -> Miss | None:
+    for rank, seen in sorted(trial.seen.items()):
+        for number, step in enumerate(seen):
+            right = trial.oracle["right"][rank][number][which]
+            if not abs(step["pair"][which] - right) < 1e-5:
+                return Miss(
+                    f"in step {number + 1} on {toys.ranks_text(trial.world_size)}, rank {rank} returned a {name} of "
+                    f"{step['pair'][which]:.4f}; one process alone finds {right:.4f}"
+                )
+    return None

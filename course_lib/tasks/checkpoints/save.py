@@ -1,0 +1,335 @@
+"""Task 2: a checkpoint that survives a kill at any moment."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.checkpoints import early, killing, taught
+from course_lib.tasks.process_groups.bare import without_group
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+from course_lib.tasks.weights import network, numbers
+
+_SIZES = (4, 24, 3)
+_FLAG = "DDP_COURSE_FILE_HAS_RUN"
+
+
+class Surprise:
+    """What a file may bring along: loading it without care runs code."""
+
+    def __reduce__(self) -> Any:
+        """The code: it only sets a variable."""
+        return exec, (f"import os; os.environ[{_FLAG!r}] = '1'",)
+
+
+def _wrapped(seed: int) -> Any:
+    import torch
+
+    return torch.nn.parallel.DistributedDataParallel(network(seed, *_SIZES))
+
+
+class Save(Task):
+    """A checkpoint that survives a kill at any moment."""
+
+    name = "checkpoints.save"
+    title = "A checkpoint that survives a kill"
+    signature = "save(model, step, path)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1, 3)
+    seconds = 20.0
+    hints = (
+        "Rank 0 writes, into another file beside path, and puts it in place with os.replace when it is complete.",
+        (
+            "Step and weights go into one file: two files can be of different steps. Save model.module.state_dict(), "
+            "and in load find out whether the model is wrapped."
+        ),
+        (
+            "A barrier after the `if` of rank 0, not before it and not in it. In load, look whether path is there, and "
+            "leave weights_only as it is."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "in_place",
+            "The old checkpoint is written over. From the first byte to the last there is nothing to load.",
+            taught.SLOW,
+        ),
+        Misconception(
+            "copied_over",
+            "A complete new file is copied over the old one. A copy is a write, byte by byte: rename instead.",
+            taught.SLOW,
+        ),
+        Misconception(
+            "removed_first",
+            "The old checkpoint is gone before the new one is in its place. os.replace does both in one step.",
+            taught.SLOW,
+        ),
+        Misconception(
+            "two_files",
+            "Step and weights are in two files. A kill between them leaves the weights of one step with the number of "
+            "another.",
+            taught.KILLED,
+        ),
+        Misconception(
+            "leaves_early",
+            "Other ranks return from save before rank 0 has written: a barrier is missing, or comes too early.",
+            taught.BARRIER,
+        ),
+        Misconception(
+            "all_write",
+            "Every rank writes the file. They hold the same, and get into each other's way.",
+            taught.BARRIER,
+        ),
+        Misconception(
+            "prefix_kept",
+            "The names in the file begin with `module.`, and a model without a wrapper knows no such names.",
+            taught.PREFIX,
+        ),
+        Misconception(
+            "not_strict",
+            "With strict=False nothing is loaded when the names do not fit, and nobody is told.",
+            taught.PREFIX,
+        ),
+        Misconception(
+            "runs_files",
+            "Loading runs what stands in the file: pickle, or weights_only=False.",
+            taught.WEIGHTS_ONLY,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Saves and loads of all ranks; on one rank also a file with code in it, and kills."""
+        for scene in ("together", "surprise", "killed") if world_size == 1 else ("together",):
+            first = chance.randint(1, 50)
+            yield {
+                "scene": scene,
+                "seed": chance.randint(1, 10**6),
+                "steps": [first, first + chance.randint(1, 50)],
+                "bytes": chance.randint(300, 900),
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What happens."""
+        return {
+            "together": "a save, and a load at once",
+            "surprise": "a file that brings code along",
+            "killed": "a kill in a save",
+        }[case["scene"]]
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Play one scene."""
+        load = sys.modules["__main__"].__dict__.get("load")
+        if not callable(load):
+            return {"odd": "no function load"}
+        folder = os.path.join(os.getcwd(), f"{case['scene']}-{case['seed']}")
+        os.makedirs(folder, exist_ok=True)
+        scene = {"together": _together, "surprise": _surprise, "killed": _killed}[case["scene"]]
+        return scene(answer, load, case, folder)
+
+    @check("There are save and load.", gate=True)
+    def both(self, trial: Trial) -> Miss | None:
+        """Both functions are called."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen):
+                return Miss(f"on rank {rank} there is {seen['odd']} in the cell")
+        return None
+
+    @check("load returns None when nothing has been saved.")
+    def none_yet(self, trial: Trial) -> Miss | None:
+        """And raises nothing."""
+        for rank, seen in sorted(trial.seen.items()):
+            if "before" in seen and seen["before"] is not None:
+                return Miss(f"before the first save, load on rank {rank} returned or raised {seen['before']}")
+        return None
+
+    @check(
+        "When save returns on a rank, load finds that step and these weights there, with or without a wrapper."
+    )
+    def found(self, trial: Trial) -> Miss | None:
+        """At once."""
+        for rank, seen in sorted(trial.seen.items()):
+            for number, loads in enumerate(seen.get("loads", ())):
+                for how, loaded in loads.items():
+                    if loaded == ["new", "new"]:
+                        continue
+                    return Miss(
+                        f"on {toys.ranks_text(trial.world_size)}, after save {number + 1}, load into a model {how} a "
+                        f"wrapper {_in_words(loaded)} on rank {rank}",
+                        _why(trial, rank, loaded, how, number),
+                    )
+        return None
+
+    @check("One rank writes.")
+    def one_writes(self, trial: Trial) -> Miss | None:
+        """Counted in calls of torch.save."""
+        writers = [rank for rank, seen in sorted(trial.seen.items()) if seen.get("writes")]
+        if len(writers) > 1:
+            return Miss(f"{len(writers)} of {trial.world_size} ranks wrote", "all_write")
+        return None
+
+    @check("load runs nothing that stands in the file.")
+    def runs_nothing(self, trial: Trial) -> Miss | None:
+        """It may raise."""
+        ran = any(seen.get("ran") for seen in trial.seen.values())
+        return Miss("code in the file was run", "runs_files") if ran else None
+
+    @check("Whenever save is killed, load finds the last checkpoint or the new one, entire.")
+    def survives(self, trial: Trial) -> Miss | None:
+        """At every byte, and before every rename."""
+        for kill in trial.seen[0].get("kills", ()):
+            if kill["loaded"] in (["old", "old"], ["new", "new"]):
+                continue
+            name = "path" if kill["name"] == "model.pt" else f"another file ({kill['name'][:40]})"
+            where = (
+                f"when {kill['size']} bytes of {name} were written"
+                if kill["kind"] == "write"
+                else f"before {name} was renamed or removed"
+            )
+            return Miss(f"killed {where}, load {_in_words(kill['loaded'])}", _lost(kill))
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """A file that another rank has renamed already."""
+        lost = any(error.type == "FileNotFoundError" for error in outcome.errors.values())
+        return "all_write" if lost and outcome.world_size > 1 else None
+
+
+def _loaded(
+    load: Callable[..., Any], path: str, model: Any, known: Mapping[str, tuple[int, list[float]]]
+) -> Any:
+    """[whose step, whose weights] after a load into this model; a text where it raised or returned no number."""
+    try:
+        step = load(model, path)
+    except Exception as error:
+        if "closed by peer" in str(error) or "Connection" in str(error):
+            raise
+        return f"{type(error).__name__}: {error}"[:160]
+    if step is None:
+        return None
+    step, weights = toys.number(step), numbers(model.parameters())
+    steps = [name for name, (number, _) in known.items() if number == step]
+    values = [name for name, (_, numbers_) in known.items() if numbers_ == weights]
+    return [*(steps or ["another"]), *(values or ["none"])]
+
+
+def _together(
+    save: Callable[..., Any], load: Callable[..., Any], case: Mapping[str, Any], folder: str
+) -> Any:
+    """Two saves on all ranks, each followed by loads at once."""
+    path = os.path.join(folder, "model.pt")
+    seen: dict[str, Any] = {"loads": [], "writes": 0}
+    model, empty = _wrapped(case["seed"]), {"empty": (-1, numbers(network(1, *_SIZES).parameters()))}
+    seen["before"] = _loaded(load, path, network(1, *_SIZES), empty)
+    for number, step in enumerate(case["steps"]):
+        source = network(case["seed"] + number, *_SIZES)
+        model.module.load_state_dict(source.state_dict())
+        known = {**empty, "new": (step, numbers(source.parameters()))}
+        call = early.Early(f"{case['seed']}/{number}")
+        with call.watched():
+            save(model, step, path)
+        seen["writes"] += call.writes
+        plain = _loaded(load, path, network(1, *_SIZES), known)
+        model.module.load_state_dict(network(1, *_SIZES).state_dict())
+        seen["loads"].append({"without": plain, "with": _loaded(load, path, model, known)})
+    return seen
+
+
+def _surprise(
+    save: Callable[..., Any], load: Callable[..., Any], case: Mapping[str, Any], folder: str
+) -> Any:
+    """A file of somebody else where the checkpoint was."""
+    import torch
+
+    path = os.path.join(folder, "model.pt")
+    model = _wrapped(case["seed"])
+    save(model, 1, path)
+    with open(path, "wb") as file:
+        torch.save({"step": 1, "model": model.module.state_dict(), "surprise": Surprise()}, file)
+    os.environ.pop(_FLAG, None)
+    _loaded(load, path, network(1, *_SIZES), {})
+    return {"ran": os.environ.pop(_FLAG, None) is not None}
+
+
+class _Saves:
+    """The saves of one process: a checkpoint, and the next one."""
+
+    def __init__(self, save: Callable[..., Any], case: Mapping[str, Any], path: str) -> None:
+        self.save, self.case, self.path = save, case, path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+
+    def first(self) -> None:
+        """In a process that has a group of its own by now."""
+        self.model = _wrapped(self.case["seed"])
+        self.save(self.model, self.case["steps"][0], self.path)
+
+    def second(self) -> None:
+        """With other weights."""
+        self.model.module.load_state_dict(network(self.case["seed"] + 1, *_SIZES).state_dict())
+        self.save(self.model, self.case["steps"][1], self.path)
+
+
+def _killed(save: Callable[..., Any], load: Callable[..., Any], case: Mapping[str, Any], folder: str) -> Any:
+    """Processes that are killed while they save the second checkpoint, each at another place; what can be loaded."""
+    gc.collect()
+    without_group()  # a forked process could not use it
+    dry = _Saves(save, case, os.path.join(folder, "dry", "model.pt"))
+    kills = []
+    places = killing.places_of(dry.first, dry.second, folder)
+    for place, (kind, name) in enumerate(places) if places else [(killing.ANYWHERE, ("write", "unknown"))]:
+        for size in (0, case["bytes"]) if kind == "write" else (0,):
+            path = os.path.join(folder, f"{place}-{size}", "model.pt")
+            saves = _Saves(save, case, path)
+            if killing.killed_at(saves.first, saves.second, folder, place, size):
+                kills.append({"kind": kind, "name": name, "size": size, "place": place, "path": path})
+    killing.own_group()
+    known = {"empty": (-1, numbers(network(1, *_SIZES).parameters()))}
+    for number, name in enumerate(("old", "new")):
+        known[name] = (case["steps"][number], numbers(network(case["seed"] + number, *_SIZES).parameters()))
+    for kill in kills:
+        kill["loaded"] = _loaded(load, str(kill.pop("path")), network(1, *_SIZES), known)
+    return {"kills": kills}
+
+
+def _in_words(loaded: Any) -> str:
+    """What came of a load."""
+    if loaded is None:
+        return "finds nothing"
+    if isinstance(loaded, str):
+        return f"raised {loaded.splitlines()[0][:90]}"
+    step, weights = loaded
+    return f"gives {step} step number with {'the' if weights == 'empty' else weights} weights" + (
+        " that the model had before" if weights == "empty" else ""
+    )
+
+
+def _by_names(loaded: Any) -> str | None:
+    """The misconception about names that gives this."""
+    if isinstance(loaded, str) and "state_dict" in loaded:
+        return "prefix_kept"
+    return "not_strict" if isinstance(loaded, list) and loaded[1] == "empty" else None
+
+
+def _why(trial: Trial, rank: int, loaded: Any, how: str, number: int) -> str | None:
+    if rank and trial.seen[0]["loads"][number][how] == ["new", "new"]:
+        return "leaves_early"
+    return _by_names(loaded)
+
+
+def _lost(kill: Mapping[str, Any]) -> str | None:
+    """The misconception that a kill has brought to light."""
+    by_names, loaded = _by_names(kill["loaded"]), kill["loaded"]
+    if by_names:
+        return by_names
+    if isinstance(loaded, list) and set(loaded) == {"old", "new"}:
+        return "two_files"
+    if kill["kind"] == "move" or kill["name"] != "model.pt":
+        return "removed_first"
+    return "copied_over" if kill["place"] else "in_place"

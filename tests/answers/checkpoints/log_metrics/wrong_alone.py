@@ -1,0 +1,11 @@
+# misconception: not_reduced
+import torch
+import torch.distributed as dist
+
+
+def log_metrics(counts, scores, labels):
+    for score, label in zip(scores, labels):
+        counts[label] += torch.tensor([int(score.argmax() == label), 1])
+    right, samples = counts.double().unbind(1)
+    seen = samples > 0
+    return right.sum() / samples.sum(), (right[seen] / samples[seen]).mean()

@@ -1,0 +1,14 @@
+# misconception: this_batch_only
+import torch
+import torch.distributed as dist
+
+
+def log_metrics(counts, scores, labels):
+    batch = torch.zeros_like(counts)
+    for score, label in zip(scores, labels):
+        batch[label] += torch.tensor([int(score.argmax() == label), 1])
+    counts += batch
+    dist.all_reduce(batch)
+    right, samples = batch.double().unbind(1)
+    seen = samples > 0
+    return right.sum() / samples.sum(), (right[seen] / samples[seen]).mean()

@@ -1,0 +1,34 @@
+# misconception: nothing_loaded
+import os
+import random
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def save_job(job, path):
+    kind, keys, *rest = np.random.get_state()
+    mine = {
+        "torch": torch.get_rng_state(),
+        "numpy": (kind, keys.tolist(), *rest),
+        "random": random.getstate(),
+    }
+    everyones = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, mine)
+    if dist.get_rank() == 0:
+        state = {
+            "model": job.model.module.state_dict(),
+            "optimizer": job.optimizer.state_dict(),
+            "scheduler": job.scheduler.state_dict(),
+            "place": (job.epoch, job.batch),
+            "random": everyones,
+        }
+        torch.save(state, path + ".new")
+        os.replace(path + ".new", path)
+    dist.barrier()
+
+
+def load_job(job, path):
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    return state["place"][1] + 1
