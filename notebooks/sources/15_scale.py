@@ -824,7 +824,8 @@ for n in (2, 64, 1024, 16384):
 # %% [markdown]
 # The more ranks, the more of the gradient is rounded to nothing, silently: on 1,024 ranks all that is below 3·10⁻⁵, which is a
 # lot of a normal gradient. A test on two ranks never shows it. The cure is a factor that lifts gradients first and is
-# divided out afterwards; it must be the *same* factor on all ranks. That is one of your tasks.
+# divided out afterwards; it must be the *same* factor on all ranks. (Or bf16, which has the range of fp32 and fewer digits.)
+# That is one of your tasks.
 #
 # ## Where DDP ends: memory
 #
