@@ -14,6 +14,8 @@ LESSONS = {
     7: "lesson 07, Wrapper modules",
     8: "lesson 08, Unused parameters and changing graphs",
     9: "lesson 09, What is synchronised, and when",
+    10: "lesson 10, Accumulation, clipping and mixed precision",
+    15: "lesson 15, How far does it scale?",
 }
 
 
