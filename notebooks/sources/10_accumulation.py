@@ -254,13 +254,13 @@ import matplotlib.pyplot as plt
 
 milliseconds = out["milliseconds"][0]
 local, reduced = (min(milliseconds[kind]) for kind in ("no_sync", "reduced"))
-_, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3), layout="constrained", width_ratios=(2, 3))
+figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), layout="constrained", width_ratios=(2, 3))
 looks = {"no_sync": ("#56B4E9", "", "under no_sync"), "reduced": ("#E69F00", "///", "reduced")}
 for place, (kind, (colour, hatch, _)) in enumerate(looks.items()):
     left.bar(place, min(milliseconds[kind]), 0.6, color=colour, hatch=hatch, edgecolor="black")
     left.plot([place] * 20, milliseconds[kind], "k_", markersize=12, alpha=0.5)
 left.set_xticks([0, 1], [name for _, _, name in looks.values()])
-left.set(title="Measured", ylabel="milliseconds a micro-batch", ylim=(0, 2.5 * reduced))
+left.set(title="measured", ylabel="milliseconds a micro-batch", ylim=(0, 2.5 * reduced))
 counts = [1, 2, 4, 8, 16]
 shares = [(reduced - local) / count for count in counts]
 right.bar(range(5), local, color="#56B4E9", edgecolor="black", label="forward and backward")
@@ -275,13 +275,15 @@ right.bar(
 )
 right.axhline(reduced, color="black", linestyle="--", label="without no_sync")
 right.set_xticks(range(5), counts)
-right.set(title="A K-th of the all-reduce each", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced))
+right.set(title="what K makes of it", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced))
 right.legend(fontsize=8, loc="upper right")
+figure.suptitle("Under no_sync, K micro-batches share one all-reduce")
 plt.show()
 
 # %% [markdown]
-# Computing takes as long as before; the all-reduce is divided by *K*. Where the network is slow against the model, that is a
-# lot. With a fast one, and a backward that hides the sending (lesson 04), it is little.
+# (A stroke is a run, a bar the shortest of them.) Computing takes as long as before; the all-reduce is divided by *K*. Where
+# the network is slow against the model, that is a lot. With a fast one, and a backward that hides the sending (lesson 04), it
+# is little.
 #
 # ## Read a wrong gradient
 #
