@@ -187,7 +187,7 @@ if rank == 0:
 
 # %% [markdown]
 # That is the sentence you want in a log. Mind that it stands in *rank 0's*; rank 1 knows only that something is wrong. With
-# `wait_all_ranks=True` rank 0 goes on asking, and names all who are missing.
+# `wait_all_ranks=True`, rank 0 goes on asking, and names all who are missing.
 #
 # The group itself has a timeout of 0.4 seconds, too. Is it not enough to set that once?
 
@@ -304,8 +304,8 @@ for way in WAYS:
     print(f"{way:28} {told[way, 'OFF']:13} {told[way, 'DETAIL']}")
 
 # %% [markdown]
-# Read the right column for what `DETAIL` finds: another operation, another shape, another type, a rank that is missing. And for what it
-# does not: another *reduction*, another *root*, the same call with another *meaning* (mystery 6). The left column is why people are so
+# Read the right column for what `DETAIL` finds: another operation, another shape, another type, a rank that is missing. And for
+# what it does not: another *reduction*, another *root*, the same call with another *meaning*. The left column is why people are
 # fond of it: without it, gloo adds the bits of floats to those of integers and says nothing.
 #
 # What it costs, measured in the ranks that you have (the bars are yours):
@@ -346,15 +346,15 @@ for place, level, colour, hatch in ((-0.2, "OFF", "#0072B2", ""), (0.2, "DETAIL"
         [y + place for y in range(2)], bars, 0.36, color=colour, hatch=hatch, edgecolor="black", label=level
     )
 axes.set_yticks(range(2), ["1 number", "a million\nnumbers"])
-axes.set(
-    title="DETAIL adds the same milliseconds to every collective", xlabel="milliseconds for one all_reduce"
-)
+axes.invert_yaxis()
+axes.set(title="DETAIL makes every collective wait, however small", xlabel="milliseconds for one all_reduce")
 axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# A fixed price for each collective, however small. (The ranks meet in a barrier of their own first, through the store.) For a night's
-# debugging that is fine. And where does it break? On this torch, with gloo, in the place where you need it most:
+# A price for each collective, however small: the ranks first pass a monitored barrier, then exchange descriptions of what
+# they are about to call (`runCollectiveChecks` of `ProcessGroupWrapper`). For a night's debugging that is fine. And where does
+# it break? On this torch, with gloo, in the place where you need it most:
 
 # %% claims={"S8": "wrong"}
 # %%ranks 2 --no-init --fresh --no-doctor --expect died
@@ -366,9 +366,9 @@ dist.init_process_group("gloo")
 torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
 
 # %% [markdown]
-# The constructor of DDP dies of a segmentation fault (in `c10d::Logger::set_env_variables`, which reads settings from a
-# backend and gets the wrapper). `INFO` is safe. For `DETAIL` take the model out of DDP and average gradients by hand, or set the
-# level *after* `init_process_group`: then nothing crashes, and nothing is checked.
+# The constructor of DDP dies of a segmentation fault; a debugger says, in `c10d::Logger::set_env_variables`. `INFO` is safe.
+# For `DETAIL`, take the model out of DDP and average gradients by hand. (Set after `init_process_group`, the level crashes
+# nothing, and checks nothing.)
 #
 # ## Dead, stopped, or elsewhere
 #
@@ -419,16 +419,17 @@ p = predict(
 out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
 
 # %% [markdown]
-# Death is told at once, even a peaceful one: the system closes the connections. So in a *hang* nobody is dead. The culprit of a
-# hang is alive: in another collective, in a long computation, in a debugger, or waiting for a file. That is why you look at
-# stacks and not at a list of processes.
+# Death is told at once, even a peaceful one: the system closes the connections. So with gloo, **in a hang nobody is dead.** The
+# culprit is alive: in another collective, in a long computation, in a debugger, waiting for a file. That is why you look at
+# stacks and not at a list of processes. (With NCCL, ranks wait on their GPUs, and may not notice a death before the timeout.
+# `torchrun` notices, and ends the others. There is no GPU here to show it.)
 #
 # ## Timeouts, and NCCL's variables
 #
 # A timeout is the end of one wait (lesson 05), and the message is written by those who waited. Set it per group:
-# `init_process_group(timeout=...)`, and again in each `new_group` (lesson 02). With NCCL, waiting is done by a watchdog thread, and a set of
-# environment variables says what it does then. Half of what you read about them is about old names. Which names does *this*
-# torch read? They stand in its headers, current name first:
+# `init_process_group(timeout=...)`, and again in each `new_group` (lesson 02). With NCCL, a watchdog thread does the waiting, and
+# environment variables say what it does then. Much of what you read about them uses old names. Which names does *this* torch
+# read? They stand in its headers, current name first:
 
 # %%
 import importlib.util
@@ -444,25 +445,25 @@ print(sum(not older for _, *older in names), "more with one name only")
 assert all(current.startswith("TORCH_") for current, *_ in names)
 
 # %% [markdown]
-# The old names still work, for now. What the ones you will need are for (from the comments beside them; no GPU is needed to read
-# those, but this lesson has not run them):
+# The old names are still read, for now. What some of them are for, by the comments beside them (this lesson has no GPU to run
+# them on):
 #
-# - `TORCH_NCCL_ASYNC_ERROR_HANDLING`: what the watchdog does after a timeout; by default (3) it ends the process. `torchrun` then
-#   ends the others. It is not a switch that makes anything recover.
-# - `TORCH_NCCL_BLOCKING_WAIT=1`: `wait()` blocks and raises on the rank itself. For debugging, not for speed.
-# - `TORCH_NCCL_DESYNC_DEBUG=1`: at a timeout, say which rank is behind.
-# - `TORCH_FR_BUFFER_SIZE`, and `TORCH_NCCL_DUMP_ON_TIMEOUT=1` to write the flight recorder to files, which is what `torchfrtrace` reads.
-# - `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`: when the watchdog itself is stuck.
-# - `NCCL_DEBUG=INFO` and all others that begin with `NCCL_` are read by NCCL, not by torch.
+# - `TORCH_NCCL_ASYNC_ERROR_HANDLING`: what the watchdog does after an error or a timeout; by default (3) it ends the process.
+#   It is not a switch that makes anything recover.
+# - `TORCH_NCCL_BLOCKING_WAIT`: `wait()` blocks, so that the error is raised where you wait.
+# - `TORCH_NCCL_DESYNC_DEBUG`: the watchdog also tells which ranks are apart.
+# - `TORCH_FR_BUFFER_SIZE` and `TORCH_NCCL_DUMP_ON_TIMEOUT`: write the flight recorder to files, which the section after the
+#   next analyses.
+# - `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`: for when the watchdog itself is stuck.
 #
-# gloo knows none of them. It has the timeout of its group, and that is all.
+# `NCCL_DEBUG=INFO` is NCCL's own. gloo reads none of all these: it has the timeout of its group.
 
 # %% [markdown]
 # ## The flight recorder
 #
-# torch keeps a list of what each rank has called: the last 2,000 collectives, on by default, with gloo too
-# (`FlightRecorder.hpp`: `TORCH_FR_BUFFER_SIZE`). With NCCL a timeout writes it to a file; here you ask for it. Put both together and
-# you have a **black box** that you can put around any training loop:
+# torch keeps a list of what each rank has called: the last 2,000 collectives, on by default, with gloo too (`TORCH_FR_BUFFER_SIZE`
+# in `FlightRecorder.hpp`). With NCCL a timeout can write it to a file; here you ask for it. Put stacks and list together, and
+# you have a **black box** for any training loop:
 
 # %%
 # %%ranks 3 --fresh
@@ -551,9 +552,9 @@ for group, number, operation, sizes in seen:
     print(f"group {group}, number {number}: {operation} {sizes}")
 
 # %% [markdown]
-# “A hang means that not all ranks have joined a collective.” Here all three *have* joined collective number 3, and it is not the same
-# one. A group does not match operations by name: each rank's third call meets each other rank's third call. So the
-# question to a flight recorder is: **what is the first number at which the lists differ?**
+# “A hang means that not all ranks have joined a collective.” Here all three *have* joined collective number 3, and it is not
+# the same one. Collectives have no names: a rank's third call on a group belongs with every other rank's third call on it. So
+# the question to a flight recorder is: **what is the first number at which the lists differ?**
 
 # %%
 _, axes = plt.subplots(figsize=(7, 2.2), layout="constrained")
@@ -576,6 +577,7 @@ axes.set_xticks(range(1, 4))
 axes.set(
     title="Read columns, not rows: at number 3, rank 1 calls something else",
     xlabel="number of the collective in its group",
+    xlim=(0.45, 3.55),
     ylim=(2.6, -0.6),
 )
 plt.show()
@@ -625,10 +627,10 @@ if rank == 0:
 
 # %% [markdown]
 # On dumps of gloo the analyser falls over: its table of groups has an entry without a name (`build_groups_memberships` in
-# `components/builder.py` looks for `'0'`). With the name put back it says who, and in which words.
+# `components/builder.py` makes the table of it). With the name put back it says who, and in which words.
 #
-# How does it know? Two lists differ, and one of them must be called the wrong one. The same three dumps once more, but now the folder
-# happens to list rank 1's file first:
+# How does it know? Two lists differ, and one of them must be called the wrong one. The same three dumps once more, but now the
+# folder happens to list rank 1's file first:
 
 # %%
 # %%ranks --only 0
@@ -636,8 +638,8 @@ print(*analysed([mended(dump) for dump in dumps], order=(1, 0, 2)), sep="\n")
 
 # %% [markdown]
 # Now the innocent are the culprits. The list that is read first is taken for the right one (`build_collectives`: “starting
-# arbitrarily with the trace from the first rank”), and which is first, the file system decides. The analyser finds the *place*. Who
-# is to blame there, you decide: by majority, and by the source.
+# arbitrarily with the trace from the first rank”), and which is first, the file system decides. The analyser finds the *place*.
+# Who is to blame there, you decide: by majority, and by the source.
 #
 # And it compares what is in the record: operation, sizes, types. It cannot see that a rank is one batch ahead as long as all
 # batches look alike. Mystery 2 is of that kind.
@@ -712,7 +714,7 @@ look()
 # %%ranks --no-doctor --expect hang
 
 
-def train(ddp, optimizer, files, read):
+def train_files(ddp, optimizer, files, read):
     """Train on one file after the other; a file that cannot be read is left out."""
     for file in files:
         try:
@@ -733,7 +735,7 @@ def read(file):
 
 ddp = DistributedDataParallel(model())
 with BlackBox() as box:
-    train(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), "ABCD", read)
+    train_files(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), "ABCD", read)
 
 # %%
 # %%ranks
@@ -777,7 +779,7 @@ except RuntimeError as error:
 import random
 
 
-def train(towers, optimizer, batches, chance):
+def train_towers(towers, optimizer, batches, chance):
     """Train two towers together; who goes first is drawn anew in every step."""
     for batch in batches:
         names = ["image", "text"]
@@ -794,9 +796,8 @@ towers = {
 }
 optimizer = torch.optim.SGD([weight for tower in towers.values() for weight in tower.parameters()], lr=0.1)
 with BlackBox() as box:
-    train(
-        towers, optimizer, torch.ones(4, 2, 1), random.Random(rank)
-    )  # as for augmentation: each rank has its own
+    chance = random.Random(rank)  # as for augmentation: each rank has its own
+    train_towers(towers, optimizer, torch.ones(4, 2, 1), chance)
 
 # %%
 # %%ranks
@@ -818,7 +819,7 @@ def mean_loss(loss):
     return sum(losses).item() / len(losses)
 
 
-def train(weight, batches, log):
+def train_and_log(weight, batches, log):
     """Gradient descent on the mean over all ranks' batches; every second step is logged."""
     for step, batch in enumerate(batches):
         gradient = weight - batch.mean()
@@ -831,7 +832,7 @@ def train(weight, batches, log):
 
 
 with BlackBox() as box:
-    train(torch.zeros(1), torch.ones(4, 3) * (rank + 1), print)
+    train_and_log(torch.zeros(1), torch.ones(4, 3) * (rank + 1), print)
 
 # %%
 # %%ranks
@@ -869,11 +870,12 @@ sorted(totals(seen).items())
 # ## What goes wrong in real life
 #
 # - **“Rank 3 timed out, so rank 3's GPU is broken.”** Rank 3 is a witness. Ask who was *not* in that collective.
-# - **The first error is not the first line of the log.** Logs of many ranks are mixed by when they are flushed. One file a rank
-#   (`--redirects=3`), each with its rank and step, and then sort by what happened, not by what is printed last.
-# - **It does not hang when I debug it.** `DETAIL` and `NCCL_BLOCKING_WAIT` change the timing. Stacks and the flight recorder do not.
-# - **It hangs once a week.** Then the black box has to be in the script *before*: `faulthandler.register`, the flight recorder (it is
-#   there), and a timeout short enough that somebody is still awake.
+# - **The first error is not the first line of the log.** Logs of many ranks are mixed by when they are flushed. One file a
+#   rank (`--redirects=3`), each line with its step; then compare what happened, not what was printed last.
+# - **It does not hang when I debug it.** `DETAIL` and `TORCH_NCCL_BLOCKING_WAIT` change the timing. A stack and a record that
+#   is kept anyway do not.
+# - **It hangs once a week.** Then the black box has to be in the script *before*: `faulthandler.register`, the flight recorder
+#   (it is there), and a timeout short enough that somebody is still awake.
 #
 # And the doctor? It asks the questions of this lesson, in this order, in a fraction of a second. Here it is with the patient:
 
@@ -884,9 +886,9 @@ descend(target=[5.0, 2.0, 5.0][rank])
 # %% [markdown]
 # ## Rule of thumb
 #
-# > In a hang nobody is dead. Look at all ranks, look twice, and find the one that stands elsewhere; then the first call in which
-# > the lists differ; then the `if`, the `except` or the loop that sent it there. Who complains is a witness. Prepare: a log for each rank,
-# > faulthandler on a signal, timeouts given by hand. `INFO` always, `DETAIL` never with DDP on gloo.
+# > Who hangs is alive. Look at all ranks, look twice, and find the one that stands elsewhere; then the first call in which the
+# > lists differ; then the `if`, the `except` or the loop that sent it there. Who complains is a witness. Prepare: a log for each
+# > rank, faulthandler on a signal, timeouts given by hand. `DETAIL` for a night, and never with DDP on gloo.
 #
 # ## Your turn
 #

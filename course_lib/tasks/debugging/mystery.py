@@ -1,0 +1,105 @@
+"""What the six mysteries have in common: two names, and a repaired script that runs on real ranks.
+
+The cell gives `culprit` and `cause` beside the function. Only when both are right is the function run: a script that
+still hangs would be explained by the doctor, and finding out is the task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from course_lib.tasks import toys
+from course_lib.tasks.debugging import taught
+from course_lib.tasks.task import Miss, Task, Trial, check
+
+#: The causes there are to choose from, as the exercise lists them.
+CAUSES = {
+    "fewer_batches": "one rank has fewer batches than the others",
+    "skipped": "one rank leaves out a step, after an exception that the script catches",
+    "late": "one rank comes, but later than the others are willing to wait",
+    "order": "the ranks do the same things in different orders",
+    "one_rank": "one rank calls a collective that the others do not call",
+    "types": "the ranks call the same collective with tensors of different shapes or types",
+    "groups": "two process groups get into each other's way",
+    "network": "a message was lost on the way",
+    "died": "the process of a rank has ended",
+}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What happened in the lesson's run.
+
+    Attributes:
+        culprit, cause: the two names. seen_doing: what was seen of the other ranks, for those who name one of them.
+        refuted: what speaks against other causes. tempting: the misconception behind some of them.
+    """
+
+    culprit: int
+    cause: str
+    seen_doing: Mapping[int, str]
+    refuted: Mapping[str, str]
+    tempting: Mapping[str, str]
+
+
+class Mystery(Task):
+    """A mystery of the lesson, and its solution."""
+
+    lesson = taught.LESSON
+    world_sizes = (3,)
+    solution: ClassVar[Solution]
+
+    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """Call the repaired script on this rank; returns what was observed, JSON-able."""
+        raise NotImplementedError
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The two names; and what the repaired script did, once they are right."""
+        cell = sys.modules["__main__"].__dict__
+        culprit, cause = cell.get("culprit"), cell.get("cause")
+        if culprit is ... and cause is ...:
+            with contextlib.suppress(Exception):
+                answer(*[None] * (self.signature.count(",") + 1))  # a stub says so at once
+        seen = {"culprit": _number(culprit), "cause": cause if isinstance(cause, str) else _odd(cause)}
+        named = seen["culprit"] == self.solution.culprit and seen["cause"] == self.solution.cause
+        return {**seen, "run": self.run_repaired(answer, case) if named else None}
+
+    @check("culprit is the rank that does something else than the others.", gate=True)
+    def right_rank(self, trial: Trial) -> Miss | None:
+        """In the lesson's run."""
+        named = trial.seen[0]["culprit"]
+        if named == self.solution.culprit:
+            return None
+        if toys.is_odd(named):
+            return Miss(f"culprit is {named['odd']}; it should be the number of a rank")
+        if named not in range(3):
+            return Miss(f"culprit is {named}, and there are ranks 0 to 2")
+        return Miss(f"culprit is {named}: {self.solution.seen_doing[named]}", "witness")
+
+    @check("cause says why.", gate=True)
+    def right_cause(self, trial: Trial) -> Miss | None:
+        """One of the words of the list."""
+        named = trial.seen[0]["cause"]
+        if named == self.solution.cause:
+            return None
+        if toys.is_odd(named):
+            return Miss(f"cause is {named['odd']}; it should be one of the words in the list")
+        if named not in CAUSES:
+            return Miss(f"cause is {named!r}, which is not in the list")
+        against = self.solution.refuted.get(named, "nothing in the stacks and in the record speaks for it")
+        return Miss(f"cause is {named!r} ({CAUSES[named]}): {against}", self.solution.tempting.get(named))
+
+
+def _number(value: Any) -> Any:
+    """A rank, also where it stands alone in a list or a set."""
+    if isinstance(value, list | tuple | set) and len(value) == 1:
+        value = next(iter(value))
+    return value if isinstance(value, int) and not isinstance(value, bool) else _odd(value)
+
+
+def _odd(value: Any) -> dict[str, str]:
+    return {"odd": "not given"} if value is None or value is ... else toys.odd(value)

@@ -1,0 +1,147 @@
+"""Mystery 6: nothing hangs, and it does not add up."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.debugging import taught
+from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.task import Misconception, Miss, Trial, check
+
+_SHOWN = (
+    ("cat", "dog", "cat", "bird", "cat", "dog"),
+    ("cat", "cat", "dog", "cat", "dog", "bird"),
+    ("bird", "cat", "cat", "dog", "cat", "cat"),
+)
+
+
+class Totals(Mystery):
+    """Nothing hangs, and it does not add up."""
+
+    name = "debugging.totals"
+    title = "Mystery 6: it does not add up"
+    signature = "totals(labels)"
+    place = 6
+    solution = Solution(
+        culprit=2,
+        cause="order",
+        seen_doing={
+            0: "it goes through cat, dog, bird, as rank 1 does",
+            1: "it goes through cat, dog, bird, as rank 0 does",
+        },
+        refuted={
+            "types": "every tensor is one whole number, on all ranks: that is why nobody complains",
+            "fewer_batches": "all ranks have six labels",
+            "one_rank": "all ranks call all_reduce three times",
+            "network": "the sum over all labels is right, so nothing was lost",
+            "late": "no rank has waited in vain",
+            "skipped": "nothing in this script catches anything",
+        },
+        tempting={"types": "types_blamed"},
+    )
+    hints = (
+        "Write down, for each rank, which label its first all_reduce is about. Then the second, then the third.",
+        (
+            "A dictionary is gone through in the order in which its keys came. Sorting helps as long as all ranks have "
+            "the same labels, and then a rank comes that has seen no bird."
+        ),
+        "First agree on the list of labels: all_gather_object of the dictionaries knows all of them, and their counts.",
+    )
+    misconceptions = (
+        Misconception(
+            "witness",
+            "Two ranks do the same, and the third does not: there is no other sense in which one of them is wrong.",
+            taught.ANALYSER,
+        ),
+        Misconception(
+            "types_blamed",
+            "Shapes and types are equal. No tool can see that a number means cats on one rank and birds on another.",
+            taught.LEVELS,
+        ),
+        Misconception(
+            "own_labels",
+            "Each rank still goes through its own labels. Sorted or not: a rank that has not seen a label has one "
+            "all_reduce less.",
+            taught.RECORDER,
+        ),
+        Misconception(
+            "still_mixed",
+            "The k-th label of one rank is still added to the k-th label of another, whichever it is.",
+            taught.LEVELS,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """The lesson's labels, then ranks that have not seen all of them."""
+        yield {"labels": [list(part) for part in _SHOWN]}
+        kinds = chance.sample(["ant", "bee", "cow", "elk", "fox", "gnu"], 4)
+        labels = [[kind] * chance.randint(1, 5) for kind in kinds for _ in range(world_size)]
+        parts = [[label for some in labels[rank::world_size] for label in some] for rank in range(world_size)]
+        missing = chance.randrange(world_size)
+        parts[missing] = [label for label in parts[missing] if label != kinds[0]]
+        for part in parts:
+            chance.shuffle(part)
+        yield {"labels": parts}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The kinds that each rank has seen, in the order in which it has."""
+        return "; ".join(", ".join(dict.fromkeys(part)) for part in case["labels"])
+
+    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The totals, as plain numbers."""
+        totals = answer(list(case["labels"][int(os.environ["RANK"])]))
+        if not isinstance(totals, Mapping) or not all(isinstance(label, str) for label in totals):
+            return toys.odd(totals)
+        return {"totals": {label: toys.number(count) for label, count in totals.items()}}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """All labels of all ranks, counted by one process; and each rank's k-th label added up."""
+        parts = [Counter(part) for part in case["labels"]]
+        mixed = [sum(counts) for counts in zip(*(part.values() for part in parts), strict=False)]
+        return {
+            "totals": dict(sum(parts, Counter())),
+            "mixed": [dict(zip(part, mixed, strict=False)) for part in parts],
+        }
+
+    @check("Every rank returns a dictionary of counts.", gate=True)
+    def gives_counts(self, trial: Trial) -> Miss | None:
+        """By label."""
+        for rank, seen in trial.seen.items():
+            found = seen["run"] if toys.is_odd(seen["run"]) else None
+            for count in () if found else seen["run"]["totals"].values():
+                found = count if toys.is_odd(count) else found
+            if found:
+                return Miss(f"rank {rank} returned {found['odd']}")
+        return None
+
+    @check("The counts are right, for all labels that any rank has seen.")
+    def counts(self, trial: Trial) -> Miss | None:
+        """On every rank."""
+        for rank, seen in trial.seen.items():
+            totals, right = seen["run"]["totals"], trial.oracle["totals"]
+            if totals == right:
+                continue
+            wrong = next(
+                label for label in sorted({*right, *totals}) if totals.get(label) != right.get(label)
+            )
+            mixed = totals == trial.oracle["mixed"][rank]
+            lacking = all(right[label] == count for label, count in totals.items() if label in right)
+            return Miss(
+                f"with the labels {self.describe(trial.case)}, rank {rank} counted {totals.get(wrong, 0):g} of "
+                f"{wrong}; there are {right.get(wrong, 0)}",
+                "still_mixed" if mixed else "own_labels" if lacking else None,
+            )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """Ranks that have not seen the same labels wait for each other."""
+        if outcome.kind is not Kind.HANG:
+            return None
+        mixed = any(trial.seen[0]["run"] == {"totals": trial.oracle["mixed"][0]} for trial in trials)
+        return "still_mixed" if mixed else "own_labels"

@@ -1,0 +1,149 @@
+"""Mystery 5: it hangs since the loss is logged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.debugging import taught
+from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.weights import close
+
+
+class TrainAndLog(Mystery):
+    """It hangs since the loss is logged."""
+
+    name = "debugging.train_and_log"
+    title = "Mystery 5: one line in the log"
+    signature = "train_and_log(weight, batches, log)"
+    place = 5
+    solution = Solution(
+        culprit=0,
+        cause="one_rank",
+        seen_doing={
+            1: "it stands in the all_reduce of the third step, like rank 2",
+            2: "it stands in the all_reduce of the third step, like rank 1",
+        },
+        refuted={
+            "late": "it does not move: it waits in a collective of its own",
+            "order": "nobody but one rank ever comes to that call, in whatever order",
+            "fewer_batches": "all ranks have four batches",
+            "died": "all three ranks have a stack",
+            "types": "the operations differ, not the tensors",
+        },
+        tempting={"late": "only_late"},
+    )
+    hints = (
+        "The three lists have the same length. What is the third call on each rank?",
+        (
+            "gather brings the tensors of all ranks to one of them. All ranks take part in it, also those that get "
+            "nothing."
+        ),
+        "All ranks compute the mean, rank 0 logs it: move the condition behind the collective.",
+    )
+    misconceptions = (
+        Misconception(
+            "witness",
+            "Two ranks do the same thing, and that is what the script does without the log. They are the witnesses.",
+            taught.RECORDER,
+        ),
+        Misconception(
+            "only_late",
+            "A rank that works would not stand in a collective: whoever waits is not late.",
+            taught.PATIENT,
+        ),
+        Misconception(
+            "own_loss",
+            "What is logged is the loss of one rank. Asked for was the mean over all.",
+            "lesson 09, What DDP never touches",
+        ),
+        Misconception(
+            "logged_everywhere",
+            "All ranks log. All ranks compute, one of them logs.",
+            "lesson 00, What goes wrong in real life",
+        ),
+        Misconception(
+            "still_one_rank",
+            "A collective still stands behind a condition that not all ranks fulfil.",
+            taught.RECORDER,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Batches for each rank."""
+        for steps in (4, 6):
+            batches = [
+                [[chance.randint(-9, 9) for _ in range(3)] for _ in range(steps)] for _ in range(world_size)
+            ]
+            yield {"batches": batches}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How many steps."""
+        return f"{len(case['batches'][0])} steps"
+
+    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weight that came back, and what was logged."""
+        import torch
+
+        logged: list[Any] = []
+        batches = torch.tensor(case["batches"][int(os.environ["RANK"])], dtype=torch.float32)
+        weight = answer(torch.zeros(1), batches, lambda value: logged.append(toys.number(value)))
+        return {"weight": toys.number(weight), "logged": logged}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The same descent with all batches in one process; the mean losses, and rank 0's own."""
+        weight, means, own = 0.0, [], []
+        for step in range(len(case["batches"][0])):
+            gradients = [weight - sum(part[step]) / len(part[step]) for part in case["batches"]]
+            if step % 2 == 1:
+                means.append(sum(gradient**2 for gradient in gradients) / world_size)
+                own.append(gradients[0] ** 2)
+            weight -= 0.1 * sum(gradients)
+        return {"weight": weight, "means": means, "own": own}
+
+    @check("Every rank returns the weight that the descent comes to.")
+    def descends(self, trial: Trial) -> Miss | None:
+        """With or without a log."""
+        for rank, seen in trial.seen.items():
+            weight = seen["run"]["weight"]
+            if toys.is_odd(weight):
+                return Miss(f"rank {rank} returned {weight['odd']}")
+            if abs(weight - trial.oracle["weight"]) > 1e-4:
+                return Miss(f"rank {rank} returned {weight:.4f}; it should be {trial.oracle['weight']:.4f}")
+        return None
+
+    @check("Only rank 0 logs.")
+    def one_logs(self, trial: Trial) -> Miss | None:
+        """The others are silent."""
+        for rank, seen in trial.seen.items():
+            if rank and seen["run"]["logged"]:
+                return Miss(f"rank {rank} logged {len(seen['run']['logged'])} lines", "logged_everywhere")
+        return None
+
+    @check("What rank 0 logs, after every second step, is the mean of all ranks' losses.")
+    def logs_means(self, trial: Trial) -> Miss | None:
+        """Number by number."""
+        logged, means = trial.seen[0]["run"]["logged"], trial.oracle["means"]
+        if any(map(toys.is_odd, logged)):
+            return Miss("rank 0 logged something that is no number")
+        relative = [value / (1 + abs(mean)) for value, mean in zip(logged, means, strict=False)]
+        if len(logged) == len(means) and close(relative, [mean / (1 + abs(mean)) for mean in means]):
+            return None
+        own = len(logged) == len(means) and all(
+            abs(value - mine) <= 1e-4 * (1 + abs(mine))
+            for value, mine in zip(logged, trial.oracle["own"], strict=True)
+        )
+        return Miss(
+            f"with {self.describe(trial.case)}, rank 0 logged {toys.short([f'{value:.3g}' for value in logged])}; the "
+            f"means are {toys.short([f'{mean:.3g}' for mean in means])}",
+            "own_loss" if own else None,
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The repaired script hangs, too."""
+        return "still_one_rank" if outcome.kind is Kind.HANG else None

@@ -1,0 +1,141 @@
+"""Mystery 2: it always hangs on the last file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks.debugging import taught
+from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+
+_FILES = "ABCD"
+
+
+def _content(case: Mapping[str, Any], rank: int, file: str) -> Any:
+    return drawn(case["seed"] + 10 * rank + _FILES.index(file), 3, 2)
+
+
+class TrainFiles(Mystery):
+    """It always hangs on the last file."""
+
+    name = "debugging.train_files"
+    title = "Mystery 2: always the last file"
+    signature = "train_files(ddp, optimizer, files, read)"
+    place = 2
+    solution = Solution(
+        culprit=1,
+        cause="skipped",
+        seen_doing={
+            0: "it is in its fourth step, as it should be, and waits",
+            2: "it is in its fourth step, as it should be, and waits",
+        },
+        refuted={
+            "fewer_batches": "every rank has the same four files",
+            "late": "the rank that is missing has left the function",
+            "died": "all three processes are alive: rank 1 has printed that it is done with file D",
+            "one_rank": "all ranks run the same lines, and no line asks for the rank",
+        },
+        tempting={"fewer_batches": "data_blamed"},
+    )
+    hints = (
+        "Compare what the ranks have printed, line by line from the top. Where do they part, and where do they hang?",
+        (
+            "After the exception, rank 1 is one step ahead of the others. Its all_reduce for file C met theirs for "
+            "file B: all gradients since then were mixed."
+        ),
+        (
+            "Whether a file is trained on must be decided by all ranks together, before the first collective of the "
+            "step: read, then all_reduce (ReduceOp.MIN) of 1 or 0, then train or go on."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "witness",
+            "The rank that hangs is a witness. It is where it should be; somebody else is not.",
+            taught.PATIENT,
+        ),
+        Misconception(
+            "data_blamed",
+            "All ranks have equally many files. The last one only is where it comes to light.",
+            taught.ANALYSER,
+        ),
+        Misconception(
+            "half_left_out",
+            "The file is left out by the rank that cannot read it, and trained on by the others. Asked for was that "
+            "all leave it out.",
+            taught.PATIENT,
+        ),
+        Misconception(
+            "still_shifted",
+            "One rank still does fewer steps: its peers meet its next step, and in the end nobody.",
+            taught.ANALYSER,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """The lesson's broken file, then another one on another rank."""
+        for broken in ([1, "B"], [chance.choice((0, 2)), chance.choice("AC")]):
+            yield {"seed": chance.randint(1, 10**6), "broken": broken}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who cannot read what."""
+        return f"file {case['broken'][1]} unreadable on rank {case['broken'][0]}"
+
+    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights after all files."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+
+        def read(file: str) -> Any:
+            if [rank, file] == case["broken"]:
+                raise OSError("the disk is asleep")
+            return _content(case, rank, file)
+
+        ddp = DistributedDataParallel(network(case["seed"], 2, 1))
+        answer(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), _FILES, read)
+        return numbers(ddp.parameters())
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """One process that trains on the files of all ranks; without the broken one, or with what is left of it."""
+        ways = {"right": 0.0, "zeros": 1 / world_size, "mean_of_others": 1 / (world_size - 1)}
+        return {way: _alone(case, world_size, share) for way, share in ways.items()}
+
+    @check("A file that one rank cannot read is left out by all ranks; all others are trained on.")
+    def right(self, trial: Trial) -> Miss | None:
+        """The weights tell."""
+        for rank, seen in trial.seen.items():
+            if not close(seen["run"], trial.oracle["right"]):
+                gap = farthest(seen["run"], trial.oracle["right"])
+                half = any(close(seen["run"], trial.oracle[way]) for way in ("zeros", "mean_of_others"))
+                return Miss(
+                    f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
+                    "half_left_out" if half else None,
+                )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The repaired script hangs, too."""
+        return "still_shifted" if outcome.kind is Kind.HANG else None
+
+
+def _alone(case: Mapping[str, Any], world_size: int, share: float) -> list[float]:
+    """`share`: what the broken file's step gives to each rank that can read it."""
+    import torch
+
+    net = network(case["seed"], 2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for file in _FILES:
+        optimizer.zero_grad()
+        for rank in range(world_size):
+            weight = 1 / world_size if file != case["broken"][1] else share
+            if [rank, file] != case["broken"] and weight:
+                (net(_content(case, rank, file)).square().mean() * weight).backward()
+        optimizer.step()
+    return numbers(net.parameters())

@@ -1,0 +1,152 @@
+"""Mystery 4: it hangs in the second step, in a forward pass without collectives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks import toys
+from course_lib.tasks.debugging import taught
+from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+
+_NAMES = ("image", "text")
+_STEPS = 4
+
+
+def _orders(seed: int) -> list[str]:
+    """Which tower a rank with this seed calls first, step by step."""
+    chance, first = Random(seed), []
+    for _ in range(_STEPS):
+        names = list(_NAMES)
+        chance.shuffle(names)
+        first.append(names[0])
+    return first
+
+
+def _towers(case: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: network(case["seed"] + number, 2, 3, 1) for number, name in enumerate(_NAMES)}
+
+
+def _batches(case: Mapping[str, Any], rank: int) -> Any:
+    return drawn(case["seed"] + 10 + rank, _STEPS, 3, 2)
+
+
+class TrainTowers(Mystery):
+    """It hangs in the second step, in a forward pass without collectives."""
+
+    name = "debugging.train_towers"
+    title = "Mystery 4: the second step"
+    signature = "train_towers(towers, optimizer, batches, chance)"
+    place = 4
+    solution = Solution(
+        culprit=0,
+        cause="order",
+        seen_doing={
+            1: "it waits in the same group as rank 2, and both of them came there",
+            2: "it waits in the same group as rank 1, and both of them came there",
+        },
+        refuted={
+            "groups": "each group does what it is asked to; nobody asks both in the same order",
+            "one_rank": "every rank calls both towers in every step",
+            "fewer_batches": "all ranks are in their second step",
+            "late": "all ranks wait, and none of them moves",
+            "types": "all broadcasts in the record have the same size",
+            "skipped": "nothing in this script catches anything",
+        },
+        tempting={"groups": "groups_blamed"},
+    )
+    hints = (
+        "In which process group does each rank wait? Two ranks wait in one, and one rank in the other.",
+        (
+            "In the second forward, DDP tells all ranks how it has arranged its buckets: a broadcast, and it blocks "
+            "(lesson 04). Whoever calls the towers in another order waits in the other group."
+        ),
+        "The order must be the same on all ranks. A generator that differs by rank must not decide it.",
+    )
+    misconceptions = (
+        Misconception(
+            "witness",
+            "Two ranks in the same place are the majority: the odd one out is the third.",
+            taught.ANALYSER,
+        ),
+        Misconception(
+            "groups_blamed",
+            "Groups of their own keep collectives apart. They do not keep a rank from waiting: a blocking call in one "
+            "group holds up all that comes after it in another.",
+            taught.RECORDER,
+        ),
+        Misconception(
+            "one_tower_left",
+            "Both towers are to be trained in every step: leaving one out gives other weights.",
+            taught.PATIENT,
+        ),
+        Misconception(
+            "still_own_order",
+            "The ranks still come to different orders: the generator that draws is another one on each rank.",
+            taught.PATIENT,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """The lesson's orders, then one in which another rank goes its own way in the second step."""
+        yield {"seed": chance.randint(1, 10**6), "chances": [0, 1, 2]}
+        odd = chance.choice((1, 2))
+        seeds = [0] * world_size
+        while len({_orders(seed)[1] for seed in seeds}) == 1:
+            common, own = chance.randint(10, 999), chance.randint(10, 999)
+            seeds = [own if rank == odd else common for rank in range(world_size)]
+        yield {"seed": chance.randint(1, 10**6), "chances": seeds}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who draws what for the second step."""
+        return f"{toys.short([_orders(seed)[1] for seed in case['chances']])} drawn first in the second step"
+
+    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights of both towers."""
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+        towers = {
+            name: DistributedDataParallel(tower, process_group=dist.new_group())
+            for name, tower in _towers(case).items()
+        }
+        weights = [weight for tower in towers.values() for weight in tower.parameters()]
+        answer(towers, torch.optim.SGD(weights, lr=0.1), _batches(case, rank), Random(case["chances"][rank]))
+        return numbers(weights)
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """One process that trains on the batches of all ranks."""
+        import torch
+
+        towers = _towers(case)
+        weights = [weight for tower in towers.values() for weight in tower.parameters()]
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        for parts in zip(*(_batches(case, rank) for rank in range(world_size)), strict=True):
+            optimizer.zero_grad()
+            batch = torch.cat(parts)
+            (towers["image"](batch) + towers["text"](batch)).square().mean().backward()
+            optimizer.step()
+        return numbers(weights)
+
+    @check("Both towers have the weights of one process that trains on the batches of all ranks.")
+    def right(self, trial: Trial) -> Miss | None:
+        """Up to rounding, which the order decides."""
+        for rank, seen in trial.seen.items():
+            if not close(seen["run"], trial.oracle):
+                gap = farthest(seen["run"], trial.oracle)
+                return Miss(
+                    f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
+                    "one_tower_left",
+                )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The repaired script hangs, too."""
+        return "still_own_order" if outcome.kind is Kind.HANG else None

@@ -1,0 +1,13 @@
+from datetime import timedelta
+
+import torch.distributed as dist
+
+culprit = 1
+cause = "late"
+
+
+def checkpoint(writer, write, read):
+    if dist.get_rank() == writer:
+        write()
+    dist.monitored_barrier(timeout=timedelta(minutes=20))
+    return read()

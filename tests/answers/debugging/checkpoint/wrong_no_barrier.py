@@ -1,0 +1,14 @@
+# misconception: read_too_early
+from datetime import timedelta
+
+import torch.distributed as dist
+
+culprit = 1
+cause = "late"
+
+
+def checkpoint(writer, write, read):
+    group = dist.new_group(timeout=timedelta(seconds=0.4))  # better an error than half an hour of silence
+    if dist.get_rank() == writer:
+        write()
+    return read()

@@ -1,0 +1,17 @@
+# misconception: own_labels
+import torch
+import torch.distributed as dist
+
+culprit = 2
+cause = "order"
+
+
+def totals(labels):
+    counts = {}
+    for label in labels:
+        counts[label] = counts.get(label, 0) + 1
+    for label in sorted(counts):
+        count = torch.tensor(counts[label])
+        dist.all_reduce(count)
+        counts[label] = count.item()
+    return counts

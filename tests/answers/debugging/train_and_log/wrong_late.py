@@ -1,0 +1,18 @@
+# misconception: only_late
+import torch.distributed as dist
+
+culprit = 0
+cause = "late"
+
+
+def train_and_log(weight, batches, log):
+    for step, batch in enumerate(batches):
+        gradient = weight - batch.mean()
+        loss = gradient.square()
+        dist.all_reduce(gradient)
+        weight -= 0.1 * gradient
+        if step % 2 == 1:
+            dist.all_reduce(loss)  # all ranks compute,
+            if dist.get_rank() == 0:  # one logs
+                log(loss.item() / dist.get_world_size())
+    return weight

@@ -1,0 +1,16 @@
+# misconception: half_left_out
+import torch
+
+culprit = 1
+cause = "skipped"
+
+
+def train_files(ddp, optimizer, files, read):
+    for file in files:
+        try:
+            batch, weight = read(file), 1.0
+        except OSError:
+            batch, weight = torch.zeros(1, 2), 0.0
+        optimizer.zero_grad()
+        (weight * ddp(batch).square().mean()).backward()
+        optimizer.step()

@@ -1,0 +1,11 @@
+culprit = 0
+cause = "order"
+
+
+def train_towers(towers, optimizer, batches, chance):
+    for batch in batches:
+        names = ["image", "text"]
+        optimizer.zero_grad()
+        scores = sum(towers[name](batch) for name in names)
+        scores.square().mean().backward()
+        optimizer.step()

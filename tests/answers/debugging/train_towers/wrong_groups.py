@@ -1,0 +1,16 @@
+# misconception: groups_blamed
+import torch.distributed as dist
+
+culprit = 0
+cause = "groups"
+
+
+def train_towers(towers, optimizer, batches, chance):
+    for batch in batches:
+        names = ["image", "text"]
+        chance.shuffle(names)
+        dist.broadcast_object_list(names, src=0)  # one order for all: rank 0's
+        optimizer.zero_grad()
+        scores = sum(towers[name](batch) for name in names)
+        scores.square().mean().backward()
+        optimizer.step()

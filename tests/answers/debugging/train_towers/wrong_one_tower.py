@@ -1,0 +1,10 @@
+# misconception: one_tower_left
+culprit = 0
+cause = "order"
+
+
+def train_towers(towers, optimizer, batches, chance):
+    for batch in batches:
+        optimizer.zero_grad()
+        towers["image"](batch).square().mean().backward()
+        optimizer.step()
