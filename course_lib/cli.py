@@ -104,7 +104,7 @@ def _notebooks(
         if check:
             problems = build.check_notebooks(root, names or ())
             if not names:
-                problems += build.check_claims(root)
+                problems += build.check_claims(root) + build.check_cheat_sheet(root)
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -120,7 +120,8 @@ def _notebooks(
             cells = sum(cell.cell_type == "code" for cell in built.cells)
             typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
         build.write_claims_page(root)
-        for problem in build.check_claims(root):
+        build.write_cheat_sheet(root)
+        for problem in build.check_claims(root) + build.check_cheat_sheet(root):
             typer.echo(problem, err=True)
     except build.BuildError as error:
         typer.echo(str(error), err=True)

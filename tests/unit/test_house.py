@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.doctor.lessons import LESSONS
-from course_lib.notebook.build import check_claims, check_notebooks
+from course_lib.notebook.build import check_cheat_sheet, check_claims, check_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".ipynb_checkpoints", "test-results"}
@@ -73,6 +73,10 @@ def test_the_notebooks_match_their_sources():
 
 def test_every_claim_is_shown_by_its_lesson_and_the_page_of_claims_is_what_the_notebooks_give():
     assert check_claims(ROOT) == []
+
+
+def test_every_lesson_has_a_rule_of_thumb_and_the_cheat_sheet_holds_them():
+    assert check_cheat_sheet(ROOT) == []
 
 
 def test_no_file_is_a_drawer_for_everything():
