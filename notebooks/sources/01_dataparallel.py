@@ -499,6 +499,7 @@ p = predict(
 import time
 
 rank = dist.get_rank()
+pair = dist.new_group([0, 1])
 
 
 def piece(layers, x, record=None):
@@ -519,42 +520,42 @@ def in_threads(*argument_lists):
 
 
 def seconds(function, *arguments):
-    """From a common start until the last of ranks 0 and 1 is done."""
-    dist.barrier()
+    """From a common start until the last of the pair is done."""
+    dist.barrier(pair)
     began = time.perf_counter()
     if function is not None:
         function(*arguments)
-    took = torch.tensor(time.perf_counter() - began if rank < 2 else 0.0)
-    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    took = torch.tensor(time.perf_counter() - began)
+    dist.all_reduce(took, op=dist.ReduceOp.MAX, group=pair)
     return took.item()
 
 
-depths = {16: 200, 64: 120, 128: 50, 256: 16, 512: 3, 1024: 1}
+depths = {16: 100, 64: 60, 256: 8, 1024: 1}
 works = {
     w: ([nn.Linear(w, w) for _ in range(depth)], torch.ones(64 if w < 1024 else 128, w))
     for w, depth in depths.items()
 }
 shortest = {width: [float("inf")] * 3 for width in works}
-for _ in range(25):
+for _ in range(8 if rank < 2 else 0):
     for width, work in works.items():
         one = seconds(piece if rank == 0 else None, *work)
         threads = seconds(in_threads if rank == 0 else None, work, work)
-        processes = seconds(piece if rank < 2 else None, *work)
+        processes = seconds(piece, *work)
         shortest[width] = list(map(min, shortest[width], (one, threads, processes)))
 speed = {
     width: {"threads": 2 * one / threads, "processes": 2 * one / processes}
     for width, (one, threads, processes) in shortest.items()
+    if rank < 2
 }
 
 tiny = [nn.Linear(16, 16) for _ in range(60)], torch.ones(64, 16)
 thread_records, records = [], []  # several tries; the figure takes the quickest
-for _ in range(40):
+for _ in range(20 if rank < 2 else 0):
     two, mine = ([], []), []
     if rank == 0:
         in_threads((*tiny, two[0]), (*tiny, two[1]))
-    dist.barrier()
-    if rank < 2:
-        piece(*tiny, mine)
+    dist.barrier(pair)
+    piece(*tiny, mine)
     thread_records.append(two)
     records.append(mine)
 
@@ -573,7 +574,7 @@ def stamp():
 
 
 if rank == 0:
-    for _ in range(3):
+    for _ in range(2):
         wall, cpu = time.perf_counter(), time.process_time()
         counters = [threading.Thread(target=count) for _ in range(2)]
         for counter in counters:
@@ -653,7 +654,6 @@ plt.show()
 
 # %%
 # %%ranks --as out
-pair = dist.new_group([0, 1])
 models = {
     "30 layers, 32 wide": (30, 32, 64),
     "30 layers, 128 wide": (30, 128, 128),
@@ -678,11 +678,11 @@ for name, (depth, width, samples) in models.items():
     took[name] = []
     for model in (net, ByHand(net, 2)):
         dist.barrier()
-        took[name].append(min((halves(model, x) for _ in range(20)), key=sum) if rank == 0 else None)
+        took[name].append(min((halves(model, x) for _ in range(6)), key=sum) if rank == 0 else None)
     dist.barrier()
     if rank < 2:
         ddp = DistributedDataParallel(net, process_group=pair)
-        took[name].append(min((halves(ddp, x[rank::2]) for _ in range(20)), key=sum))
+        took[name].append(min((halves(ddp, x[rank::2]) for _ in range(6)), key=sum))
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
