@@ -754,7 +754,7 @@ p = predict(
 
 # %%
 # %%ranks --as out
-def scaled_step(reduced=True, clip=None):
+def scaled_step(reduced=True):
     """One step with a scaler; rank 1's loss is large enough to overflow in float16. Returns the scale after it."""
     ddp, _ = wrap(make_net())
     optimizer, scaler = (
