@@ -48,7 +48,7 @@ for n, group in groups.items():
 # %% [markdown]
 # ## Two numbers
 #
-# gloo's all-reduce is a **ring** (lesson 01): each of *n* ranks sends a piece of 1/*n* to its neighbour, in 2(*n* - 1) rounds.
+# gloo's all-reduce (`gloo/allreduce.cc`) is a **ring** (lesson 01): each of *n* ranks sends a piece of 1/*n* to its neighbour, in 2(*n* - 1) rounds.
 # A round costs a **latency** that does not depend on the size, and then bytes at some **bandwidth**:
 #
 # > seconds = 2(*n* - 1) · latency + 2(*n* - 1)/*n* · bytes / bandwidth
@@ -281,11 +281,11 @@ plt.show()
 # busiest rank of the tree sends the whole tensor three times over, and a rank of the ring less than twice, however many
 # ranks there are. (On this machine the ring cannot show it: all share the wire, and ring and tree move the same 14 MiB in all.)
 # Halving and doubling has the few rounds of the one and the few bytes of the other, but its partners are far apart, which
-# real networks mind. Goyal et al. (*Accurate, Large Minibatch SGD*, 2017, §4.1) put it into gloo and report three times the
-# speed of the ring on 32 servers.
+# real networks mind. Goyal et al. (*Accurate, Large Minibatch SGD*, 2017, §4.1) report that it made an all-reduce on 32 servers
+# three times as fast as the ring.
 #
-# Which one you get is not yours to say with gloo: `ProcessGroupGloo` leaves the algorithm at gloo's default, the ring.
-# NCCL chooses by size and topology (`NCCL_ALGO` overrides it).
+# Which one you get is not yours to say with gloo: PyTorch calls the one in `gloo/allreduce.cc`, a ring. NCCL chooses by size
+# and topology (`NCCL_ALGO` overrides it).
 
 # %%
 ROUNDS = {
@@ -337,11 +337,11 @@ ddp(torch.ones(1, 4)).sum().backward()
 
 # %% [markdown]
 # An all-reduce of the fake group leaves the tensor alone, and its future holds nothing. DDP wants a gradient out of it
-# (`parseHookResult`, `torch/csrc/distributed/c10d/comm.cpp`), and finds none. A communication hook (lesson 04) that returns
+# (`parseCppCommHookResult`, `torch/csrc/distributed/c10d/comm.cpp`), and finds none. A communication hook (lesson 04) that returns
 # a finished future gives it one. Then all else is real: autograd, buckets, their order, their rebuild.
 
 
-# %% claims={"62": "holds", "S17": "wrong"}
+# %% claims={"62": "refined", "S17": "wrong"}
 # %%ranks --as thousand
 def finished(seen, bucket):
     """Note when which bucket was ready, and send nothing."""
@@ -444,8 +444,9 @@ plt.show()
 #
 # A model that has only been compared with its own data is a decoration. Two checks.
 #
-# **One all-reduce.** Stas Bekman's *Machine Learning Engineering Open Book* (`network/benchmarks/README.md`, as of autumn
-# 2026) prints bytes and bandwidth of an all-reduce over 32 B200 GPUs in four nodes. The same fit as above:
+# **One all-reduce.** Stas Bekman's *Machine Learning Engineering Open Book* (`network/benchmarks/README.md` in
+# `stas00/ml-engineering`, commit `0cc3de5`) prints size and bandwidth of an all-reduce over 32 B200 GPUs in four nodes. The
+# same fit as above:
 
 # %%
 ALGBW = [0.33, 0.66, 1.21, 2.10, 3.61, 6.44, 10.73, 16.33, 26.12, 37.06]  # 32 KiB, 64 KiB, ... 16 MiB
@@ -519,22 +520,22 @@ axes.legend(fontsize=8, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# **What is explained:** why VGG-16 is so much worse than ResNet-101. It has three times the gradients and less to compute.
-# That is bytes against seconds, and it can be known before anybody rents anything. **What is not:** where in its bracket a
+# **What is explained:** why VGG-16 is so much worse than ResNet-101. It has three times the gradients and a shorter step to
+# hide them in. That is bytes against seconds, and it can be known before anybody rents anything. **What is not:** where in its bracket a
 # training lies. Three stand at 90 % though everything *could* be hidden. Imperfect overlap, waiting for the slowest and
 # input all look alike from here, and latency is left out altogether.
 #
-# **Where the inputs are from:** the servers' ring counts once per server (its GPUs add up among themselves first). Images
-# per second of one GPU: TensorFlow's published P100 benchmarks (May 2017: synthetic data, one GPU); for ResNet-101 the 16-GPU
-# total that Horovod's page prints. Horovod says “Pascal”, so P100 is a guess. Parameters: Keras' table of applications; Goyal
-# et al. say 100 MB. And DDP? Li et al. (VLDB 2020) claim “near-linear scalability using 256 GPUs” in their abstract: a word,
-# not a number, so nothing to check.
+# **Where the inputs are from:** a server's network card carries the ring once, however many GPUs are in the server. Images
+# per second of one GPU: TensorFlow's published P100 benchmarks (May 2017: synthetic data, one GPU, batch 64 or 32); for
+# ResNet-101 the 16-GPU total that Horovod's page prints. Horovod says “Pascal”, so P100 is a guess. Parameters: Keras' table of
+# applications; Goyal et al. say 100 MB. And DDP? Li et al. (VLDB 2020) claim “near-linear scalability using 256 GPUs” in their
+# abstract: a word, not a number, so nothing to check.
 #
 # ## Weak, strong, and the straggler's tax
 #
 # *Weak* scaling keeps the batch of each rank: more ranks, more samples a step. *Strong* scaling keeps the whole batch: each
 # rank computes less, and sends as much as ever. Real ranks first (computing is a sleep of 40 ms, so that cores are no
-# matter; then a real all-reduce of 64 KiB), 1 to 8 of them:
+# matter; then a real all-reduce of 64 KiB), 1 to 8 of them, beside what the shared-wire fit predicts:
 
 # %%
 # %%ranks 8 --as scaling
@@ -593,7 +594,7 @@ axes[1].legend(fontsize=7)
 plt.show()
 
 # %% [markdown]
-# Strong scaling has an end that no network moves: the all-reduce stays what it was while the work shrinks. So efficiency is
+# Strong scaling has an end, which a faster network only puts off: the all-reduce stays while the work shrinks. So efficiency is
 # never a property of a machine; it belongs to a machine, a model *and* a batch. When somebody says “92 %”, ask: weak or strong?
 #
 # The thick lines also pay the **straggler's tax** (lesson 05): each rank is 30 ms late in one step of a hundred. The chance
@@ -1007,7 +1008,7 @@ for name, outcome in (("DDP", sent_ddp), ("ZeRO 1", sent_zero), ("FSDP2", sent_f
 # before each layer's forward and again before its backward, and gradients are reduced and scattered. (gloo has no
 # reduce-scatter of its own: `ProcessGroupGloo` all-reduces and keeps a part. So what is listed as `all_reduce` moves twice the
 # bytes that NCCL would.) With NCCL, gathering twice and scattering once is one and a half times the bytes of an all-reduce
-# (ZeRO paper, §7), and half a layer in memory at a time instead of all.
+# (ZeRO paper, §7), and no more than a layer or two are whole at any time.
 #
 # Sharding has an end, too. FSDP2 cuts each parameter along its first dimension. Again 1,024 ranks in one process, and layers
 # of 512 rows; as rank 0 and as rank 1,000:
