@@ -1,0 +1,140 @@
+# %% [markdown]
+# # Glossary
+#
+# The words of the field, each in a sentence or two, with the lesson that shows it. They mean here what they mean in PyTorch.
+#
+# **Accumulation.** Several forwards and backwards, their gradients added up, before one optimizer step.
+# [10](10_accumulation.ipynb)
+#
+# **Agent.** The process of `torchrun` on each machine: it starts the workers there, watches them, and restarts all of them
+# when one fails. [12](12_elastic.ipynb)
+#
+# **All-gather.** A collective after which every rank has what each rank brought. [02](02_process_groups.ipynb)
+#
+# **All-reduce.** A collective after which every rank has the sum (or mean, or maximum) of what all brought. The one that DDP
+# lives on. [00](00_first_ranks.ipynb), [04](04_buckets.ipynb)
+#
+# **Asynchronous operation.** A collective called with `async_op=True`: it returns a *work handle* at once, and the result is
+# there after `wait()`. [04](04_buckets.ipynb)
+#
+# **Backend.** The library that carries the bytes of a process group: gloo for CPU tensors, NCCL for CUDA tensors.
+# [02](02_process_groups.ipynb)
+#
+# **Barrier.** A collective without data: nobody leaves before all have come. [00](00_first_ranks.ipynb)
+#
+# **Broadcast.** A collective that gives all ranks what one of them has. [09](09_synchronised.ipynb)
+#
+# **Bucket.** Gradients that travel together in one all-reduce. `bucket_cap_mb` says when one is full.
+# [04](04_buckets.ipynb)
+#
+# **Buffer.** A tensor of a module's state that is no parameter: BatchNorm's running statistics, for example. DDP copies rank
+# 0's to all ranks, before some forwards. [09](09_synchronised.ipynb)
+#
+# **Checkpoint.** What must be on disk for a training to go on as if nothing had happened: more than weights.
+# [14](14_checkpoints.ipynb)
+#
+# **Collective.** A call that all ranks of a group make together, in the same order: nobody gets on until the others have come as
+# far as the call needs. [00](00_first_ranks.ipynb)
+#
+# **Communication hook.** A function that replaces DDP's all-reduce of a bucket: to compress, to watch, to skip.
+# [04](04_buckets.ipynb), [15](15_scale.ipynb)
+#
+# **DataParallel (DP).** One process, one thread for each GPU, the model copied in every forward. DDP's predecessor.
+# [01](01_dataparallel.ipynb)
+#
+# **DDP.** `DistributedDataParallel`: one process for each GPU, each with a copy of the model that stays the same because all
+# take the same steps with averaged gradients. [04](04_buckets.ipynb)
+#
+# **Deadlock.** Ranks that wait for each other and will wait for ever; a *hang*, seen from outside.
+# [00](00_first_ranks.ipynb), [13](13_debugging.ipynb)
+#
+# **Desync.** Ranks that go on, but no longer with the same weights, or no longer at the same collective. The first kind makes no
+# noise. [06](06_alternation.ipynb), [11](11_out_of_memory.ipynb)
+#
+# **Effective batch size.** The samples that one optimizer step averages over: ranks times micro-batches times batch size.
+# [10](10_accumulation.ipynb)
+#
+# **Elastic training.** A gang that is started again when a rank fails, possibly with more or fewer ranks, from the last
+# checkpoint. [12](12_elastic.ipynb)
+#
+# **`find_unused_parameters`.** Has DDP walk the graph after each forward to find the parameters that will get no gradient.
+# [08](08_unused.ipynb)
+#
+# **Flight recorder.** PyTorch's ring of the last collectives of a process, with where they were called.
+# [13](13_debugging.ipynb)
+#
+# **FSDP.** Fully sharded data parallelism: each rank keeps a part of parameters, gradients and optimizer state.
+# [15](15_scale.ipynb)
+#
+# **Gang.** The ranks that start, fail and restart together. [00](00_first_ranks.ipynb), [12](12_elastic.ipynb)
+#
+# **gloo.** The backend for CPU tensors, in every PyTorch. The one that this course runs on where there are no GPUs.
+# [02](02_process_groups.ipynb)
+#
+# **Join.** A context in which a rank that has run out of batches takes part in the others' collectives, with zeros.
+# [05](05_stragglers.ipynb)
+#
+# **Local rank.** A rank's number on its own machine: which GPU is mine? [02](02_process_groups.ipynb)
+#
+# **Mean of means.** The average of the ranks' averages. It is the average of all samples only when all ranks have equally many.
+# [05](05_stragglers.ipynb)
+#
+# **Micro-batch.** What one forward and backward sees, when several make one step. [10](10_accumulation.ipynb)
+#
+# **NCCL.** NVIDIA's backend for CUDA tensors, within a machine and between machines. [02](02_process_groups.ipynb)
+#
+# **Node.** A machine with an agent on it. [12](12_elastic.ipynb)
+#
+# **`no_sync`.** A context in which DDP's backward sends nothing. [05](05_stragglers.ipynb), [10](10_accumulation.ipynb)
+#
+# **Padding.** The samples that `DistributedSampler` deals out twice, so that all ranks get equally many.
+# [03](03_samplers.ipynb)
+#
+# **Process group.** Ranks that call collectives together. There is always one of all ranks; `new_group` makes smaller ones.
+# [02](02_process_groups.ipynb)
+#
+# **Rank.** A process's number, from 0 to world size minus 1; also the process itself. [00](00_first_ranks.ipynb)
+#
+# **Reduce.** An all-reduce whose result only one rank may use. What the others are left with is not defined.
+# [09](09_synchronised.ipynb), [14](14_checkpoints.ipynb)
+#
+# **Reduce-scatter.** A collective after which each rank has its own part of the sum. [15](15_scale.ipynb)
+#
+# **Reducer.** The part of DDP, in C++, that keeps the hooks and buckets and sends them during backward.
+# [06](06_alternation.ipynb)
+#
+# **Rendezvous.** How ranks find each other: an address where a store is, and who they are. [02](02_process_groups.ipynb)
+#
+# **Ring.** An all-reduce in which each rank sends to its neighbour only: few bytes for each, many rounds.
+# [15](15_scale.ipynb)
+#
+# **Sampler.** What tells a `DataLoader` which samples come next; `DistributedSampler` tells each rank something else.
+# [03](03_samplers.ipynb)
+#
+# **Shard.** The part of the data (or of the weights) that is one rank's. [03](03_samplers.ipynb), [15](15_scale.ipynb)
+#
+# **`static_graph`.** A promise to DDP that every step uses the same parameters in the same way. [08](08_unused.ipynb)
+#
+# **Store.** The dictionary through which ranks find each other before they can talk. [02](02_process_groups.ipynb)
+#
+# **Straggler.** The rank for which all others wait. [05](05_stragglers.ipynb)
+#
+# **SyncBatchNorm.** BatchNorm over the batches of all ranks. [09](09_synchronised.ipynb)
+#
+# **Timeout.** How long one wait in a collective may take before it becomes an error. [02](02_process_groups.ipynb),
+# [05](05_stragglers.ipynb)
+#
+# **`torchrun`.** PyTorch's launcher: an agent on each machine, and the environment variables that tell workers who they are.
+# [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
+#
+# **Unused parameter.** One that a step's loss does not depend on: its gradient never comes, and DDP waits for it.
+# [08](08_unused.ipynb)
+#
+# **World size.** How many ranks there are. [00](00_first_ranks.ipynb)
+#
+# **Wrapper module.** One module around several, so that everything that is trained goes through one `forward` that DDP sees.
+# [07](07_wrappers.ipynb)
+#
+# **ZeRO.** Sharding the optimizer's state, then gradients, then weights, over the ranks. [15](15_scale.ipynb)
+#
+# **Back to:** the [index](index.ipynb).
