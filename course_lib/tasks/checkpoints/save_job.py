@@ -90,9 +90,6 @@ class SaveJob(Task):
 
     def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
         """The losses and weights of a run without a checkpoint, of one that saves, and of one that resumes."""
-        load_job = sys.modules["__main__"].__dict__.get("load_job")
-        if not callable(load_job):
-            return {"odd": "no function load_job"}
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         seed, before, after = case["seed"], case["before"], case["after"]
         path = os.path.join(os.getcwd(), f"job-{seed}-{before}.pt")
@@ -107,6 +104,9 @@ class SaveJob(Task):
         job = jobs.new_job(seed, rank)
         jobs.train(job, before, seed, rank, world_size)
         answer(job, path)
+        load_job = sys.modules["__main__"].__dict__.get("load_job")
+        if not callable(load_job):
+            return {"odd": "no function load_job"}
         seen["saved"] = end(job)
         job = jobs.new_job(seed, rank)
         load_job(job, path)
