@@ -48,8 +48,9 @@ for n, group in groups.items():
 # %% [markdown]
 # ## Two numbers
 #
-# gloo's all-reduce (`gloo/allreduce.cc`) is a **ring** (lesson 01): each of *n* ranks sends a piece of 1/*n* to its neighbour, in 2(*n* - 1) rounds.
-# A round costs a **latency** that does not depend on the size, and then bytes at some **bandwidth**:
+# gloo's all-reduce (`gloo/allreduce.cc`) is a **ring** (lesson 01): each of *n* ranks sends a piece of 1/*n* to its
+# neighbour, in 2(*n* - 1) rounds. A round costs a **latency** that does not depend on the size, and then bytes at some
+# **bandwidth**:
 #
 # > seconds = 2(*n* - 1) · latency + 2(*n* - 1)/*n* · bytes / bandwidth
 #
@@ -436,9 +437,9 @@ axes[1].legend(fontsize=7, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# **Efficiency** is the time of a step on one rank, divided by the time of a step on *n*. With slow rounds the ring breaks
-# down long before 1,024 ranks, and bandwidth has nothing to do with it: that term stops growing after a few ranks. With
-# microseconds a round, the same ring lasts far longer.
+# **Efficiency** is the time of a step on one rank, divided by the time of a step on *n*. With slow rounds the ring loses with
+# every doubling of ranks, and bandwidth has nothing to do with that: its term stops growing after a few ranks. Halving and
+# doubling holds what it has, and with microseconds a round the same ring lasts far longer.
 #
 # ## What others have measured
 #
@@ -521,9 +522,9 @@ plt.show()
 
 # %% [markdown]
 # **What is explained:** why VGG-16 is so much worse than ResNet-101. It has three times the gradients and a shorter step to
-# hide them in. That is bytes against seconds, and it can be known before anybody rents anything. **What is not:** where in its bracket a
-# training lies. Three stand at 90 % though everything *could* be hidden. Imperfect overlap, waiting for the slowest and
-# input all look alike from here, and latency is left out altogether.
+# hide them in. That is bytes against seconds, and it can be known before anybody rents anything. **What is not:** where in
+# its bracket a training lies. Three stand at 90 % though everything *could* be hidden. Imperfect overlap, waiting for the
+# slowest and input all look alike from here, and latency is left out altogether.
 #
 # **Where the inputs are from:** a server's network card carries the ring once, however many GPUs are in the server. Images
 # per second of one GPU: TensorFlow's published P100 benchmarks (May 2017: synthetic data, one GPU, batch 64 or 32); for
@@ -632,15 +633,12 @@ def layers():
     return torch.nn.Sequential(*[torch.nn.Linear(512, 512, bias=False) for _ in range(8)])
 
 
-def fastest_step(ddp, steps=6):
-    runs = []
-    for _ in range(steps):
-        loss = ddp(inputs).sum()
-        dist.barrier()
-        begin = time.perf_counter()
-        loss.backward()
-        runs.append(time.perf_counter() - begin)
-    return min(runs[2:])
+def backward_seconds(model):
+    loss = model(inputs).sum()
+    dist.barrier()
+    begin = time.perf_counter()
+    loss.backward()
+    return time.perf_counter() - begin
 
 
 alone, notes = layers(), []
@@ -654,7 +652,11 @@ for _ in range(4):
     loss.backward()
     ready = [at - begin for at in notes]
 
-took = {cap: fastest_step(DistributedDataParallel(layers(), bucket_cap_mb=cap)) for cap in (1, 2, 4, 8)}
+models = {cap: DistributedDataParallel(layers(), bucket_cap_mb=cap) for cap in (1, 2, 4, 8)}
+runs = [
+    {cap: backward_seconds(ddp) for cap, ddp in models.items()} for _ in range(7)
+]  # by turns: noise hits all
+took = {cap: min(run[cap] for run in runs[2:]) for cap in models}
 
 # %%
 MIB = 2**20
@@ -692,10 +694,10 @@ for panel in axes:
 plt.show()
 
 # %% [markdown]
-# Run it again: the two may name other winners. Between the extremes the curve has a broad bottom, and the differences there are
-# smaller than what a shared machine adds. The model also thinks that sending costs the computing nothing; on a CPU both
-# want the same cores. What it is good for is the *slope*, on the right: how does the answer move when the network is another?
-# Slow rounds want large buckets. And when backward is ten times as long, nearly any will do.
+# Run it again. Where the measured curve changes more from run to run than from cap to cap, there is nothing to tune, and that
+# is an answer, too. The model also thinks that sending costs the computing nothing; on a CPU both want the same cores. What
+# it is good for is the *slope*, on the right: how does the answer move when the network is another? Slow rounds want large
+# buckets. And when backward is ten times as long, nearly any will do.
 #
 # ## Sending less: communication hooks
 #
