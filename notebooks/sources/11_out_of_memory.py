@@ -27,7 +27,8 @@
 # %% claims={"21": "holds"}
 # %%ranks 3 --backend gloo
 import resource
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -134,7 +135,9 @@ for number in range(1, 7):
 
 # %%
 for step, texts in enumerate(out["ledger"][1], 1):
-    print(f"step {step}: text {texts[0]} of rank 0 with text {texts[1]} of rank 1 and text {texts[2]} of rank 2")
+    print(
+        f"step {step}: text {texts[0]} of rank 0 with text {texts[1]} of rank 1 and text {texts[2]} of rank 2"
+    )
 assert [4, 3, 3] in out["ledger"][1]
 
 # %%
@@ -254,7 +257,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         sizes = [64, 16, 16, 16, 10]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.trap = None
 
     def forward(self, x):
@@ -309,7 +312,15 @@ for number in range(6):
 # %%ranks --as out
 import gc
 
-PLACES = {"forward": "forward", "0 of 4": 0, "1 of 4": 1, "2 of 4": 2, "3 of 4": 3, "4 of 4": 4, "step": "step"}
+PLACES = {
+    "forward": "forward",
+    "0 of 4": 0,
+    "1 of 4": 1,
+    "2 of 4": 2,
+    "3 of 4": 3,
+    "4 of 4": 4,
+    "step": "step",
+}
 KINDS = {
     "one bucket": {"bucket_cap_mb": 25},
     "a bucket for each parameter": {"bucket_cap_mb": 1e-6},
@@ -390,13 +401,21 @@ for (kind, place), letter in verdicts.items():
     colour, hatch, _ = LOOKS[letter]
     corner = (places.index(place) - 0.5, kinds.index(kind) - 0.45)
     axes.add_patch(plt.Rectangle(corner, 1, 0.9, facecolor=colour, hatch=hatch, edgecolor="#444444", lw=0.6))
-for colour, hatch, text in LOOKS.values():
-    axes.bar(0, 0, color=colour, hatch=hatch, edgecolor="#444444", label=text)
-axes.set(xlim=(-0.5, 6.5), ylim=(2.5, -0.5), xlabel="where in the step memory runs out: gradients of so many layers are there")
+axes.set(
+    xlim=(-0.5, 6.5),
+    ylim=(2.5, -0.5),
+    xlabel="where in the step memory runs out: gradients of so many layers are there",
+)
 axes.set_xticks(range(7), [place.replace("step", "optimizer") for place in places])
-axes.set_yticks(range(3), [kind.replace(" for ", "\nfor ").replace("_unused_", "_unused_\n") for kind in kinds])
+axes.set_yticks(
+    range(3), [kind.replace(" for ", "\nfor ").replace("_unused_", "_unused_\n") for kind in kinds]
+)
 axes.set_title("It only “crashes” between the first gradient and the last", fontsize=11)
-figure.legend(fontsize=8, loc="outside lower center", frameon=False)
+patches = [
+    plt.Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="#444444", label=label)
+    for colour, hatch, label in LOOKS.values()
+]
+figure.legend(handles=patches, fontsize=8, loc="outside lower center", frameon=False)
 plt.show()
 
 # %% [markdown]
@@ -407,10 +426,10 @@ plt.show()
 # reducer as if the last one had been an evaluation. The flag from the message changes nothing: it looks for parameters outside the graph,
 # and all of these were in it.
 #
-# So that is the “one time in ten”. Memory is fullest at the end of the forward and at the start of backward, where nothing is noted.
-# What you *see* as crashes is the small rest, where it runs out later. The nine times that “worked” were the shift.
+# So that is the “one time in ten”. Activations pile up in the forward and are freed in backward: memory is usually fullest around the turn,
+# where nothing has been noted yet. What you *see* as crashes are the failures that come later. The times that “worked” were the shift.
 #
-# And the last columns are the worst. With all gradients reduced, the others take their step and rank 0 does not. If that is in
+# And the last columns are the worst. With all gradients reduced, rank 1 takes its third step and rank 0 does not. If that is in
 # the optimizer (Adam allocates its state in the *first* step), nobody ever says a word: the weights differ for the rest of the
 # training. The optimizer's step must never be inside that `try`.
 #
@@ -423,15 +442,13 @@ plt.show()
 # %%
 # %%ranks --as out
 def photograph():
-    """What is in each layer's .grad after rank 0 has failed when two of four layers had their gradients."""
+    """What is in each layer's .grad when rank 0 has failed with the gradients of two of four layers."""
     group = dist.new_group([0, 1])
     if rank == 2:
         return []
     torch.manual_seed(0)
     net = Net()
-    ddp = DistributedDataParallel(
-        net, process_group=group, bucket_cap_mb=1e-6, gradient_as_bucket_view=True
-    )
+    ddp = DistributedDataParallel(net, process_group=group, bucket_cap_mb=1e-6, gradient_as_bucket_view=True)
     for number in range(2):
         ddp(inputs(number)).square().mean().backward()
     own = torch.autograd.grad(net(inputs(2)).square().mean(), [layer.weight for layer in net.layers])
@@ -440,10 +457,8 @@ def photograph():
         dist.all_reduce(gradient, group=group)
     net.zero_grad(set_to_none=False)
     net.trap = 2 if rank == 0 else None
-    try:
+    with suppress(RuntimeError):
         ddp(inputs(2)).square().mean().backward()
-    except RuntimeError:
-        pass
     names = []
     for layer, one, all_ in zip(net.layers, own, mean, strict=True):
         likely = {"the mean": all_, "half its own": one / 2, "its own": one, "zeros": 0 * one}
@@ -458,12 +473,12 @@ def photograph():
 photo = photograph()
 
 # %%
-for r in (0, 1):
-    print(f"rank {r}: " + ", ".join(f"layer {n}: {what}" for n, what in enumerate(out["photo"][r])))
+print("rank 1: " + ", ".join(f"layer {n}: {what}" for n, what in enumerate(out["photo"][1])))
 
 # %% [markdown]
-# Each rank holds a gradient that belongs to no model: some layers averaged, some its own, divided by the number of ranks already.
-# There is nothing to be saved here. Whatever you do after a failed backward, on *every* rank: throw the gradients away, or fill in
+# Rank 1, which did nothing wrong, holds a gradient that belongs to no model: two layers are averaged, two are its own, divided by the
+# number of ranks already. (Rank 0's is worse, and from run to run another one: its buckets may be under way while you look.) There is nothing
+# to be saved here. Whatever you do after a failed backward, on *every* rank: throw the gradients away, or fill in
 # what is missing before anybody steps. Both follow.
 #
 # ## A bench for ways out
@@ -564,7 +579,9 @@ p = predict(
     "Three ranks; one contributes zeros. DDP divides the sum by 3. What is wrong with the gradient that results?",
     {
         "nothing: zeros do not change a mean": lambda out: out["ratio"][0] == 1,
-        "it is too small: 2/3 of the mean over the two good ranks": lambda out: abs(out["ratio"][0] - 2 / 3) < 1e-3,
+        "it is too small: 2/3 of the mean over the two good ranks": lambda out: (
+            abs(out["ratio"][0] - 2 / 3) < 1e-3
+        ),
         "it differs between ranks": lambda out: len(set(out["ratio"].values())) > 1,
     },
 )
@@ -612,6 +629,7 @@ ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
 #
 # **`Join`** is often named here, for it shadows missing ranks with zeros (lesson 05). It does so for a rank that has *left* the block:
 
+
 # %% claims={"14": "wrong"}
 def swallow_inside_join():
     import torch
@@ -637,8 +655,8 @@ def swallow_inside_join():
 out = run(swallow_inside_join, ranks=2, expect="died")
 
 # %% [markdown]
-# Rank 1 has *begun* an iteration, and in each one `join()` makes an all-reduce of its own first. A swallowed failure misses the rest, so
-# that tiny all-reduce meets a bucket. gloo aborts the process. Around a loop that swallows errors, `Join` makes it worse.
+# Under `join()`, each forward begins with an all-reduce of one number that says “I am still here” (`Join.notify_join_context`,
+# `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again: that meets a bucket, and gloo aborts the process. Around a loop that swallows errors, `Join` makes it worse.
 #
 # ## Way 3: reduce by hand
 #
@@ -749,11 +767,11 @@ check(catch_up, *ANYWHERE)
 
 # %%
 # %%ranks
-check(partial(catch_up, again=False), *ANYWHERE)
+check(partial(catch_up, again=False), "forward", 2, 4)
 
 # %% [markdown]
 # Feasible, too: equal on all ranks. But no process would have these weights. Some layers have averaged three batches and some two, and no
-# single factor corrects that. (At `4 of 4` everything had left, and nothing was missing.) Of the two ideas it is the weaker one.
+# single factor corrects that. (At 4 of 4 everything had left, and nothing was missing.) Of the two ideas it is the weaker one.
 #
 # ## Way 5: throw away and rebuild
 #
@@ -816,10 +834,10 @@ seconds = []
 
 def train_rebuilding(step, place):
     torch.manual_seed(0)
-    net = Net()
-    ddp = DistributedDataParallel(net)
+    net, ddp = Net(), None
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
     for number in range(5):
+        ddp = ddp or DistributedDataParallel(net)
         net.trap = place if (rank, number) == (1, 2) else None
         optimizer.zero_grad()
         failed = False
@@ -832,12 +850,11 @@ def train_rebuilding(step, place):
             optimizer.step()
             continue
         begin = time.perf_counter()
-        del ddp  # after the except block, see below
+        ddp = None  # after the except block, see below
         gc.collect()
         dist.destroy_process_group()  # closes the connections: the others raise, and come here, too
-        store = dist.PrefixStore(f"attempt {len(seconds)}", master)  # without the addresses of the attempts before
+        store = dist.PrefixStore(f"attempt {len(seconds)}", master)  # no addresses of earlier attempts
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
-        ddp = DistributedDataParallel(net)
         seconds.append(time.perf_counter() - begin)
     return nn.utils.parameters_to_vector(net.parameters()).detach()
 
@@ -846,7 +863,7 @@ check(None, "forward", 0, 2, 4, train=train_rebuilding)
 
 # %% [markdown]
 # All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and everything is right. Note the all-reduce before the
-# step: without it, a failure at `4 of 4` lets the others step alone. Note also *where* the repair stands:
+# step: without it, a failure at 4 of 4 lets the others step alone. Note also *where* the repair stands:
 
 # %%
 # %%ranks
@@ -882,7 +899,9 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
 steps = {r: [] for r in range(world)}
 for number in range(5):
     if number == 2 and rank != 1:
-        ddp._update_process_group(dist.new_group([0, 2], use_local_synchronization=True))  # rank 1 is not asked
+        ddp._update_process_group(
+            dist.new_group([0, 2], use_local_synchronization=True)
+        )  # rank 1 is not asked
     if number == 4:  # it is back: all its state comes from rank 0
         ddp._update_process_group(dist.group.WORLD)
         for p in net.parameters():
@@ -895,14 +914,18 @@ for number in range(5):
     loss_of(ddp, inputs(number)).backward()
     optimizer.step()
 weights = nn.utils.parameters_to_vector(net.parameters()).detach()
+try:
+    dist.shrink_group([1])
+except TypeError as error:
+    print(error)
 everyones = [torch.empty_like(weights) for _ in range(world)]
 dist.all_gather(everyones, weights)
 print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones))
 
 # %% [markdown]
-# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place, wrapper and optimizer stay as they are. So on gloo
-# a rank may leave and return, in a few milliseconds, if the others *know*. NCCL cannot be run here; its groups cannot change their members
-# either, and aborting and making a new one is the same idea (lesson 12).
+# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they are. So a
+# rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of one that is in use, for backends that can;
+# as you see, gloo cannot. NCCL cannot be run here.)
 
 # %% [markdown]
 # ## Way 6: fail fast, and let the launcher restart
@@ -964,6 +987,7 @@ restart = next(float(t) for n, _, t in log if n == "2") - max(float(t) for n, _,
 # First the ordinary steps, in which nothing fails: what is sent, and how long they take. The `all_reduce` of seven numbers in between is
 # only a marker.
 
+
 # %%
 # %%ranks --as out
 def plain(ddp, optimizer, x):
@@ -992,6 +1016,7 @@ for name, begin, end in zip(
     numbers = [sizes[0] if len(sizes) else 1 for sizes in sent[begin + 1 : end]]
     print(f"{name:10} {len(numbers)} all-reduce(s) in a step, of {' and '.join(map(str, numbers))} numbers")
 
+
 # %%
 # %%ranks --as out
 class Wide(nn.Module):
@@ -1007,47 +1032,50 @@ class Wide(nn.Module):
         return self.layers(x)
 
 
-def milliseconds(step, repeat=8):
-    """(an ordinary step, one in which rank 1 fails in its forward): the shortest of some."""
-    ddp = DistributedDataParallel(Wide())
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
-    x, best = torch.ones(64, 256), {}
+def milliseconds(repeat=6):
+    """Of each way: an ordinary step, and one in which rank 1 fails in its forward; the shortest of some."""
+    wrapped = {name: DistributedDataParallel(Wide()) for name in WAYS}
+    best = {}
     for number in range(2 * repeat + 2):
-        fails = number % 2 == 1 and step is not plain
-        ddp.module.trap = fails and rank == 1
-        dist.barrier()
-        begin = time.perf_counter()
-        step(ddp, optimizer, x)
-        dist.barrier()
-        if number > 1:
-            best[fails] = min(best.get(fails, 1e9), 1e3 * (time.perf_counter() - begin))
-    return best[False], best.get(True)
+        for name, ddp in wrapped.items():  # by turns: what else this machine does hits all of them
+            fails = number % 2 == 1 and name != "plain DDP"
+            ddp.module.trap = fails and rank == 1
+            optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
+            dist.barrier()
+            begin = time.perf_counter()
+            WAYS[name](ddp, optimizer, torch.ones(64, 256))
+            dist.barrier()
+            if number > 1:
+                best[name, fails] = min(best.get((name, fails), 1e9), 1e3 * (time.perf_counter() - begin))
+    return best
 
 
-took = {name: milliseconds(step) for name, step in WAYS.items()}
+best = milliseconds()
 
 # %%
+best = out["best"][0]
+ordinary = {name: ms for (name, fails), ms in best.items() if not fails}
+step = ordinary["plain DDP"]
+kept = {"agree": 0, "zeros": 2 / 3, "by hand": 2 / 3, "catch up": 1}  # of the work of a step
+price = {name: max(0.1, best[name, True] - share * ordinary[name]) for name, share in kept.items()}
+price["rebuild"] = 1e3 * min(rebuilt["seconds"][1]) + step
+price["restart"] = 1e3 * restart + 3 * step  # three steps are done again
 figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 2.9), layout="constrained")
-took, rebuilding = out["took"][0], 1e3 * min(rebuilt["seconds"][1])
-left.barh(list(took), [each[0] for each in took.values()], color="#56B4E9", hatch="//", edgecolor="black")
-left.invert_yaxis()
-left.set(title="An ordinary step", xlabel="milliseconds")
-losses = {name: max(0.1, each[1] - each[0]) for name, each in took.items() if each[1]}
-losses |= {"rebuild": rebuilding + took["plain DDP"][0], "restart": 1e3 * restart + 3 * took["plain DDP"][0]}
-right.barh(list(losses), list(losses.values()), color="#E69F00", hatch="..", edgecolor="black")
-right.invert_yaxis()
-right.set(title="One failure, on top of it", xlabel="milliseconds (logarithmic)", xscale="log")
-figure.suptitle("Cheap every day, or cheap when it happens", fontsize=11)
+left.barh(list(ordinary), list(ordinary.values()), color="#56B4E9", hatch="//", edgecolor="black")
+left.set(title="an ordinary step", xlabel="milliseconds", ylim=(4.6, -0.6))
+right.barh(list(price), list(price.values()), color="#E69F00", hatch="..", edgecolor="black")
+right.set(title="time lost in one failure", xlabel="milliseconds", xscale="log", ylim=(5.6, -0.6))
+figure.suptitle("You pay a little in each step, or much for each failure", fontsize=11)
 plt.show()
 
 # %% [markdown]
-# (Small model, three ranks on few cores: look at the shape, not at the numbers.) With a failure in one of *n* steps, the cost of a way is
-# *its overhead in each step + its price ÷ n*. A restart costs nothing until it happens; at one failure in a million steps nothing beats it.
-# At one in a hundred nothing is worse. What the figure does not show: what is *lost*.
+# (A small model, three ranks on few cores: look at the shape, not at the numbers. *Time lost* counts work that is thrown away, a third of a
+# step for one rank's batch.) With a failure in one of *n* steps, a way costs *its overhead in each step + its price ÷ n*. A restart costs
+# nothing until it happens: where failures are rare enough, nothing beats it; where they are frequent, nothing is worse. And mind what is lost:
 #
 # | way | fails where | what is lost | in each step |
 # | --- | --- | --- | --- |
-# | agree, skip together | forward | everybody's batch | one all-reduce of 1 number, and a stop |
+# | agree, skip together | in the forward | everybody's batch | one all-reduce of 1 number |
 # | zeros, corrected | before the first gradient | one batch | one all-reduce of 1 number |
 # | by hand | forward and backward | one batch | no overlap, a copy of the gradients |
 # | catch up | forward and backward | nothing | one all-reduce of 1 number; private functions |
@@ -1090,7 +1118,8 @@ _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for (name, batches), (marker, colour) in zip(policies.items(), MARKS, strict=True):
     sizes = sorted((needs(batch) / 1e6 for batch in batches), reverse=True)
     label = f"{name}: {len(batches)} batches, {sum(sizes):.0f} in all"
-    axes.plot([100 * i / len(sizes) for i in range(len(sizes))], sizes, marker, ms=4, color=colour, label=label)
+    where = [100 * i / len(sizes) for i in range(len(sizes))]
+    axes.plot(where, sizes, marker, ms=5, mfc="none", color=colour, label=label)
 axes.set(
     title="Same texts: sorting saves work, only a cap bounds the worst batch",
     xlabel="% of the batches, the largest first",
@@ -1101,7 +1130,7 @@ axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# Batches of like length waste less padding, but the largest is larger than ever. A **cap by size** bounds it, with fewer texts in long
+# Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. A **cap by size** bounds it, with fewer texts in long
 # batches (so weigh ranks by samples, lesson 05). And run the largest batch *first*: what does not fit should fail in step 1, not at three
 # in the morning.
 #
@@ -1113,7 +1142,7 @@ plt.show()
 # %%ranks
 def in_pieces(ddp, optimizer, x):
     optimizer.zero_grad()
-    parameters, todo, biggest = list(ddp.parameters()), [x.detach()], len(x)
+    parameters, todo = list(ddp.parameters()), [x.detach()]
     while todo:
         piece = todo.pop()
         kept = [None if p.grad is None else p.grad.clone() for p in parameters]
