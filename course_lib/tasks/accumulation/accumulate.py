@@ -60,13 +60,7 @@ class Accumulate(Task):
     misconceptions = (
         Misconception(
             "mean_of_means",
-            "Means over micro-batches are averaged: a sample counts more, the fewer there are in its micro-batch.",
-            taught.LEFT_OVER,
-        ),
-        Misconception(
-            "own_samples",
-            "Each rank divides by its own samples, and DDP averages the ranks: samples of a rank that has few count "
-            "more.",
+            "Means over micro-batches or over ranks are averaged: a sample counts more, the fewer there are beside it.",
             taught.LEFT_OVER,
         ),
         Misconception(
@@ -94,11 +88,6 @@ class Accumulate(Task):
             "one_forward",
             "The micro-batches are put together into one forward: that is the batch that does not fit into memory.",
             taught.COPIED,
-        ),
-        Misconception(
-            "own_loss",
-            "Each rank returns the mean loss of its own samples.",
-            taught.LEFT_OVER,
         ),
     )
 
@@ -169,7 +158,7 @@ class Accumulate(Task):
         everywhere = {
             "right": right,
             "mean_of_means": gradient(of_means),
-            "own_samples": sum(alone) / world_size,
+            "mean_of_means/ranks": sum(alone) / world_size,
             "divided_twice": right / world_size,
             "stale": right + float(case["before"]),
         }
@@ -179,12 +168,8 @@ class Accumulate(Task):
             (one * own[rank] * world_size / total).tolist() for rank, one in enumerate(alone)
         ]
         with torch.no_grad():
-            losses = [sum(float(_losses_of(net(x), y).sum()) for x, y in share) for share in parts]
-        return {
-            "gradients": found,
-            "loss": sum(losses) / total,
-            "own losses": [loss / count for loss, count in zip(losses, own, strict=True)],
-        }
+            loss = sum(float(_losses_of(net(x), y).sum()) for share in parts for x, y in share) / total
+        return {"gradients": found, "loss": loss}
 
     @check("Every rank returns a number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
@@ -234,11 +219,9 @@ class Accumulate(Task):
         """The same everywhere."""
         for rank, seen in trial.seen.items():
             if not abs(seen["loss"] - trial.oracle["loss"]) < 1e-4 * (1 + abs(trial.oracle["loss"])):
-                own = trial.oracle["own losses"][rank]
                 return Miss(
                     f"on {ranks_text(trial.world_size)}, rank {rank} returned {seen['loss']:.4f}; it is "
-                    f"{trial.oracle['loss']:.4f}",
-                    "own_loss" if abs(seen["loss"] - own) < 1e-4 * (1 + abs(own)) else None,
+                    f"{trial.oracle['loss']:.4f}"
                 )
         return None
 

@@ -78,11 +78,6 @@ class ClipGlobalNorm(Task):
             taught.CLIP,
         ),
         Misconception(
-            "always_scaled",
-            "Gradients that are short enough are made longer: clipping only shortens.",
-            taught.CLIP,
-        ),
-        Misconception(
             "infinite",
             "With an inf or nan in one rank's gradients, all are multiplied by max_norm / norm: by 0 or nan.",
             taught.SCALER,
@@ -144,7 +139,6 @@ class ClipGlobalNorm(Task):
         ours = math.sqrt(sum(norm * norm for norm in own))
         whole = math.hypot(shared, ours)
         limit = case["max_norm"]
-        broken = case["broken"] >= 0
 
         def seen(rank: int, norm: float, of_shared: float, of_own: float) -> dict[str, Any]:
             count = sum(gradient is not None for gradient in parts[rank][0])
@@ -161,7 +155,6 @@ class ClipGlobalNorm(Task):
         often = math.hypot(math.sqrt(world_size) * shared, ours)
         added = shared + sum(own)
         locally = [math.hypot(shared, norm) for norm in own]
-        scaled = 1.0 if broken else limit / whole
         return {
             "right": [seen(r, whole, by(whole), by(whole)) for r in ranks],
             "own_norm": [seen(r, locally[r], by(locally[r]), by(locally[r])) for r in ranks],
@@ -170,7 +163,6 @@ class ClipGlobalNorm(Task):
             "norms_added/locally": [seen(r, sum(locally), by(sum(locally)), by(sum(locally))) for r in ranks],
             "parts_apart": [seen(r, whole, by(shared), by(ours)) for r in ranks],
             "parts_apart/own": [seen(r, whole, by(shared), by(own[r])) for r in ranks],
-            "always_scaled": [seen(r, whole, scaled, scaled) for r in ranks],
         }
 
     @check("Every rank returns a number.", gate=True)
