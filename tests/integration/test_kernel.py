@@ -230,3 +230,9 @@ def test_the_saved_text_is_the_same_on_every_run(kernel):
     source = "%%ranks --expect hang\nprint('before')\nif rank != 1: dist.all_reduce(torch.ones(2))"
     texts = {re.sub(r"In \[\d+\]", "In [n]", kernel.run(source).text) for _ in range(5)}
     assert len(texts) == 1
+
+
+def test_without_the_doctor_a_hang_is_told_and_not_explained(kernel):
+    shown = kernel.run("%%ranks --no-doctor --expect hang\nif rank != 1: dist.barrier()").displays[0]
+    assert shown["text/plain"].splitlines()[0] == "✓ As expected: hang: ranks 0, 2 and 3 did not finish"
+    assert "odd one out" not in shown["text/plain"] + shown["text/html"]

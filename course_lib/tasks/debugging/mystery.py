@@ -61,7 +61,7 @@ class Mystery(Task):
         """The two names; and what the repaired script did, once they are right."""
         cell = sys.modules["__main__"].__dict__
         culprit, cause = cell.get("culprit"), cell.get("cause")
-        if culprit is ... and cause is ...:
+        if all(name is None or name is ... for name in (culprit, cause)):
             with contextlib.suppress(Exception):
                 answer(*[None] * (self.signature.count(",") + 1))  # a stub says so at once
         seen = {"culprit": _number(culprit), "cause": cause if isinstance(cause, str) else _odd(cause)}
