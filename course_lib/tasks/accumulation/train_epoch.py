@@ -167,6 +167,11 @@ class TrainEpoch(Task):
                         f"{told['steps']} steps",
                         "reduced_each_time",
                     )
+                if trial.world_size > 1 and told["reduced"] < 0.3 * told["steps"]:
+                    return Miss(
+                        f"with {self.describe(trial.case)}, rank {rank} sent hardly any in {told['steps']} steps",
+                        "never_reduced",
+                    )
         return None
 
     def recognise(self, trials: Sequence[Trial]) -> str | None:
