@@ -5,7 +5,7 @@
 # > for?”*
 #
 # Before the first gradient is averaged, some processes must find each other. It takes a few milliseconds and four
-# environment variables, and when one of the four is wrong, it takes half an hour and tells you a number. In this lesson you
+# environment variables, and when one of the four is wrong, it may take half an hour and tell you a number. In this lesson you
 # see what is written where, start real `torchrun`s, and break the start in the ways that people do.
 #
 # **You will be able to** say what rank, local rank and world size are and who sets them, choose a backend, make smaller
@@ -211,7 +211,7 @@ print(*dict.fromkeys(told), sep="\n")
 # Deprecated, and since torch 2.0 it says `--local-rank`, with a hyphen, which `argparse` does not take for `--local_rank`
 # (the docstring of `torch/distributed/launch.py` warns of it). One line works with both: `int(os.environ["LOCAL_RANK"])`.
 #
-# `torchrun` sets more than the group needs. What it is for:
+# `torchrun` sets more than the group needs:
 
 # %%
 import os
@@ -313,8 +313,8 @@ for name, examination in zip(repairs, found, strict=True):
 assert [examination.sound for examination in found] == [False, False, False, True]
 
 # %% [markdown]
-# (The first line is the doctor's own: it refuses to watch nothing. Started by hand, the sample ends at once, with exit code
-# 0.) Read the number of processes from the launcher, not from the hardware, and a script runs on a laptop too.
+# (The first line is the doctor's own: it refuses to watch nothing. Started by hand, the sample ends without a word.) Read the
+# number of processes from the launcher, not from the hardware, and a script runs on a laptop too.
 #
 # ## Backends: which one when
 #
@@ -342,9 +342,7 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # The device decides, and nobody asks how many machines there are (`Backend.default_device_backend_map` in
 # `torch/distributed/distributed_c10d.py`). CUDA tensors: **NCCL**, in one machine or in a hundred. CPU tensors: **gloo**, NCCL
 # cannot carry them at all. gloo takes CUDA tensors, too; this course falls back on it where there are more ranks than GPUs,
-# which NCCL refuses.
-#
-# There is no GPU here, so NCCL's speed is nothing that this lesson can show you; which of the two torch prefers is.
+# which NCCL refuses. (How fast NCCL is, a lesson that has to run without GPUs cannot show.)
 #
 # Leave the name out, and torch looks at the machine. It finds the right one, but `get_backend()` does not tell you:
 
@@ -383,8 +381,8 @@ for ids in (None, [0], [0, 1]):
         print(ids, str(error).partition(", but got")[0])
 
 # %% [markdown]
-# For a model on the CPU: leave it out. A list of several devices in one process was a thing once, and what DDP's forward
-# then synchronised between them is still described in places. It is gone: one process, one device.
+# For a model on the CPU: leave it out. A list of several devices, with a copy of the model on each, was a thing once, and what
+# DDP's forward then synchronised between the copies is still described in places. It is gone: one process, one copy.
 #
 # ## Break it: a rank that does not come
 #
@@ -425,9 +423,9 @@ except dist.DistStoreError as error:
     print(str(error).replace("/group/0/1", ""))  # the corner of the store that the course has put us in
 
 # %% [markdown]
-# Every rank that *is* there gets this. It looks like noise, and it is the answer: the number at the end of the key is the
-# rank that has not come. Earlier and later stages of the start have words of their own (“1/2 clients joined”, “connect
-# timeout”), all with the same meaning: somebody is not there.
+# It looks like noise, and it is the answer: the number at the end of the key is the rank that has not come. Other stages of the
+# start have words of their own (“1/2 clients joined” when the store waits for its clients, “Connect timeout” when gloo
+# connects), all with the same meaning: somebody is not there.
 #
 # ## Every way to start wrong
 #
@@ -478,10 +476,10 @@ stranger = found[0].outcome.waiting
 print("port taken, rank 1:", stranger[1].state, "in", stranger[1].call)
 
 # %% [markdown]
-# Two of the four say nothing by themselves, until the timeout. A port that is taken is an error,
-# but only on rank 0: the other ranks have reached *somebody* at that address, and wait for an answer of a stranger.
-# `torchrun --standalone` chooses a free port, and `torchrun` sets the other numbers: most of this list cannot happen to
-# a script that leaves them alone.
+# Two of the four say nothing by themselves, until the timeout. A port that is taken is an error, but only on rank 0: the other
+# rank has reached *somebody* at that address, and waits for the answer of a stranger. On one machine `torchrun` chooses a free
+# port, unless you name one (`run` in `torch/distributed/run.py`), and everywhere it sets the numbers: most of this list cannot
+# happen to a script that leaves them alone.
 #
 # ## Yesterday's file
 #
@@ -534,74 +532,34 @@ print(out.diagnosis.summary)
 # ## Smaller groups
 #
 # A collective need not take all ranks. `new_group` makes a group of some, and DDP takes one as `process_group`. “To
-# synchronise less often, let DDP work in smaller groups”, one reads. Two pairs of ranks, a DDP model in each; how far is
-# each rank's weight from rank 0's?
+# synchronise less often, let DDP work in smaller groups”, one reads. Two pairs of ranks, one DDP model, three steps:
 
 # %% claims={"40": "incomplete"}
-# %%ranks 4 --fresh --as out
+# %%ranks 4 --fresh
 import torch
 import torch.distributed as dist
+
+from course_lib.watch import compare
 
 rank = dist.get_rank()
 pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
 
-
-def train(group, average_every=None):
-    """Twelve steps; after each, the distance of every rank's weights from rank 0's."""
-    torch.manual_seed(0)
-    net = torch.nn.Linear(6, 1)
-    model = torch.nn.parallel.DistributedDataParallel(net, process_group=group)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    draw = torch.Generator().manual_seed(rank)
-    distances = []
-    for step in range(1, 13):
-        x = torch.randn(8, 6, generator=draw)
-        target = x.sum(1, keepdim=True) + torch.randn(8, 1, generator=draw)
-        optimizer.zero_grad()
-        (model(x) - target).square().mean().backward()
-        optimizer.step()
-        if average_every and step % average_every == 0:
-            for weight in net.parameters():
-                dist.all_reduce(weight.data, op=dist.ReduceOp.AVG)
-        everyone = [torch.empty_like(net.weight) for _ in range(4)]
-        dist.all_gather(everyone, net.weight.detach())
-        distances.append([round((weight - everyone[0]).norm().item(), 4) for weight in everyone])
-    return distances
-
-
-pairs_alone = train(pairs[rank // 2])
-pairs_averaged = train(pairs[rank // 2], average_every=4)
-print("rank 1 is ever away from rank 0:", any(step[1] for step in pairs_alone))
-print("rank 2 is ever where rank 0 is: ", not all(step[2] for step in pairs_alone))
-print(
-    "with an average every 4 steps, at steps", [n for n, step in enumerate(pairs_averaged, 1) if not step[2]]
-)
-
-# %%
-import matplotlib.pyplot as plt
-
-_, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
-steps = range(1, 13)
-runs = {
-    "pairs alone": ("pairs_alone", "o-", "#0072B2"),
-    "pairs, and all four average every 4 steps": ("pairs_averaged", "s--", "#D55E00"),
-}
-for label, (name, style, colour) in runs.items():
-    axes.plot(steps, [step[2] for step in out[name][0]], style, color=colour, label=label)
-axes.set(
-    title="A smaller group does not meet the others later: it never meets them",
-    xlabel="optimizer step",
-    ylabel="weights: rank 2 to rank 0",
-    xticks=list(steps),
-    ylim=(0, 0.85),
-)
-axes.legend(loc="upper right")
-plt.show()
+torch.manual_seed(0)
+net = torch.nn.Linear(6, 1, bias=False)
+model = torch.nn.parallel.DistributedDataParallel(net, process_group=pairs[rank // 2])
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+torch.manual_seed(rank)  # other data on every rank
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(8, 6)).square().mean().backward()
+    optimizer.step()
+seen = compare(net)
+assert not seen.equal
+seen
 
 # %% [markdown]
-# Two pairs are two trainings. Each pair synchronises as often as before, at *every* step, and with the other pair never.
-# What does synchronise less often is somebody who brings the pairs together now and then, as the `if` in the loop does for
-# the dashed line. PyTorch has it too: `PeriodicModelAverager` and `post_localSGD_hook`, in `torch/distributed/algorithms`.
+# Two pairs are two trainings. Each pair synchronises as often as before, at *every* step, and with the other pair never. Less
+# often is another thing: it takes somebody who brings the pairs together now and then (lesson 05).
 #
 # ## Everybody calls new_group
 #
@@ -696,8 +654,8 @@ for group in (dist.group.WORLD, dist.new_group(), impatient):
     print(group._get_backend(torch.device("cpu")).options._timeout)
 
 # %% [markdown]
-# “`NCCL_ASYNC_ERROR_HANDLING` and `NCCL_BLOCKING_WAIT` decide what happens when it is over.” Set both, and let rank 1 be late.
-# And look up how NCCL's part of torch calls them by now:
+# “`NCCL_ASYNC_ERROR_HANDLING` and `NCCL_BLOCKING_WAIT` decide what happens when it is over.” Set both, and let rank 1 come too
+# late. And look up how NCCL's part of torch calls them by now:
 
 # %% claims={"41": "outdated"}
 # %%ranks
@@ -717,9 +675,9 @@ if dist.get_rank() == 0:
     print(*sorted(set(found), reverse=True), sep="\n")
 
 # %% [markdown]
-# gloo knows its timeout and none of these variables: rank 0 gave up after its second. The group is done for after that,
-# as rank 1 found out when it came. For NCCL the names begin with `TORCH_` now, and the old ones are read as second names.
-# `torchrun` itself switches the error handling on, as you saw in its list. What NCCL then does is not runnable here.
+# gloo knows its timeout and none of these variables: rank 0 gave up after 0.4 seconds, with an error. The group is done for
+# after that, as rank 1 found out when it came. For NCCL the names begin with `TORCH_` now, and the old ones are read as second
+# names. `torchrun` itself switches the error handling on, as you saw in its list. What NCCL then does is not runnable here.
 #
 # Long timeouts are no safety: they only put off the moment at which you hear of it. Choose one a little longer than your
 # slowest honest step (the first batch, an evaluation on one rank, a checkpoint).
@@ -812,6 +770,8 @@ assert meeting < loading
 assert here < loaded
 
 # %%
+import matplotlib.pyplot as plt
+
 _, axes = plt.subplots(figsize=(7, 2.4), layout="constrained")
 rows = ["torchrun\nrank 0", "torchrun\nrank 1", "this course\n2 ranks"]
 parts = {
@@ -843,8 +803,8 @@ plt.show()
 # - **It hangs at the start on the cluster, and not on your machine.** `RANK` taken from the local rank: right on one machine.
 # - **“wait timeout”, “1/2 clients joined”, “connect timeout”.** One process has not come: it died while importing, waits for data, or
 #   was never started. Read *its* log, not this one. A rank number in the key says which.
-# - **“Address already in use.”** Yesterday's job still runs, or two jobs share the machine: `torchrun --standalone`, or a
-#   port of its own for each job.
+# - **“Address already in use.”** Yesterday's job still runs, or two jobs share the machine: Let `torchrun` choose
+#   the port (`--standalone`), or give each job its own.
 # - **It hangs in a `new_group` that is right.** Count the ones before, on every rank.
 # - **The notebook says “initialize the default process group twice”.** Ask `dist.is_initialized()` first, as task 1 does.
 #

@@ -3,8 +3,8 @@
 #
 # > *“When exactly does DDP talk: in `backward()`, in `step()`, all the time? And should I touch `bucket_cap_mb`?”*
 #
-# `DistributedDataParallel` is a wrapper of a few thousand lines around an idea of three: *compute gradients, average them
-# over all ranks, step*. In this lesson you build it from nothing, in five steps, and compare each with one process that
+# `DistributedDataParallel` is some 2,700 lines of Python, and more of C++, around an idea of three: *compute gradients, average
+# them over all ranks, step*. In this lesson you build it from nothing, in five steps, and compare each with one process that
 # sees the whole batch. Then you open the real one and look what it does differently.
 #
 # **You will be able to** write DDP yourself, say which gradients travel together and when, read a timeline, and tell a
@@ -245,10 +245,9 @@ for members, flat, work in under_way:
 print(len(under_way), "all-reduces, averaged: right?", error(model) < 1e-5)
 
 # %% [markdown]
-# This is DDP in miniature. It is right for this model, once. It fails with a frozen parameter (which takes no hook), with one
-# that gets no gradient and with layers used in another order than registered (what is left at the end is never sent), with
-# buffers (nobody shares them), and in a second iteration (`under_way` is never emptied). The last task is to cope with all
-# that.
+# This is DDP in miniature. It is right for this model, once. It fails with a frozen parameter (which takes no hook), where the
+# parameter that was registered first is not the last one ready, or never is (what is left then is never sent), with buffers
+# (nobody shares them), and in a second iteration (`under_way` is never emptied). The last task is to cope with all that.
 #
 # ## Step 5: see the overlap
 #
@@ -426,9 +425,9 @@ for cap_mb in (0.5, 1, 4, 25, None):
 assert all(len(first) == 1 for first, *_ in sizes.values())
 
 # %% [markdown]
-# “Smaller buckets, more all-reduces” holds, but not in iteration 0, where there is always one. Two surprises are left in
-# this table. First, `0.5` and `1` give the same number. Second, `None` is documented as 25 MiB; yet 25 gives one bucket and
-# `None` two.
+# “Smaller buckets, more all-reduces” holds, but not in iteration 0, which had one each time. Two surprises are left in this
+# table. First, `0.5` and `1` give the same number. Second, `None` is documented as 25 MiB; yet 25 gives one bucket and `None`
+# two.
 #
 # ### A bucket is closed when it *has reached* the cap
 
@@ -648,8 +647,8 @@ for view in (False, True):
 
 # %% [markdown]
 # Twenty tensors of their own, beside two buckets of the same total size; or two buckets and nothing else. The gradients are
-# equal, 8 MiB are saved, and the copies from the bucket back into `.grad` with them (`Reducer::finalize_bucket_dense`). What you
-# give up: a view cannot be detached in place.
+# right either way. 8 MiB are saved, and with them the copies from the buckets back into `.grad`
+# (`Reducer::finalize_bucket_dense`). What you give up: a view cannot be detached in place.
 
 # %%
 # %%ranks --expect raises:RuntimeError

@@ -63,7 +63,8 @@ class BucketedDDP(Synchronized):
         ),
         Misconception(
             "buffers_ignored",
-            "Buffers are never sent, so every rank computes with its own. DDP gives rank 0's to all before a forward.",
+            "Buffers are never sent, so every rank computes with its own. DDP sends rank 0's before a training "
+            "forward.",
             taught.BY_HAND,
         ),
         Misconception(
