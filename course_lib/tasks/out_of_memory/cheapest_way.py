@@ -1,0 +1,238 @@
+"""Task 3: which way out costs least, given what the ranks have seen?"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.out_of_memory import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, ranks_text
+
+#: The cheapest way is cheaper than the next one by this factor at least.
+_MARGIN = 1.25
+_TRIES = 20_000
+
+
+class CheapestWay(Task):
+    """Which way out costs least, given what the ranks have seen?"""
+
+    name = "out_of_memory.cheapest_way"
+    title = "Decide by cost"
+    signature = "cheapest_way(ways, failures, steps, step_seconds)"
+    lesson = taught.LESSON
+    place = 3
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "A step goes wrong when any rank fails. Ranks fail independently of each other: the chance that none does "
+            "is the product of their chances. Gather the ranks' failures first."
+        ),
+        (
+            "With F the chance that a step goes wrong, a way adds, in each step, its overhead and F times what one "
+            "failure costs: the repair, and the lost steps, which are done again."
+        ),
+        (
+            "With a checkpoint every k steps, a failure in step j after it loses j steps (that one is done again, "
+            "too). Any j from 1 to k is equally likely: (k + 1) / 2 on average."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "own_failures",
+            "Each rank decides by its own failures, but any rank's failure is everybody's, and ranks that decide "
+            "differently wait for each other for ever.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "average_rank",
+            "The chance is taken to be that of an average rank. A step goes wrong if any of them fails.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "overhead_forgotten",
+            "Only failures are counted. What a way costs in each step is paid in all the steps that go well.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "lost_work_forgotten",
+            "The repair is counted, but not the steps that are lost and done again.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "whole_interval_lost",
+            "A failure is taken to lose all steps between two checkpoints. On average it is about half of them.",
+            taught.COSTS,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """For each misconception, ways among which it chooses wrongly."""
+        for wanted in _CHOICES:
+            if world_size == 1 and wanted in ("own_failures", "average_rank"):
+                continue
+            for _ in range(_TRIES):
+                case = _drawn(chance, world_size)
+                if (
+                    _clear(case)
+                    and _CHOICES[wanted](case) != [_cheapest(case, _seconds, _chance(case))] * world_size
+                ):
+                    yield case
+                    break
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """What the ranks have seen, and which ways there are."""
+        ways = "; ".join(
+            f"{name}: " + ", ".join(f"{key} {value:g}" for key, value in way.items())
+            for name, way in case["ways"].items()
+        )
+        return f"failures {case['failures']} in {case['steps']} steps of {case['step_seconds']} s; {ways}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What this rank chooses."""
+        failures = case["failures"][int(os.environ["RANK"])]
+        ways = {name: dict(way) for name, way in case["ways"].items()}
+        chosen = answer(ways, failures, case["steps"], case["step_seconds"])
+        return chosen if isinstance(chosen, str) else toys.odd(chosen)
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """What each rank should choose, and would by misconceptions."""
+        right = [_cheapest(case, _seconds, _chance(case))] * world_size
+        return {"right": right, **{name: choose(case) for name, choose in _CHOICES.items()}}
+
+    @check("Every rank returns the name of a way.", gate=True)
+    def gives_name(self, trial: Trial) -> Miss | None:
+        """One of those it was given."""
+        for rank, seen in sorted(trial.seen.items()):
+            if is_odd(seen):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
+            if seen not in trial.case["ways"]:
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen[:40]!r}")
+        return None
+
+    @check("All ranks choose the same.")
+    def alike(self, trial: Trial) -> Miss | None:
+        """Or they would meet in different collectives."""
+        chosen = [trial.seen[rank] for rank in range(trial.world_size)]
+        if len(set(chosen)) > 1:
+            return Miss(
+                f"with {self.describe(trial.case)}, the ranks chose {', '.join(chosen)}", "own_failures"
+            )
+        return None
+
+    @check("It is the way that costs least.")
+    def least(self, trial: Trial) -> Miss | None:
+        """In the mean over many steps."""
+        right = trial.oracle["right"][0]
+        for rank, seen in sorted(trial.seen.items()):
+            if seen != right:
+                return Miss(
+                    f"with {self.describe(trial.case)}, rank {rank} of {ranks_text(trial.world_size)} chose {seen}; "
+                    f"{right} costs less"
+                )
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The misconception that chooses exactly these."""
+        models = [Model(name, lambda t, name=name: t.oracle[name]) for name in _CHOICES]  # type: ignore[misc]
+        return recognise_by_models(trials, lambda t: t.oracle["right"], models, lambda a, b: bool(a == b))
+
+
+Cost = Callable[[Mapping[str, float], float, float], float]
+
+
+def _drawn(chance: Random, ranks: int) -> dict[str, Any]:
+    """Ways as there are, with numbers of all sizes."""
+    step = round(chance.uniform(0.1, 1.0), 2)
+    steps = 1000
+    usual = 10 ** chance.uniform(0, 2.3)
+    failures = [max(1, round(usual * chance.uniform(0.1, 2))) for _ in range(ranks)]
+
+    def part(low: float, high: float) -> float:
+        return round(step * 10 ** chance.uniform(low, high), 4)
+
+    return {
+        "failures": failures,
+        "steps": steps,
+        "step_seconds": step,
+        "ways": {
+            "skip": {"overhead": part(-2.5, -1), "repair": part(-2, 0), "lost_steps": 1.0},
+            "by hand": {
+                "overhead": part(-2, -0.5),
+                "repair": part(-3, -1),
+                "lost_steps": round(1 / ranks, 4),
+            },
+            "catch up": {"overhead": part(-2, -0.5), "repair": part(-1, 1), "lost_steps": 0.0},
+            "restart": {
+                "overhead": 0.0,
+                "repair": part(0, 2),
+                "checkpoint_every": chance.choice((5, 10, 20, 50)),
+            },
+        },
+    }
+
+
+def _chance(case: Mapping[str, Any]) -> float:
+    """That a step goes wrong, on any rank."""
+    well: float = math.prod(1 - failed / case["steps"] for failed in case["failures"])
+    return 1 - well
+
+
+def _lost(way: Mapping[str, float]) -> float:
+    return way["lost_steps"] if "lost_steps" in way else (way["checkpoint_every"] + 1) / 2
+
+
+def _seconds(way: Mapping[str, float], step: float, wrong: float) -> float:
+    return way["overhead"] + wrong * (way["repair"] + _lost(way) * (step + way["overhead"]))
+
+
+def _cheapest(case: Mapping[str, Any], cost: Cost, wrong: float) -> str:
+    ways: Mapping[str, Mapping[str, float]] = case["ways"]
+    return min(ways, key=lambda name: cost(ways[name], case["step_seconds"], wrong))
+
+
+def _clear(case: Mapping[str, Any]) -> bool:
+    """No two ways are nearly equally cheap, neither by the exact chance nor by the sum of the ranks' chances."""
+    plain = sum(case["failures"]) / case["steps"]
+    for wrong in (_chance(case), plain):
+        first, second, *_ = sorted(
+            _seconds(way, case["step_seconds"], wrong) for way in case["ways"].values()
+        )
+        if first * _MARGIN > second:
+            return False
+    return _cheapest(case, _seconds, plain) == _cheapest(case, _seconds, _chance(case))
+
+
+def _everywhere(case: Mapping[str, Any], cost: Cost) -> list[str]:
+    return [_cheapest(case, cost, _chance(case))] * len(case["failures"])
+
+
+def _own(case: Mapping[str, Any]) -> list[str]:
+    return [_cheapest(case, _seconds, failed / case["steps"]) for failed in case["failures"]]
+
+
+def _average(case: Mapping[str, Any]) -> list[str]:
+    ranks = len(case["failures"])
+    return [_cheapest(case, _seconds, sum(case["failures"]) / case["steps"] / ranks)] * ranks
+
+
+def _whole(way: Mapping[str, float], step: float, wrong: float) -> float:
+    lost = way.get("lost_steps", way.get("checkpoint_every", 0))
+    return way["overhead"] + wrong * (way["repair"] + lost * (step + way["overhead"]))
+
+
+_CHOICES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "own_failures": _own,
+    "average_rank": _average,
+    "overhead_forgotten": lambda case: _everywhere(
+        case, lambda way, step, wrong: _seconds(way, step, wrong) - way["overhead"]
+    ),
+    "lost_work_forgotten": lambda case: _everywhere(
+        case, lambda way, step, wrong: way["overhead"] + wrong * way["repair"]
+    ),
+    "whole_interval_lost": lambda case: _everywhere(case, _whole),
+}

@@ -1,0 +1,162 @@
+"""Task 1: the mean over the ranks that had something to contribute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.out_of_memory import taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+
+
+def _loss(net: Any, case: Mapping[str, Any], rank: int) -> Any:
+    return net(drawn(case["seed"] + rank, 4, 3) + rank).square().mean()
+
+
+class CorrectMean(Task):
+    """The mean over the ranks that had something to contribute."""
+
+    name = "out_of_memory.correct_mean"
+    title = "The mean without the zeros"
+    signature = "correct_mean(ddp, good)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1, 2, 3)
+    hints = (
+        "DDP has divided by the number of ranks. By which should it have? All ranks must find out: a sum of ones.",
+        (
+            "all_reduce a tensor with 1.0 on a good rank and 0.0 on another. Then multiply every gradient, on all "
+            "ranks alike, by ranks / good ranks; a parameter that is frozen has none."
+        ),
+        "When no rank is good, there is nothing to divide by: leave the zeros as they are, and return 0.",
+    )
+    misconceptions = (
+        Misconception(
+            "not_corrected",
+            "The gradients are left as DDP made them: zeros count in the mean, and it is too small.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "wrong_way_round",
+            "Multiplied by good ranks / ranks, a mean that is too small gets smaller still.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "summed",
+            "Multiplied by the number of ranks: that is the sum over the good ranks, not their mean.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "only_the_good",
+            "Only the good ranks correct their gradients. All ranks take the step, so all need the same gradient.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "nobody_good",
+            "Where no rank is good, 0 / 0 makes NaN of all gradients.",
+            taught.BY_HAND,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Some ranks have failed, all, or none."""
+        some = [True] * world_size
+        for rank in chance.sample(range(world_size), world_size - 1)[: 1 + chance.randrange(2)]:
+            some[rank] = False
+        for good in [some, [True] * world_size, [False] * world_size][0 if world_size > 1 else 1 :]:
+            yield {"seed": chance.randint(1, 10**6), "good": good}
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who is good."""
+        good = [str(rank) for rank, fine in enumerate(case["good"]) if fine]
+        return f"good ranks: {', '.join(good) or 'none'}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """A backward in which failed ranks contribute zeros, and then the answer."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+        net = network(case["seed"], 3, 4, 2)
+        net[0].bias.requires_grad_(False)
+        ddp, good = DistributedDataParallel(net), case["good"][rank]
+        (good * _loss(ddp, case, rank)).backward()
+        returned = toys.number(answer(ddp, good))
+        gradients = [p.grad for p in net.parameters() if p.requires_grad]
+        gone = any(gradient is None for gradient in gradients)
+        return {"returned": returned, "gradients": None if gone else numbers(gradients)}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The right gradients for each rank, and those of misconceptions."""
+        import torch
+
+        net = network(case["seed"], 3, 4, 2)
+        net[0].bias.requires_grad_(False)
+        parameters = [p for p in net.parameters() if p.requires_grad]
+        total = [0.0] * sum(p.numel() for p in parameters)
+        for rank, fine in enumerate(case["good"]):
+            if fine:
+                own = numbers(torch.autograd.grad(_loss(net, case, rank), parameters))
+                total = [a + b for a, b in zip(total, own, strict=True)]
+        good = sum(case["good"])
+
+        def times(factor: float) -> list[float]:
+            return [factor * value for value in total]
+
+        mean, ddps = times(1 / max(1, good)), times(1 / world_size)
+        return {
+            "right": [mean] * world_size,
+            "not_corrected": [ddps] * world_size,
+            "wrong_way_round": [times(good / world_size**2)] * world_size,
+            "summed": [total] * world_size,
+            "only_the_good": [mean if fine else ddps for fine in case["good"]],
+        }
+
+    @check("Every rank returns a number.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """How many ranks are good."""
+        for rank, seen in trial.seen.items():
+            if is_odd(seen["returned"]):
+                return Miss(f"rank {rank} of {trial.world_size} returned {seen['returned']['odd']}")
+        return None
+
+    @check("It is the number of good ranks.")
+    def counted(self, trial: Trial) -> Miss | None:
+        """On every rank the same."""
+        for rank, seen in sorted(trial.seen.items()):
+            if seen["returned"] != sum(trial.case["good"]):
+                return Miss(
+                    f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), rank {rank} returned "
+                    f"{seen['returned']:g}"
+                )
+        return None
+
+    @check("On every rank the gradients are the mean over the good ranks; zeros where there is none.")
+    def mean(self, trial: Trial) -> Miss | None:
+        """Of all parameters that have one."""
+        for rank, seen in sorted(trial.seen.items()):
+            where = f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), "
+            if seen["gradients"] is None:
+                return Miss(f"{where}a gradient of rank {rank} is None")
+            gap = farthest(seen["gradients"], trial.oracle["right"][rank])
+            if gap == float("inf"):
+                return Miss(f"{where}the gradients of rank {rank} are not numbers", "nobody_good")
+            if not close(seen["gradients"], trial.oracle["right"][rank]):
+                return Miss(f"{where}the gradients of rank {rank} are off by up to {gap:.2g}")
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The factor that gives exactly these gradients."""
+        names = ("not_corrected", "wrong_way_round", "summed", "only_the_good")
+        models = [Model(name, lambda t, name=name: t.oracle[name]) for name in names]  # type: ignore[misc]
+        plain = [
+            Trial(t.world_size, t.case, t.oracle, {rank: seen["gradients"] for rank, seen in t.seen.items()})
+            for t in trials
+        ]
+        return recognise_by_models(
+            plain, lambda t: t.oracle["right"], models, lambda a, b: a is not None and close(a, b)
+        )

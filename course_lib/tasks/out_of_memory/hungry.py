@@ -1,0 +1,148 @@
+"""A network that runs out of memory where it is told to, and what training with it gives: rightly, and otherwise.
+
+Torch is imported where it is used: this module is loaded in the kernel too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from course_lib.tasks.weights import drawn, fill, numbers
+
+#: Steps of a training, and layers of the network.
+STEPS, LAYERS = 4, 3
+_SIZES = (4, 5, 5, 2)
+#: More bytes than an address space has: the allocator refuses, on every machine.
+_PETABYTE = 2**50
+
+Place = Literal["forward"] | int
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a step deals with ranks that have failed.
+
+    Attributes:
+        divides: the sum of gradients by the good ranks, or by all.
+        partial: what a failed rank has of its gradient is added.
+        skips: no step at all when any rank has failed.
+        stays: no step when all ranks have failed; else one with a gradient of zeros.
+    """
+
+    divides: Literal["good", "all"] = "good"
+    partial: bool = False
+    skips: bool = False
+    stays: bool = True
+
+
+#: By misconception; a slash and a variant may follow.
+WAYS = {
+    "right": Way(),
+    "zeros_counted": Way("all"),
+    "zeros_counted/stepped": Way("all", stays=False),
+    "skipped_by_all": Way(skips=True),
+    "half_gradient": Way(partial=True),
+    "half_gradient/all": Way("all", partial=True),
+    "half_gradient/stepped": Way("all", partial=True, stays=False),
+    "nobody_good": Way(stays=False),
+}
+
+
+def network(seed: int) -> Any:
+    """Three layers. While `net.trap` is set, memory runs out in each forward or backward of a sample or more.
+
+    `net.trap` is "forward", or how many layers have their gradients before the allocation fails.
+    """
+    import torch
+
+    class Scratch(torch.autograd.Function):
+        """The identity; its backward needs some memory for a moment."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, needs: int) -> Any:
+            ctx.needs = needs
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            torch.empty(ctx.needs, dtype=torch.uint8)
+            return gradients[0], None
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(_SIZES))
+            self.trap: Place | None = None
+
+        def forward(self, x: Any) -> Any:
+            trap = self.trap if len(x) else None
+            x = x.clone().requires_grad_()
+            for number, layer in enumerate(self.layers):
+                x = layer(Scratch.apply(x, _PETABYTE if trap == LAYERS - number else 0)).tanh()  # type: ignore[no-untyped-call]
+                if trap == "forward" and number == 1:
+                    torch.empty(_PETABYTE, dtype=torch.uint8)
+            return Scratch.apply(x, _PETABYTE if trap == 0 else 0)  # type: ignore[no-untyped-call]
+
+    return fill(Net(), seed)
+
+
+def batch(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+    """Inputs of shape (size, 4) and targets of shape (size, 2)."""
+    data = drawn(case["seed"] + 100 * step + rank, case["size"], 6) + 0.5 * rank
+    return data[:, :4], data[:, 4:]
+
+
+def losses_of(outputs: Any, targets: Any) -> Any:
+    """One loss a sample."""
+    return (outputs - targets).square().mean(1)
+
+
+def trap(case: Mapping[str, Any], step: int, rank: int) -> Place | None:
+    """Where this rank runs out of memory in this step."""
+    for number, failed, place in case["fails"]:
+        if (number, failed) == (step, rank):
+            found: Place = place
+            return found
+    return None
+
+
+def optimizer_of(net: Any) -> Any:
+    """An optimizer that remembers."""
+    import torch
+
+    return torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
+
+
+def trained(case: Mapping[str, Any], ranks: int, way: Way) -> list[list[float]]:
+    """The weights after each step, in one process."""
+    import torch
+
+    net = network(case["seed"])
+    optimizer, after = optimizer_of(net), []
+    parameters = list(net.parameters())
+    for step in range(STEPS):
+        places = [trap(case, step, rank) for rank in range(ranks)]
+        gradients = []
+        for rank in range(ranks):
+            inputs, targets = batch(case, step, rank)
+            gradients.append(torch.autograd.grad(losses_of(net(inputs), targets).mean(), parameters))
+        good = places.count(None)
+        parts = [_part(g, place, way) for g, place in zip(gradients, places, strict=True)]
+        if good == ranks or not (way.skips or (good == 0 and way.stays)):
+            divisor = max(1, good) if way.divides == "good" else ranks
+            for parameter, *pieces in zip(parameters, *parts, strict=True):
+                parameter.grad = sum(pieces) / divisor
+            optimizer.step()
+        after.append(numbers(parameters))
+    return after
+
+
+def _part(gradient: Sequence[Any], place: Place | None, way: Way) -> list[Any]:
+    """What a rank adds to the sum."""
+    there = LAYERS if place is None else 0
+    if way.partial and isinstance(place, int):
+        there = place
+    return [g if number >= 2 * (LAYERS - there) else 0 * g for number, g in enumerate(gradient)]

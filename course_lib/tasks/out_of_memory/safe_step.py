@@ -1,0 +1,221 @@
+"""Task 2: a training step that survives an out-of-memory error on any rank, at any place."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.tasks.out_of_memory import hungry, taught
+from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.toys import ranks_text
+from course_lib.tasks.weights import close, farthest, numbers
+
+
+class SafeStep(Task):
+    """A training step that survives an out-of-memory error on any rank, at any place."""
+
+    name = "out_of_memory.safe_step"
+    title = "A step that survives"
+    signature = "safe_step(ddp, optimizer, inputs, targets, losses_of)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1, 2, 3)
+    hints = (
+        (
+            "What is inside the try must not contain a collective: a rank that fails there leaves it out. Under "
+            "ddp.no_sync(), forward and backward have none."
+        ),
+        (
+            "After that, every rank makes the same collectives, whether it is good or not. A failed rank throws away "
+            "what it has in .grad and brings zeros, and one number more says how many ranks are good."
+        ),
+        (
+            "Divide the sum by the number of good ranks. When it is 0, nobody steps: with momentum, a gradient of "
+            "zeros is a step as well."
+        ),
+        (
+            'Out of memory on a CPU is a RuntimeError with "can\'t allocate memory" in its text, on a GPU a '
+            "torch.OutOfMemoryError. Raise all others again."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "swallowed",
+            "The rank that fails goes on alone. The others wait for it, or meet what it does in a later step.",
+            taught.SWALLOWED,
+        ),
+        Misconception(
+            "forward_only",
+            "The ranks agree after the forward. A failure in backward comes when the others are in the all-reduce of "
+            "gradients already.",
+            taught.AGREE,
+        ),
+        Misconception(
+            "zeros_counted",
+            "The failed rank's zeros count in the mean: divide by the good ranks, not by all.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "skipped_by_all",
+            "One rank's failure makes all of them leave out the step. The good ranks' samples are lost as well.",
+            taught.BY_HAND,
+        ),
+        Misconception(
+            "half_gradient",
+            "What an interrupted backward has left in .grad is used: some layers have the failed batch in them.",
+            taught.HALF,
+        ),
+        Misconception(
+            "nobody_good",
+            "When all ranks fail there is no gradient: dividing by 0 gives NaN, and zeros are a step for momentum.",
+            taught.BY_HAND,
+        ),
+        Misconception(
+            "missed_step",
+            "The failed rank does not take the step that the others take, so from then on its weights are others.",
+            taught.NOW_AND_THEN,
+        ),
+        Misconception(
+            "catches_everything",
+            "An error that has nothing to do with memory is swallowed, too.",
+            taught.REAL_LIFE,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """A failure in forward; some in backward, also in the first step; on all ranks; an error of another kind."""
+        odd = chance.randrange(world_size)
+        all_ranks = [
+            [1, rank, chance.choice(["forward", 0, chance.randint(1, 3)])] for rank in range(world_size)
+        ]
+        fails = {
+            "forward": [[2, odd, "forward"]],
+            "backward": [[0, chance.randrange(world_size), chance.randint(1, 2)], [2, odd, 0], [3, odd, 3]],
+            "all": all_ranks,
+            "other": [],
+        }
+        for kind in ("all", "other") if world_size == 1 else fails:
+            yield {
+                "kind": kind,
+                "seed": chance.randint(1, 10**6),
+                "size": chance.randint(3, 6),
+                "fails": fails[kind],
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """Who fails where."""
+        if case["kind"] == "other":
+            return "inputs of a wrong shape in the last step"
+        if case["kind"] == "all":
+            return "out of memory on all ranks in step 2"
+        where = (
+            f"rank {rank} in step {step + 1}, in "
+            + ("forward" if place == "forward" else f"backward with the gradients of {place} layers")
+            for step, rank, place in case["fails"]
+        )
+        return "out of memory: " + "; ".join(where)
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The weights after each step; what was raised in the last one, where something had to be."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        rank = int(os.environ["RANK"])
+        net = hungry.network(case["seed"])
+        ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
+        optimizer = hungry.optimizer_of(net)
+        after: list[list[float]] = []
+        for step in range(hungry.STEPS):
+            inputs, targets = hungry.batch(case, step, rank)
+            net.trap = hungry.trap(case, step, rank)
+            if case["kind"] == "other" and step == hungry.STEPS - 1:
+                try:
+                    answer(ddp, optimizer, inputs[:, :3], targets, hungry.losses_of)
+                except Exception as error:
+                    return {"after": after, "raised": type(error).__name__}
+                return {"after": after, "raised": None}
+            answer(ddp, optimizer, inputs, targets, hungry.losses_of)
+            after.append(numbers(net.parameters()))
+        return {"after": after, "raised": None}
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The weights of one process after each step, and those of misconceptions."""
+        return {name: hungry.trained(case, world_size, way) for name, way in hungry.WAYS.items()}
+
+    @check("All ranks have the same weights after each step, bit by bit.")
+    def equal(self, trial: Trial) -> Miss | None:
+        """NaN is no weight."""
+        for step, weights in enumerate(trial.seen[0]["after"]):
+            for rank, seen in sorted(trial.seen.items()):
+                if seen["after"][step] != weights and not any(map(math.isnan, weights)):
+                    return Miss(
+                        f"{self._where(trial)}: after step {step + 1} the weights of rank {rank} differ from rank 0's "
+                        f"by up to {farthest(seen['after'][step], weights):.2g}",
+                        "missed_step",
+                    )
+        return None
+
+    @check("They are those of one process that has left out the batches of the ranks that failed.")
+    def right(self, trial: Trial) -> Miss | None:
+        """The mean over the samples of all others; no step where there are none."""
+        for rank, seen in sorted(trial.seen.items()):
+            for step, weights in enumerate(seen["after"]):
+                right = trial.oracle["right"][step]
+                if not close(weights, right):
+                    gap = farthest(weights, right)
+                    off = f"are off by up to {gap:.2g}" if math.isfinite(gap) else "are NaN"
+                    return Miss(
+                        f"{self._where(trial)}: after step {step + 1} the weights of rank {rank} {off}",
+                        None if math.isfinite(gap) else "nobody_good",
+                    )
+        return None
+
+    @check("An error that has nothing to do with memory is raised.")
+    def others(self, trial: Trial) -> Miss | None:
+        """Such as one about shapes."""
+        quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["raised"] is None]
+        if trial.case["kind"] == "other" and quiet:
+            return Miss(f"{self._where(trial)}: rank {quiet[0]} raised nothing", "catches_everything")
+        return None
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The way of training that gives exactly these weights."""
+        models = [
+            Model(
+                name.partition("/")[0],
+                lambda t, name=name: [t.oracle[name][: _steps(t)]] * t.world_size,  # type: ignore[misc]
+            )
+            for name in hungry.WAYS
+            if name != "right"
+        ]
+        plain = [
+            Trial(t.world_size, t.case, t.oracle, {rank: seen["after"] for rank, seen in t.seen.items()})
+            for t in trials
+        ]
+        return recognise_by_models(
+            plain,
+            lambda t: [t.oracle["right"][: _steps(t)]] * t.world_size,
+            models,
+            lambda seen, right: all(map(close, seen, right)),
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The first failure that was not survived says what was thought of."""
+        if outcome.kind is Kind.OK:
+            return self.recognise(trials)
+        went_well = {trial.case["kind"] for trial in trials if trial.world_size == outcome.world_size}
+        if outcome.world_size == 1:
+            return None
+        if "forward" not in went_well:
+            return "swallowed"
+        return None if "backward" in went_well else "forward_only"
+
+    def _where(self, trial: Trial) -> str:
+        return f"on {ranks_text(trial.world_size)}, {self.describe(trial.case)}"
+
+
+def _steps(trial: Trial) -> int:
+    return hungry.STEPS - 1 if trial.case["kind"] == "other" else hungry.STEPS

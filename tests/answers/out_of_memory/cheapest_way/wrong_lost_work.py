@@ -1,0 +1,15 @@
+# misconception: lost_work_forgotten
+import math
+
+import torch.distributed as dist
+
+
+def cheapest_way(ways, failures, steps, step_seconds):
+    everyones = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, failures)
+    wrong = 1 - math.prod(1 - n / steps for n in everyones)
+
+    def added(way):
+        return way["overhead"] + wrong * way["repair"]
+
+    return min(ways, key=lambda name: added(ways[name]))

@@ -1,0 +1,12 @@
+# misconception: nobody_good
+import torch
+import torch.distributed as dist
+
+
+def correct_mean(ddp, good):
+    count = torch.tensor(float(good))
+    dist.all_reduce(count)
+    for p in ddp.parameters():
+        if p.grad is not None:
+            p.grad *= dist.get_world_size() / count
+    return count.item()
