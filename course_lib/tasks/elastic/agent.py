@@ -1,0 +1,169 @@
+"""Run an answer under torch's elastic agent, with workers that are killed; used inside a rank.
+
+The agent is the one behind `torchrun`, with workers that are forked. It lives in a process of its own, the first of a
+process group: whatever an answer does, ending that group ends everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from course_lib.tasks.elastic.toy import batch, make, whole_loss
+
+#: Seconds until a job that neither ends nor fails is given up: a way out of a hang, and no measure.
+_PATIENCE = 45.0
+Answer = Callable[..., Any]
+
+
+def run_job(answer: Answer, case: Mapping[str, Any], lives: range, world: int, folder: str) -> None:
+    """Let an agent with `world` workers run the answer, in so many lives at most; the folder's log tells."""
+    process = multiprocessing.get_context("fork").Process(
+        target=_agent, args=(answer, case, lives, world, folder)
+    )
+    # From a thread, because the rendezvous often looks through the stack, which is long here and short there.
+    starter = threading.Thread(target=process.start)
+    starter.start()
+    starter.join()
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while process.is_alive() and time.monotonic() < deadline and _ended(folder, lives) < world:
+            process.join(0.02)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid or 0, signal.SIGKILL)
+        process.join()
+
+
+def read_log(folder: str) -> list[dict[str, Any]]:
+    """What the workers have noted: one entry for each batch, kill, error and end."""
+    try:
+        with open(os.path.join(folder, "log"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+    except OSError:
+        return []
+
+
+def _ended(folder: str, lives: range) -> int:
+    return sum(note["event"] == "end" and note["life"] in lives for note in read_log(folder))
+
+
+def _agent(answer: Answer, case: Mapping[str, Any], lives: range, world: int, folder: str) -> None:
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    os.setpgid(0, 0)
+    said = os.open(os.path.join(folder, "agent"), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    for name in ("TORCHELASTIC_USE_AGENT_STORE", "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=world,
+        run_id=f"lives-{lives.start}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        start_method="fork",
+        max_restarts=len(lives) - 1,
+        monitor_interval=0.02,
+        logs_specs=DefaultLogsSpecs(log_dir=os.path.join(folder, "logs")),
+    )
+    elastic_launch(config, _worker)(answer, dict(case), lives.start, folder)
+
+
+def _worker(answer: Answer, case: Mapping[str, Any], first_life: int, folder: str) -> None:
+    import torch.distributed as dist
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the agent's, which a fork inherits
+    life = first_life + int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    scene = _Scene(case, life, rank, folder)
+    try:
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{folder}/meet-{life}",
+            rank=rank,
+            world_size=world,
+            timeout=timedelta(seconds=20),
+        )
+        path = os.path.join(folder, "checkpoint")
+        answer(scene.make, scene.batch_of, case["steps"], case["every"], path)
+        scene.note("end", loss=whole_loss(scene.net, case["seed"], case["steps"]))
+    except BaseException as error:
+        stub = type(error).__name__ == "_NotAttempted"
+        scene.note(
+            "stub" if stub else "error", text=f"{type(error).__name__}: {error}"[:200], step=scene.step
+        )
+        os._exit(1)
+    os._exit(0)
+
+
+class _Scene:
+    """What an answer is given in one life of one worker, and what happens to it there."""
+
+    def __init__(self, case: Mapping[str, Any], life: int, rank: int, folder: str) -> None:
+        self.case, self.life, self.rank, self.folder = case, life, rank, folder
+        self.net: Any = None
+        self.step: int | None = None
+        self._saves = 0
+        if life == case["save_life"]:
+            self._die_while_saving()
+
+    def note(self, event: str, **what: Any) -> None:
+        """Add a line to the log."""
+        line = json.dumps({"event": event, "life": self.life, "rank": self.rank, **what})
+        with open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def make(self) -> Any:
+        """The network and its optimizer, as they are before the first step."""
+        self.net, optimizer = make(self.case["seed"])
+        return self.net, optimizer
+
+    def batch_of(self, step: int) -> Any:
+        """The whole batch of a step; kills where the case wants it to."""
+        self.step = int(step)
+        if [self.life, self.rank, self.step] in self.case["kills"]:
+            self._die()
+        self.note("batch", step=self.step, loss=whole_loss(self.net, self.case["seed"], self.step))
+        return batch(self.case["seed"], self.step)
+
+    def _die(self) -> None:
+        self.note("kill", step=self.step)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _die_while_saving(self) -> None:
+        import torch
+
+        save = torch.save
+
+        def half(thing: Any, file: Any, *arguments: Any, **options: Any) -> None:
+            self._saves += 1
+            if self._saves < 2:
+                save(thing, file, *arguments, **options)
+                return
+            whole = io.BytesIO()
+            save(thing, whole, *arguments, **options)
+            data = whole.getvalue()[: len(whole.getvalue()) // 2]
+            if hasattr(file, "write"):
+                file.write(data)
+                with contextlib.suppress(Exception):
+                    file.flush()
+            else:
+                with open(file, "wb") as target:
+                    target.write(data)
+            self.note("kill", step=self.step, saving=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        torch.save = half  # type: ignore[assignment]

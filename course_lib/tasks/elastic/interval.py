@@ -1,0 +1,174 @@
+"""Task 1: how often to save, from the log of a smaller job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from course_lib.tasks import toys
+from course_lib.tasks.elastic import taught
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.toys import is_odd
+
+#: What saving and redoing may cost, as a multiple of the least.
+_ENOUGH = 1.02
+
+
+class Interval(Task):
+    """How often to save, from the log of a smaller job."""
+
+    name = "elastic.interval"
+    title = "How often to save"
+    signature = "interval(log, ranks_then, ranks_now)"
+    lesson = taught.LESSON
+    place = 1
+    world_sizes = (1,)
+    hints = (
+        (
+            "The formula wants two numbers: what a save costs, and the mean time between two failures. Both are in the "
+            "log: how long did the saves take, and how many failures came in how much time?"
+        ),
+        (
+            "The log is of a job of another size. Each rank fails as often as before, so twice the ranks fail twice as "
+            "often: the time between failures is divided by ranks_now / ranks_then."
+        ),
+        (
+            "sqrt(2 * save * between) are seconds of training between two saves. Divide by the seconds of a step, and "
+            "round to a whole number of steps, at least 1."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "job_not_scaled",
+            "The failures are counted as if the new job had as many ranks as the old one. Each rank brings its own "
+            "failures.",
+            taught.OFTEN,
+        ),
+        Misconception(
+            "restart_counted",
+            "The restart is put into the formula with the save, or instead of it. A restart costs the same however "
+            "often you save: the best interval does not depend on it.",
+            taught.OFTEN,
+        ),
+        Misconception("seconds_returned", "These are seconds; what is asked for are steps.", taught.OFTEN),
+        Misconception(
+            "half_forgotten",
+            "A factor is missing: a failure costs half an interval, not a whole one, so it is the root of 2 * save * "
+            "between.",
+            taught.OFTEN,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Logs of jobs with few failures, of many steps and of few; the new job is larger, or smaller."""
+        for grows in (True, False, True):
+            factor = chance.choice((4, 8, 16))
+            then = chance.choice((16, 32)) if grows else 32 * factor
+            step = chance.uniform(0.4, 3.0)
+            save, restart = chance.uniform(4, 9), chance.uniform(120, 300)
+            now = then * factor if grows else then // factor
+            yield {
+                "log": _log(chance, step, save, restart),
+                "ranks_then": then,
+                "ranks_now": now,
+            }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """The sizes; the log would be too long."""
+        return f"ranks_then={case['ranks_then']}, ranks_now={case['ranks_now']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """The number of steps."""
+        result = toys.number(
+            answer([dict(event) for event in case["log"]], case["ranks_then"], case["ranks_now"])
+        )
+        if isinstance(result, dict):
+            return result
+        return int(result) if math.isfinite(result) and result == int(result) else toys.odd(result)
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The best interval, what it is made of, and what misconceptions give."""
+        log = case["log"]
+        save = fmean(event["seconds"] for event in log if event["event"] == "save")
+        step = fmean(event["seconds"] for event in log if event["event"] == "step")
+        failures = [event for event in log if event["event"] == "failure"]
+        restart = fmean(event["seconds"] for event in failures)
+        then = (log[-1]["time"] - log[0]["time"]) / len(failures)
+        between = then * case["ranks_then"] / case["ranks_now"]
+        best = math.sqrt(2 * save * between) / step
+        return {
+            "best": best,
+            "step": step,
+            "models": {
+                "job_not_scaled": math.sqrt(2 * save * then) / step,
+                "restart_counted": math.sqrt(2 * (save + restart) * between) / step,
+                "restart_counted/only": math.sqrt(2 * restart * between) / step,
+                "seconds_returned": best * step,
+                "half_forgotten": math.sqrt(save * between) / step,
+            },
+        }
+
+    @check("It returns a whole number of steps, at least 1.", gate=True)
+    def gives_number(self, trial: Trial) -> Miss | None:
+        """An int, or a number that is one."""
+        seen = trial.seen[0]
+        if is_odd(seen):
+            return Miss(f"with {self.describe(trial.case)}, it returned {seen['odd']}")
+        return None if seen >= 1 else Miss(f"with {self.describe(trial.case)}, it returned {seen}")
+
+    @check("Saving that often costs at most 2 % more than the best interval.")
+    def is_good(self, trial: Trial) -> Miss | None:
+        """Counted are saving and redoing, which is what the interval decides."""
+        best, seen = trial.oracle["best"], trial.seen[0]
+        cost = _cost(seen / best)
+        if cost <= _ENOUGH or abs(seen - best) <= 1:
+            return None
+        return Miss(
+            f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}, and costs "
+            f"{cost:.1f} times less"
+            if cost >= 1.1
+            else f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}"
+        )
+
+    def recognise(self, trials: Sequence[Trial]) -> str | None:
+        """The misconception that is near in every trial."""
+        if any(is_odd(trial.seen[0]) for trial in trials):
+            return None
+        for name in trials[0].oracle["models"]:
+            near = [
+                math.isclose(t.seen[0], t.oracle["models"][name], rel_tol=0.05, abs_tol=1.0) for t in trials
+            ]
+            if all(near):
+                return str(name.partition("/")[0])
+        return None
+
+
+def _cost(ratio: float) -> float:
+    """Saving and redoing at `ratio` times the best interval, as a multiple of what they cost at the best."""
+    return (ratio + 1 / ratio) / 2
+
+
+def _log(chance: Random, step: float, save: float, restart: float) -> list[dict[str, Any]]:
+    """A day in the life of a job: steps of which the log has a few, saves, and failures; times in seconds."""
+    log: list[dict[str, Any]] = []
+    now = 0.0
+    length = chance.uniform(80_000, 90_000)
+    failures = sorted(chance.uniform(0.02, 0.98) * length for _ in range(chance.randint(5, 9)))
+
+    def note(event: str, seconds: float) -> None:
+        scattered = round(seconds * chance.uniform(0.97, 1.03), 3)
+        log.append({"event": event, "time": round(now, 1), "seconds": scattered})
+
+    for moment in [*failures, length]:
+        while now < moment:
+            note("step", step)
+            note("save", save)
+            now += length / 40
+        now = moment
+        if moment < length:
+            note("failure", restart)
+    log.append({"event": "end", "time": round(length, 1), "seconds": 0.0})
+    return log

@@ -1,0 +1,217 @@
+"""Task 2: a training that is killed three times, and does not show it."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from course_lib.tasks.elastic import taught
+from course_lib.tasks.elastic.agent import read_log, run_job
+from course_lib.tasks.elastic.toy import curve
+from course_lib.tasks.process_groups.bare import without_group
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+
+_EVERY = 4
+#: The life in which a worker is killed while it saves for the second time, and the last life.
+_SAVING, _LAST = 1, 3
+
+
+class Train(Task):
+    """A training that is killed three times, and does not show it."""
+
+    name = "elastic.train"
+    title = "Three kills, one curve"
+    signature = "train(make, batch_of, steps, every, path)"
+    lesson = taught.LESSON
+    place = 2
+    world_sizes = (1,)
+    seconds = 100.0  # two agents with their own patience; an answer that works needs a second or two
+    hints = (
+        (
+            "Nothing tells a worker that it is not the first. The file does: if os.path.exists(path), there is "
+            "something to load, on every rank and before the first step."
+        ),
+        (
+            "What does the next step depend on? The weights, the number of the step, and what the optimizer remembers: "
+            "it has a state_dict(), too."
+        ),
+        (
+            "A worker that dies in torch.save leaves half a file. Let rank 0 write to path + '.new' and then "
+            "os.replace it: `path` is always whole. One file for all, because there may be new ranks next time."
+        ),
+    )
+    misconceptions = (
+        Misconception(
+            "starts_over",
+            "Every restart begins with step 0: the agent starts processes, going on is the script's work.",
+            taught.KILLS,
+        ),
+        Misconception(
+            "optimizer_forgotten",
+            "The optimizer is a new one after each restart: its momentum is not in the checkpoint.",
+            taught.SCRIPT,
+        ),
+        Misconception(
+            "half_written",
+            "The checkpoint is written over the last one. A worker that is killed while it writes leaves half of the "
+            "new one, and nothing of the old.",
+            taught.SCRIPT,
+        ),
+        Misconception(
+            "not_everywhere",
+            "The ranks go on from different steps: each has a file of its own, or only one of them loads. All ranks "
+            "load the same file.",
+            taught.SCRIPT,
+        ),
+    )
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+        """Killed before the first save, in the middle of one, and after one; then it has an end."""
+        yield {
+            "seed": chance.randrange(10_000),
+            "steps": chance.randint(13, 15),
+            "every": _EVERY,
+            "workers": [2, 3],
+            "save_life": _SAVING,
+            "kills": [
+                [0, chance.randrange(2), chance.randint(1, _EVERY - 1)],
+                [_SAVING, 0, 2 * _EVERY + 1],  # for those who do not save with torch.save
+                [2, chance.randrange(3), chance.randint(2 * _EVERY + 1, 3 * _EVERY - 1)],
+            ],
+        }
+
+    def describe(self, case: Mapping[str, Any]) -> str:
+        """How long and how often."""
+        return f"steps={case['steps']}, every={case['every']}"
+
+    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+        """What the workers of both jobs noted, of all lives."""
+        without_group()  # workers are forked from this rank, and make their own
+        before, after = case["workers"]
+        with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
+            run_job(answer, case, range(2), before, folder)
+            if not any(note["event"] in ("stub", "end") for note in read_log(folder)):
+                run_job(answer, case, range(2, _LAST + 1), after, folder)
+            log = read_log(folder)
+        if any(note["event"] == "stub" for note in log):
+            answer(None, None, 0, 1, "")  # says so here, where it is heard
+        return log
+
+    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+        """The losses of one process that is never killed, and of one that forgets its momentum at restarts."""
+        forgets = sorted({_due(kill) for kill in _planned(case)})
+        return {
+            "right": curve(case["seed"], case["steps"]),
+            "forgetful": [
+                curve(case["seed"], case["steps"], forgets[:n]) for n in range(1, len(forgets) + 1)
+            ],
+        }
+
+    @check("It runs in every life, until it is killed or done.", gate=True)
+    def lives(self, trial: Trial) -> Miss | None:
+        """No error but those that a killed peer causes."""
+        killed = {note["life"] for note in _notes(trial, "kill")}
+        for note in _notes(trial, "error"):
+            if note["life"] not in killed:
+                known = "half_written" if note["life"] > _SAVING and note["step"] is None else None
+                where = "before its first step" if note["step"] is None else f"in step {note['step']}"
+                return Miss(
+                    f"{_life(note['life'])}, rank {note['rank']} raised {where}: {note['text']}", known
+                )
+        for life in range(_LAST):
+            if life not in killed:
+                return Miss(f"{_life(life)}, it never came to the step in which a worker is killed")
+        if not any(note["life"] == _LAST for note in _notes(trial, "batch")):
+            return Miss(f"{_life(_LAST)}, it did no step")
+        return None
+
+    @check("All ranks go on from the same step.", gate=True)
+    def together(self, trial: Trial) -> Miss | None:
+        """Whichever that is."""
+        for life in range(_LAST + 1):
+            first = _first_steps(trial, life)
+            if len(set(first.values())) > 1:
+                told = ", ".join(f"rank {rank} with step {step}" for rank, step in sorted(first.items()))
+                return Miss(f"{_life(life)}, {told} began", "not_everywhere")
+        return None
+
+    @check("It goes on from the last checkpoint that was due.")
+    def resumes(self, trial: Trial) -> Miss | None:
+        """Counted in steps done."""
+        began = [min(_first_steps(trial, life).values(), default=0) for life in range(_LAST + 1)]
+        kills = {note["life"]: note for note in reversed(_notes(trial, "kill"))}
+        for life in range(_LAST):
+            due = _due(kills[life])
+            if began[life + 1] < due:
+                known = "starts_over" if not any(began) else None
+                where = f"killed in step {kills[life]['step']}"
+                return Miss(
+                    f"{where}, it went on with step {began[life + 1]}; it had to save after {due} steps",
+                    known,
+                )
+        return None
+
+    @check("The loss of every step, and at the end, is that of a run that is never killed.")
+    def equal(self, trial: Trial) -> Miss | None:
+        """Of what every rank's network says of the whole batch, when the step begins."""
+        right = trial.oracle["right"]
+        for note in [*_notes(trial, "batch"), *_notes(trial, "end")]:
+            step = note.get("step", trial.case["steps"])
+            if not 0 <= step < len(right) or not _close(note["loss"], right[step]):
+                wanted = f"; without kills it is {right[step]:.4f}" if 0 <= step < len(right) else ""
+                known = "optimizer_forgotten" if self._forgetful(trial) else None
+                at = f"in step {step}" if "step" in note else "at the end"
+                return Miss(f"{_life(note['life'])}, the loss {at} was {note['loss']:.4f}{wanted}", known)
+        return None
+
+    @check("It does all steps.")
+    def finishes(self, trial: Trial) -> Miss | None:
+        """In the last life."""
+        if not _notes(trial, "end"):
+            return Miss(f"{_life(_LAST)}, train did not return on any rank")
+        last = max(note["step"] for note in _notes(trial, "batch") if note["life"] == _LAST)
+        return None if last == trial.case["steps"] - 1 else Miss(f"the last step was {last}")
+
+    def _forgetful(self, trial: Trial) -> bool:
+        """Is every loss that of a run without momentum after some of the restarts?"""
+        curves = [trial.oracle["right"], *trial.oracle["forgetful"]]
+        notes = [note for note in _notes(trial, "batch") if note["step"] < len(curves[0])]
+        return all(any(_close(note["loss"], one[note["step"]]) for one in curves) for note in notes)
+
+
+def _notes(trial: Trial, event: str) -> Sequence[Mapping[str, Any]]:
+    return [note for note in trial.seen[0] if note["event"] == event]
+
+
+def _first_steps(trial: Trial, life: int) -> dict[int, int]:
+    """The step with which each rank began this life."""
+    first: dict[int, int] = {}
+    for note in trial.seen[0]:
+        if note["event"] in ("batch", "kill") and note["life"] == life and note["step"] is not None:
+            first.setdefault(note["rank"], note["step"])
+    return first
+
+
+def _planned(case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The kills as an answer meets them that saves when it is asked to."""
+    plan = {life: {"step": step} for life, _, step in case["kills"]}
+    plan[case["save_life"]] = {"step": 2 * _EVERY - 1, "saving": True}
+    return list(plan.values())
+
+
+def _due(kill: Mapping[str, Any]) -> int:
+    """How many steps the last whole checkpoint holds when this kill comes."""
+    done: int = kill["step"] // _EVERY * _EVERY
+    return done
+
+
+def _life(number: int) -> str:
+    return f"after {number} kill{'s' * (number != 1)}" if number else "before any kill"
+
+
+def _close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5)

@@ -1,0 +1,12 @@
+# misconception: half_forgotten
+import math
+from statistics import mean
+
+
+def interval(log, ranks_then, ranks_now):
+    def seconds(kind):
+        return [event["seconds"] for event in log if event["event"] == kind]
+
+    failures = len(seconds("failure"))
+    between = (log[-1]["time"] - log[0]["time"]) / failures * ranks_then / ranks_now
+    return max(1, round(math.sqrt(mean(seconds("save")) * between) / mean(seconds("step"))))
