@@ -73,11 +73,11 @@ class Fit(Task):
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
         """Two networks measured on one number of ranks, which tells misconceptions apart; one on several."""
         for counts in ((8,), (chance.choice((12, 16)),), (2, 4, chance.choice((8, 32)))):
-            latency, bandwidth = chance.uniform(3e-6, 3e-5), chance.uniform(2e9, 2e10)
+            latency, bandwidth = chance.uniform(3e-6, 1.2e-5), chance.uniform(2e9, 1e10)
             measured = [
-                [n, size, ring_seconds(size, n, latency, bandwidth) * (1 + chance.uniform(-1, 1) * _SCATTER)]
+                [n, size, ring_seconds(size, n, latency, bandwidth) * (1 + scatter)]
                 for n in counts
-                for size in _SIZES
+                for size, scatter in zip(_SIZES, _scatter(chance), strict=True)
             ]
             chance.shuffle(measured)
             yield {"measurements": measured, "latency": latency, "bandwidth": bandwidth}
@@ -157,3 +157,14 @@ class Fit(Task):
             if all(abs(one - other) <= _TOLERANCE * other for one, other in zip(seen, model, strict=True)):
                 return name.partition("/")[0]
         return None
+
+
+def _scatter(chance: Random) -> list[float]:
+    """By how much each size's time is off: at random, but of two neighbours among the largest one is up, one down.
+
+    So their errors in seconds, which are large, move the latency of a fit that counts seconds.
+    """
+    sign = chance.choice((-1, 1))
+    small = [chance.uniform(-1, 1) for _ in _SIZES[:-3]]
+    large = [way * sign * chance.uniform(0.8, 1) for way in (-1, -1, 1)]
+    return [_SCATTER * off for off in small + large]
