@@ -244,8 +244,7 @@ dist.all_reduce(x, dist.ReduceOp.MAX if dist.get_rank() else dist.ReduceOp.SUM, 
 
 # %% [markdown]
 # Half of the numbers are sums and half are maxima: each rank has reduced its part in its own way. No error, and equal on both
-# ranks. Here are seven ways to disagree, each in a group of its own, with a timeout of 0.6 seconds, and
-# what rank 0 is told:
+# ranks. Here are seven ways to disagree, each in a group of its own with a timeout of 0.6 seconds, and what rank 0 is told:
 
 # %% claims={"33": "incomplete", "S13": "wrong"}
 from concurrent.futures import ThreadPoolExecutor
