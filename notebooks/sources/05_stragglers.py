@@ -4,8 +4,8 @@
 # > *“One of my GPUs is slower than the others. Does DDP wait for it, or go on without its gradient? And can I make the
 # > others wait less?”*
 #
-# It waits. Always, in the same place, and as long as it takes. So a job with 64 ranks does not run at the speed of the
-# average rank, nor at that of a typical one. It runs at the speed of whoever is slowest *in this step*.
+# It waits, in every step and always in the same place. So a job with 64 ranks does not run at the speed of the average rank,
+# nor at that of a typical one. It runs at the speed of whoever is slowest *in this step*.
 #
 # **You will be able to** see who waits for whom, say what many ranks cost before you rent them, synchronise less often
 # without training another model, cope with ranks that have unequally many batches or samples, and read a timeout. 20
@@ -13,9 +13,9 @@
 #
 # **Before this:** lessons 00 and 04.
 #
-# A word on honesty. This notebook runs four ranks or more, perhaps on two cores. To make a rank slow, it *sleeps*: a rank
-# that sleeps needs no core, so the others are not slowed down by it, and the delay is the one that was asked for. Times go
-# into figures only, for yours will differ.
+# A word on honesty. This notebook runs four ranks, perhaps on two cores. To make a rank slow, it *sleeps*: a rank that
+# sleeps needs no core, so it does not slow down the others, and the delay is the one that was asked for. Times go into
+# figures only, for yours will differ.
 
 # %%
 # %load_ext course_lib
@@ -74,8 +74,8 @@ out = run(three_steps, ranks=4, faults=[delay(rank=2, seconds=0.3, at="forward",
 assert set(out.values.values()) == {2.5}
 
 # %% [markdown]
-# 2.5 on every rank: nobody's gradient is thrown away or replaced. “The faster ranks wait
-# for the slower ones”, the forums say, and the traced run shows it:
+# 2.5 on every rank: nobody's gradient is thrown away or replaced. “The faster ranks wait for the slower ones”, the forums
+# say, and the traced run shows it:
 
 # %% claims={"35": "holds"}
 fast = [waited(out, rank) for rank in (0, 1, 3)]
@@ -399,8 +399,8 @@ plt.show()
 #
 # ## “Make a smaller group, then they synchronise less often”
 #
-# `new_group` is the other advice. A group says *who* takes part, not *how often*. Give DDP two groups of two, and you train
-# two models:
+# `new_group` is the other advice. A group says *who* takes part, not *how often*: DDP in two groups of two trains two models,
+# as lesson 02 has shown. Here they are again, beside what the advice wants:
 
 # %% claims={"40": "incomplete"}
 # %%ranks --as out
