@@ -143,7 +143,7 @@ def evaluate(classifier, digits, args):
 
 def main(args):
     """Set up, resume, train, evaluate, save."""
-    dist.init_process_group("gloo", timeout=timedelta(seconds=1))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=3))
     rank, world_size = int(os.environ["LOCAL_RANK"]), dist.get_world_size()
     train, test = read_digits(args.data)
     sampler = DistributedSampler(train, num_replicas=world_size, rank=rank, seed=args.seed)
@@ -201,6 +201,7 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
-    # gloo's threads may still be alive: end without the interpreter's shutdown, which they could abort.
     sys.stdout.flush()
-    os._exit(0)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:
+        # Under torchrun: end without the interpreter's shutdown, which gloo's threads could abort.
+        os._exit(0)

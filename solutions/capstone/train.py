@@ -198,6 +198,7 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
-    # gloo's threads may still be alive: end without the interpreter's shutdown, which they could abort.
     sys.stdout.flush()
-    os._exit(0)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:
+        # Under torchrun: end without the interpreter's shutdown, which gloo's threads could abort.
+        os._exit(0)

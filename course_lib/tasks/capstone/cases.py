@@ -31,7 +31,7 @@ def _cases(world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
         yield {**_case("blanks", chance, images=48, micro_batch=4, accumulate=1), "blanks": 4}
     if world_size == 4:
         slow = _case("slow", chance, images=64)
-        yield {**slow, "doctor": False, "machines": 2, "slow": {"rank": 1, "pass": 2, "seconds": 2.0}}
+        yield {**slow, "doctor": False, "machines": 2, "slow": {"rank": 1, "pass": 2, "seconds": 4.0}}
 
 
 def _case(

@@ -31,6 +31,11 @@ class Evidence:
         return f". The doctor: {self.seen['doctor'].rstrip('.')}" if self.seen["doctor"] else ""
 
     @property
+    def deadlock(self) -> bool:
+        """The doctor found something on the way; what one rank calls alone at the end is a fault of its own."""
+        return bool(self.seen["doctor"]) and not self.seen["doctor"].startswith("Only rank")
+
+    @property
     def as_one_process(self) -> bool:
         """The saved weights are those of one process: however it was done, the gradients were right."""
         return self.seen["off"] is not None and self.seen["off"] < SAME

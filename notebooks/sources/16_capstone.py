@@ -1,0 +1,204 @@
+# %% [markdown]
+# # 16 · Capstone: rescue the training script
+#
+# > *“It works on my laptop. On the cluster it is slower, worse, and every third night it is dead in the morning. I have not changed a
+# > line. Is it PyTorch?”*
+#
+# You get a training script: two models, handwritten digits, gradient accumulation, evaluation, checkpoints, 200 lines. Somebody put it
+# together from what is found on the web, and has left. It has fifteen faults, each of a kind that you have met in lessons 02 to 14. Most
+# raise no error. You repair it; real `torchrun` launches with real accidents say how far you are.
+#
+# **You will be able to** take a training script that you have not written and find out, by experiment, what it does on many ranks.
+# 15 minutes for this page, an evening for the script. **Before this:** all lessons up to 14, or as many as you like: the report says
+# which one to read.
+
+# %%
+# %load_ext course_lib
+
+# %% [markdown]
+# ## What the script promises
+#
+# A program of which nobody says what it should do has no faults. This one's first lines are a contract. Read it before you read the
+# code: all that is judged stands here.
+
+# %%
+import ast
+from pathlib import Path
+
+SCRIPT = Path("../exercises/capstone/train.py")
+promises = ast.get_docstring(ast.parse(SCRIPT.read_text()))
+print(promises)
+
+# %% [markdown]
+# ## It works on one process
+#
+# `examine` is what `ddp-course doctor` calls: it runs an unchanged script on ranks of this notebook and watches it. First with one.
+
+# %%
+import re
+import tempfile
+
+from course_lib.doctor.script import examine
+
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def trained_on(ranks):
+    """Two epochs on so many ranks."""
+    options = ["--epochs", "2", "--out", tempfile.mkdtemp(dir=FOLDER.name)]
+    return examine(str(SCRIPT), options, ranks=ranks, timeout=80, waiting=False).outcome
+
+
+def accuracy(out):
+    """What rank 0 told at the end."""
+    return float(re.findall(r"accuracy (\d\.\d+)", out.stdout[0])[-1])
+
+
+accuracies = {1: accuracy(trained_on(1))}
+print(f"1 rank: {accuracies[1]:.2f}")
+
+# %% [markdown]
+# The loss falls, digits are read. A reviewer who has one GPU has nothing to say.
+#
+# ## The same digits on more ranks
+#
+# Now with two and four ranks. The data are the same, so are the epochs and the seed. There are fewer steps in an epoch, each on more
+# images, so the result may differ a little.
+
+# %%
+p = predict(
+    "One rank reads three quarters of the test images right. How many do four read, after the same two epochs?",
+    {
+        "about as many, up to 5 percentage points": lambda out: accuracy(out) > accuracies[1] - 0.05,
+        "between 5 and 10 percentage points less": lambda out: -0.10 < accuracy(out) - accuracies[1] <= -0.05,
+        "more than 10 percentage points less": lambda out: accuracy(out) <= accuracies[1] - 0.10,
+    },
+)
+
+# %%
+for ranks in (2, 4):
+    out = trained_on(ranks)
+    accuracies[ranks] = accuracy(out)
+    print(f"{ranks} ranks: {accuracies[ranks]:.2f}")
+p.reveal(out)
+
+# %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
+fig, ax = plt.subplots(figsize=(7, 2.6))
+bars = ax.bar(
+    [str(ranks) for ranks in accuracies],
+    list(accuracies.values()),
+    color="#56B4E9",
+    edgecolor="black",
+    hatch="//",
+    width=0.5,
+)
+ax.bar_label(bars, fmt="%.2f", padding=2)
+ax.axhline(0.1, color="black", linestyle=":", linewidth=1)
+ax.text(2.45, 0.12, "guessing", ha="right", fontsize=9)
+ax.set_ylim(0, 1)
+ax.set_xlabel("ranks")
+ax.set_ylabel("accuracy after 2 epochs")
+ax.set_title("The same digits, the same epochs: every rank that helps makes it worse", fontsize=11)
+fig.tight_layout()
+
+# %% [markdown]
+# No weight became NaN, no rank hung while it trained. That is what faults in distributed training are like: the
+# gradients are wrong, and gradient descent is patient with wrong gradients. It goes downhill all the same, only less so with each rank.
+#
+# When you have repaired your copy of the script, come back and run this page again: it always runs *your* `exercises/capstone/train.py`.
+#
+# ## How to work
+#
+# **Ask one question at a time.** Each line below changes one thing, and you should be able to say beforehand what will happen:
+#
+#     torchrun --standalone --nproc-per-node 2 capstone/train.py --epochs 2 --out /tmp/two      as it will be used
+#     ddp-course doctor --ranks 2 capstone/train.py --epochs 2 --out /tmp/two                   who waits for whom, what drifts apart
+#     ddp-course doctor --ranks 3 capstone/train.py --epochs 1 --accumulate 1                   without accumulation
+#
+# **Put the doctor into the script** when you want it under `torchrun`: `with course_lib.observe():` around `main(...)` writes one report
+# for all ranks. It comes out again before you hand in, or stays; the graders do not mind.
+#
+# **Compare with one process.** “It learns” proves nothing, as you have just seen. Two ranks that take the same step as one process on the
+# same images prove a lot. Print a number that should be equal, such as a norm of the gradients before the step, on each rank.
+#
+# **Repair in any order.** Each fault is judged by itself, whatever else is wrong. Where one does hide another, the report says what was
+# not reached, and why.
+#
+# ## How it is judged
+#
+# Five launches, by torchrun's own agent, on digits that are drawn anew for each answer. Something happens in four of them, and it is real:
+#
+# | launch | processes | what happens |
+# | --- | --- | --- |
+# | plain | 2 | nothing: two epochs, compared with what one process finds on the same images |
+# | killed | 1 | killed in the second epoch, restarted by the agent, killed again while it writes its checkpoint |
+# | hungry | 2 | an allocation fails in rank 1, in the middle of a forward |
+# | blanks | 3 | some images are blank, so one rank may have less to do |
+# | slow | 4, playing two machines | rank 1 is four seconds late |
+#
+# Your script is not read, only watched: which images go through which model on which rank, what is zeroed, averaged and stepped when, what
+# is saved, how it ends. What it saves is compared with a single-process reference, weight by weight. So any repair is right that does what
+# is promised. (The agent forks the ranks from a process that has PyTorch loaded, where the program `torchrun` would start fresh
+# interpreters; rendezvous, store, restarts and the end are torchelastic's own: `launch_agent` in `torch/distributed/launcher/api.py`.
+# The two machines are played: the local ranks are set as two agents would set them.)
+#
+# Sixteen checks: one for each fault, and one for the whole. This is where your copy stands.
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.grading import grade
+
+verdict = grade("capstone.train", SCRIPT.read_text())
+held = sum(check.state == "passed" for check in verdict.checks)
+
+fig, ax = plt.subplots(figsize=(7, 4.6))
+for line, check in enumerate(verdict.checks):
+    good = check.state == "passed"
+    ax.barh(
+        line,
+        1,
+        color="#009E73" if good else "white",
+        edgecolor="black",
+        hatch=None if good else "xx",
+        height=0.7,
+    )
+    ax.text(1.25, line, check.sentence, va="center", fontsize=8.5)
+ax.set_yticks(range(len(verdict.checks)), [str(n + 1) for n in range(len(verdict.checks))], fontsize=8)
+ax.invert_yaxis()
+ax.set_xlim(0, 14)
+ax.set_xticks([])
+for side in ("top", "right", "bottom", "left"):
+    ax.spines[side].set_visible(False)
+ax.set_title(
+    f"Your script keeps {held} of {len(verdict.checks)} promises (filled: kept; crossed: not yet)",
+    fontsize=11,
+    loc="left",
+)
+fig.tight_layout()
+
+# %% [markdown]
+# ## What goes wrong in real life
+#
+# The fifteen are not invented. Each has cost somebody a night, and the usual course of events is the same: a script that is right on one
+# process gets a wrapper, a sampler and an `if rank == 0`, the loss still falls, and the review looks at the model. Faults that hide behind
+# each other are worse. A swallowed error looks like a hang; a hang is met with a shorter timeout; the shorter timeout ends healthy runs; a
+# restart then loses the optimizer's memory, and the curve has a dent that somebody explains with the learning rate.
+#
+# ## Rule of thumb
+#
+# > A script is distributed when two ranks take the step that one process would take, when each rank has its own share and all have the same
+# > end, and when you have killed it, starved it and slowed it down yourself. Until then it is a script that has not failed yet.
+#
+# ## Your turn
+#
+# The script lies in `exercises/capstone/train.py`; edit that file. [exercises/16_capstone](../exercises/16_capstone.ipynb) runs it and
+# grades it, and so does `ddp-course check --watch exercises/capstone/train.py` whenever you save.
+#
+# ## Further reading
+#
+# - `torch/distributed/run.py`: the docstring says what a script must be ready for under `torchrun`.
+# - `torch/distributed/launcher/api.py` and `torch/distributed/elastic/agent/server/api.py`: the agent that runs your script here.
+# - `torch/distributed/elastic/agent/server/local_elastic_agent.py`: how workers are started, watched and ended.
+#
+# **Back to:** the [index](index.ipynb).

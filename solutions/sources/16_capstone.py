@@ -1,0 +1,52 @@
+# %% [markdown]
+# # 16 · Capstone: rescue the training script: your turn
+#
+# One task on [lesson 16](../notebooks/16_capstone.ipynb). What you edit is a file: [capstone/train.py](capstone/train.py), beside this
+# notebook. It has fifteen faults. Its first lines say what it should do.
+#
+# `%hint capstone.train` gives a hint, and the next one when you run it again. `%solution capstone.train` opens once you have passed.
+
+# %%
+# %load_ext course_lib
+
+# %% [markdown]
+# ## 1. Run it
+#
+# As it will be used, `torchrun` and all. Change the number of processes, the epochs, the micro-batches; `FOLDER` is new in every run of this
+# cell, so nothing is resumed unless you want it. It takes some seconds: every process imports PyTorch, the launcher too.
+
+# %% tags=["nbval-skip"]
+import subprocess
+import sys
+import tempfile
+
+FOLDER = tempfile.mkdtemp(prefix="ddp-course-capstone-")
+torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+told = subprocess.run(
+    [*torchrun, "capstone/train.py", "--epochs", "1", "--out", FOLDER],
+    capture_output=True,
+    text=True,
+    timeout=300,
+)
+print(told.stdout + told.stderr[-2000:])
+
+# %% [markdown]
+# ## 2. Ask the doctor
+#
+# The same as `ddp-course doctor --ranks 2 capstone/train.py --epochs 1` in a terminal.
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.doctor.script import examine, verdict_text
+
+options = ["--epochs", "1", "--out", tempfile.mkdtemp(dir=FOLDER)]
+print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60)))
+
+# %% [markdown]
+# ## 3. Check it
+#
+# Running this cell grades the file: five launches, five to fifteen seconds. One line for each fault; a tick is one that you have repaired.
+# You may repair them in any order.
+
+# %% tags=["nbval-ignore-output"]
+# %%task capstone.train
+# The answer is the file capstone/train.py beside this notebook.
