@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -28,7 +28,7 @@ _COLLECTIVES = (
     "scatter_object_list",
 )
 #: A way out for answers that wait in another way; a right answer is not hurt by it.
-_PATIENCE = timedelta(seconds=3)
+_PATIENCE = 5.0
 _AHEAD = 20
 
 
@@ -59,6 +59,15 @@ class Early:
         for number in range(self._begun + 1, self._begun + _AHEAD):
             self._tell(number)
 
+    def _come(self, keys: list[str]) -> bool:
+        """Wait until all of these are set. By looking: a rank that blocks in the store looks like a deadlock."""
+        end = time.monotonic() + _PATIENCE
+        while not self._store.check(keys):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return True
+
     def _counting(self, collective: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             self._begun += 1
@@ -78,10 +87,7 @@ class Early:
             self.writes += act.__name__ == "save"
             if self.rank == 0 and self.world_size > 1 and self._patient:
                 others = [f"{rank}/{self._over + 1}" for rank in range(1, self.world_size)]
-                try:
-                    self._store.wait(others, _PATIENCE)
-                except RuntimeError:
-                    self._patient = False
+                self._patient = self._come(others)
             return act(*arguments, **options)
 
         return call

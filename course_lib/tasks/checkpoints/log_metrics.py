@@ -123,12 +123,12 @@ class LogMetrics(Task):
     @check("The accuracy is that of all samples of all ranks so far, on every rank.")
     def accuracy(self, trial: Trial) -> Miss | None:
         """In every step."""
-        return _compared(trial, 0, "accuracy")
+        return _compared(trial, 0, "an accuracy")
 
     @check("The mean recall is that of all samples of all ranks so far, on every rank.")
     def recall(self, trial: Trial) -> Miss | None:
         """Over the classes that have been seen."""
-        return _compared(trial, 1, "mean recall")
+        return _compared(trial, 1, "a mean recall")
 
     @check("`counts` holds this rank's own counts, after every step.")
     def own_counts(self, trial: Trial) -> Miss | None:
@@ -210,7 +210,7 @@ def _compared(trial: Trial, which: int, name: str) -> Miss | None:
             right = trial.oracle["right"][rank][number][which]
             if not abs(step["pair"][which] - right) < 1e-5:
                 return Miss(
-                    f"in step {number + 1} on {toys.ranks_text(trial.world_size)}, rank {rank} returned a {name} of "
+                    f"in step {number + 1} on {toys.ranks_text(trial.world_size)}, rank {rank} returned {name} of "
                     f"{step['pair'][which]:.4f}; one process alone finds {right:.4f}"
                 )
     return None

@@ -162,8 +162,8 @@ class Save(Task):
                     if loaded == ["new", "new"]:
                         continue
                     return Miss(
-                        f"on {toys.ranks_text(trial.world_size)}, after save {number + 1}, load into a model {how} a "
-                        f"wrapper {_in_words(loaded)} on rank {rank}",
+                        f"after save {number + 1} on {toys.ranks_text(trial.world_size)}, on rank {rank}, load into a "
+                        f"model {how} a wrapper {_in_words(loaded)}",
                         _why(trial, rank, loaded, how, number),
                     )
         return None
@@ -218,7 +218,7 @@ def _loaded(
     step, weights = toys.number(step), numbers(model.parameters())
     steps = [name for name, (number, _) in known.items() if number == step]
     values = [name for name, (_, numbers_) in known.items() if numbers_ == weights]
-    return [*(steps or ["another"]), *(values or ["none"])]
+    return [*(steps or ["wrong"]), *(values or ["none"])]
 
 
 def _together(
@@ -304,11 +304,10 @@ def _in_words(loaded: Any) -> str:
     if loaded is None:
         return "finds nothing"
     if isinstance(loaded, str):
-        return f"raised {loaded.splitlines()[0][:90]}"
+        return f"raised {loaded.splitlines()[0][:90].rstrip(': ')}"
     step, weights = loaded
-    return f"gives {step} step number with {'the' if weights == 'empty' else weights} weights" + (
-        " that the model had before" if weights == "empty" else ""
-    )
+    kept = "the weights that the model had before" if weights == "empty" else f"the {weights} weights"
+    return f"gives the {step} step number with {'no known weights' if weights == 'none' else kept}"
 
 
 def _by_names(loaded: Any) -> str | None:

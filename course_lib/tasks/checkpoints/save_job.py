@@ -86,7 +86,7 @@ class SaveJob(Task):
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """Where it stopped."""
-        return f"a checkpoint after {case['before']} batches, {jobs.EPOCH} in an epoch"
+        return f"a checkpoint after {case['before']} batches ({jobs.EPOCH} in an epoch)"
 
     def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
         """The losses and weights of a run without a checkpoint, of one that saves, and of one that resumes."""
