@@ -20,7 +20,7 @@
 # ## What the launcher does, unasked
 #
 # On every machine runs one **agent**: that is what `torchrun` becomes once it has read its options. It starts the machine's
-# **workers** (your ranks), looks after them a few times a second, and meets the other machines' agents in a **rendezvous**. Ask
+# **workers** (your ranks), looks after them ten times a second, and meets the other machines' agents in a **rendezvous**. Ask
 # for its defaults first:
 
 # %%
@@ -41,8 +41,7 @@ print("the same as a library: restarts", LaunchConfig.max_restarts)
 
 # %% [markdown]
 # That answers the first question. *Zero* restarts: unless you pass `--max-restarts`, the agent ends its workers when one of them
-# fails, and then itself (`_invoke_run` in `torch/distributed/elastic/agent/server/api.py`). Tutorials that say “3” read the default of
-# the library, not that of the command.
+# fails, and then itself (`_invoke_run` in `torch/distributed/elastic/agent/server/api.py`). Only the library's default is 3.
 #
 # ## A script that can be killed
 #
@@ -307,6 +306,7 @@ for number, (kill, ready) in enumerate(zip(kills, again, strict=True)):
     )
 downtime = sum(ready["time"] - kill["time"] for kill, ready in zip(kills, again, strict=True))
 share = downtime / (steps[-1]["time"] - start)
+left.margins(x=0.09)
 left.set(title=f"Three kills: {share:.0%} of the time is restarts", xlabel="seconds", ylabel="step")
 left.legend(fontsize=8, loc="upper left")
 last = {note["step"]: note["loss"] for note in steps}
@@ -329,8 +329,9 @@ assert same
 # Bit for bit, because all that a step depends on is in the checkpoint or follows from the number of the step. (Dropout and
 # augmentation draw random numbers, too: save the generators' states of every rank, lesson 03.)
 #
-# Most of the downtime here is the rendezvous: agents ask each other once a second, in `_DistributedRendezvousOpExecutor.run`
-# (`torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`). On a cluster add imports, a big checkpoint, caches to be filled.
+# Most of the downtime here is the rendezvous: each agent looks once a second whether the others are there
+# (`_DistributedRendezvousOpExecutor.run` in `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`). On a cluster, add imports, a big
+# checkpoint, caches to be filled.
 #
 # ## The store remembers
 #
@@ -385,15 +386,15 @@ print("rank 0:", stale()[0].partition(" with")[0])
 
 # %% [markdown]
 # Agent and ranks share one store by default, and the agent keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes
-# it once and hands it out again). A comment in `torch/distributed/rendezvous.py` (`_create_c10d_store`) says “we create a new TCPStore for
-# every retry”; on this torch the run above says otherwise. gloo then reads addresses of dead processes: an error if you are lucky,
-# and if some connect and some do not, a wait until the timeout. All depends on who is late; here we have only seen to it that rank 1 is.
-# NCCL's unique id goes through the same store; whether it suffers the same is not runnable here, but people report it.
+# it once and hands it out again). A comment in `torch/distributed/rendezvous.py` (`_create_c10d_store`) says that there is a new one for
+# every retry; on this torch the run above says otherwise. So a restarted gang may read addresses of the dead. You get an error, or a
+# wait until the timeout, or nothing at all: it depends on who comes late. Here we have only seen to it that rank 1 does. NCCL's unique
+# id goes through the same store, and people have met the same there (PyTorch's issue 135712); not runnable here.
 #
-# The cure is the variable: with it, rank 0 of every new gang opens a new store. What you will also read is to put
-# `TORCHELASTIC_RESTART_COUNT` in front of every key. On one machine it works. On several it does not, for every agent counts *its own*
-# restarts, and one that restarts because the others do counts nothing. The next job shows that, among other things. It takes a while,
-# mostly waiting, so it starts now and you read on.
+# The cure is the variable: with it, rank 0 of every new gang opens a new store. You will also read that you should put
+# `TORCHELASTIC_RESTART_COUNT` in front of every key. On one machine that works. On several it does not: every agent counts *its own*
+# restarts, and one that restarts because another did, counts nothing. The next job shows it. It takes a while, mostly waiting, so it
+# starts now and you read on.
 #
 # ## Two workers, four, two
 #
@@ -495,9 +496,9 @@ for gpus in (8, 64, 512, 4096, 16_384):
     assert abs(seen / lost - 1) < 0.2
 
 # %% [markdown]
-# Ten times the GPUs, ten times the failures, and three times the checkpoints. At 16,384 GPUs, a sixth of the cluster redoes, saves and waits.
-# Three ways down: a cheaper *C* (write in the background, `torch.distributed.checkpoint.async_save`, lesson 14), a smaller *R* (keep the
-# processes alive), or no restart at all, below.
+# Ten times the GPUs, ten times the failures, and three times the checkpoints. At 16,384 GPUs, one second is lost for every six of
+# training. Three ways down: a cheaper *C* (write in the background, lesson 14), a smaller *R* (keep the processes alive), or no
+# restart at all, below.
 #
 # ## What growing and shrinking cost
 #
@@ -710,6 +711,7 @@ axes.set(
     title=f"Processes that stay: training goes on {restart_seconds / in_place:.0f} times sooner",
     xlabel="seconds (logarithmic)",
     xscale="log",
+    xlim=(1e-3, None),
 )
 axes.invert_yaxis()
 plt.show()
@@ -718,9 +720,9 @@ plt.show()
 # This is what per-step recovery projects do, in small. **torchft** asks a server (the *lighthouse*) before every step who is there,
 # makes a new group when that has changed, lets all agree after backward whether the step counts (`should_commit`), and sends a
 # newcomer weights *and optimizer state* from a living replica. **Horovod Elastic** keeps the last committed state in every worker's
-# memory and rolls back to that. Both need replicas. With DDP every survivor has the whole model; when a model is spread over eight
-# GPUs, losing one of them loses the other seven as well. And on GPUs, somebody must first `abort` the communicator in which the
-# survivors are stuck.
+# memory and rolls back to that. Both need replicas. With DDP every survivor has the whole model; when a replica is spread over eight
+# GPUs, losing one GPU loses that replica. And on GPUs, somebody must first `abort` the communicator in which the survivors are
+# stuck.
 #
 # None of them replaces the checkpoint: some failures take all replicas.
 #

@@ -111,6 +111,16 @@ class Train(Task):
             ],
         }
 
+    @check("All ranks go on from the same step.", gate=True)
+    def together(self, trial: Trial) -> Miss | None:
+        """Whichever that is."""
+        for life in range(_LAST + 1):
+            first = _first_steps(trial, life)
+            if len(set(first.values())) > 1:
+                told = ", ".join(f"rank {rank} with step {step}" for rank, step in sorted(first.items()))
+                return Miss(f"{_life(life)}, {told} began", "not_everywhere")
+        return None
+
     @check("It runs in every life, until it is killed or done.", gate=True)
     def lives(self, trial: Trial) -> Miss | None:
         """No error but those that a killed peer causes."""
@@ -127,16 +137,6 @@ class Train(Task):
                 return Miss(f"{_life(life)}, it never came to the step in which a worker is killed")
         if not any(note["life"] == _LAST for note in _notes(trial, "batch")):
             return Miss(f"{_life(_LAST)}, it did no step")
-        return None
-
-    @check("All ranks go on from the same step.", gate=True)
-    def together(self, trial: Trial) -> Miss | None:
-        """Whichever that is."""
-        for life in range(_LAST + 1):
-            first = _first_steps(trial, life)
-            if len(set(first.values())) > 1:
-                told = ", ".join(f"rank {rank} with step {step}" for rank, step in sorted(first.items()))
-                return Miss(f"{_life(life)}, {told} began", "not_everywhere")
         return None
 
     @check("It goes on from the last checkpoint that was due.")
