@@ -17,12 +17,13 @@
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What when a parameter gets no gradient? | [exercises](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | [exercises](../exercises/09_synchronised.ipynb) |
 # | 10 | [Accumulation, clipping and mixed precision](10_accumulation.ipynb) | Which gradient reaches the optimizer? | [exercises](../exercises/10_accumulation.ipynb) |
+# | 12 | [Elastic training](12_elastic.ipynb) | A rank has died: who restarts what, and what is lost? | [exercises](../exercises/12_elastic.ipynb) |
 # | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | [exercises](../exercises/13_debugging.ipynb) |
 # | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | [exercises](../exercises/14_checkpoints.ipynb) |
 # | 15 | [How far does it scale?](15_scale.ipynb) | What do 1,000 ranks give me, and when does DDP end? | [exercises](../exercises/15_scale.ipynb) |
 #
-# Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). Lessons on out of memory
-# and elastic training are being written.
+# Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). A lesson on out of memory is
+# being written.
 #
 # **How it works.** Open a lesson and run its cells one after the other (`Shift`+`Enter`). A cell that starts with `%%ranks 4`
 # runs on four real ranks. Where a question with radio buttons comes, choose *before* you run the next cell: the run decides
