@@ -141,7 +141,8 @@ def investigate(folder):
 
 with tempfile.TemporaryDirectory() as folder:
     Path(folder, "job.py").write_text(JOB)
-    last_words, stacks, others = run_quietly(investigate, folder, ranks=1, init=False).values[0]
+    out = run_quietly(investigate, folder, ranks=1, init=False, timeout=120)
+    last_words, stacks, others = out.values[0]
     logs = sorted(path.relative_to(folder).parts[2:] for path in Path(folder).rglob("attempt_0/*/*.log"))
 
 print("logs:", *("/".join(parts) for parts in logs))
@@ -444,11 +445,11 @@ assert all(current.startswith("TORCH_") for current, *_ in names)
 #   It is not a switch that makes anything recover.
 # - `TORCH_NCCL_BLOCKING_WAIT`: `wait()` blocks, so that the error is raised where you wait.
 # - `TORCH_NCCL_DESYNC_DEBUG`: the watchdog also tells which ranks are apart.
-# - `TORCH_FR_BUFFER_SIZE` and `TORCH_NCCL_DUMP_ON_TIMEOUT`: write the flight recorder to files, which the section after the
-#   next analyses.
+# - `TORCH_FR_BUFFER_SIZE`: how many calls the flight recorder keeps. `TORCH_NCCL_DUMP_ON_TIMEOUT`: write them to a file when a
+#   wait has timed out. The next two sections read such lists.
 # - `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`: for when the watchdog itself is stuck.
 #
-# `NCCL_DEBUG=INFO` is NCCL's own. gloo reads none of all these: it has the timeout of its group.
+# `NCCL_DEBUG=INFO` is NCCL's own. gloo reads none that has NCCL in its name: it has the timeout of its group.
 
 # %% [markdown]
 # ## The flight recorder

@@ -20,7 +20,7 @@
 # | `"died"` | the process of a rank has ended |
 #
 # - the script, **repaired**. It stands below `YOUR CODE HERE`, as it was. It is run on three real ranks once the two names are
-#   right: with the lesson's data, and with others, in which another rank goes astray.
+#   right, and not only with the lesson's data: another rank may go astray.
 #
 # To look again, go back to the lesson: run a mystery's cell with `%%ranks --no-doctor`, change it, and ask the black box.
 # `%hint debugging.epoch` gives a hint, and the next one when you run it again. `%solution debugging.epoch` opens once you have
@@ -74,8 +74,8 @@ def epoch(ddp, optimizer, photographs):
 # %% [markdown]
 # ## 2. Always the last file
 #
-# A file that one rank cannot read is left out by *all* ranks: rank 1's file B, and with it the files B of the others. (`read`
-# raises an `OSError`, perhaps on another rank, perhaps for another file.) All other files are trained on.
+# A file that one rank cannot read (`read` raises an `OSError`) is left out by *all* ranks, together with the others' files of the
+# same name. All other files are trained on.
 
 # %%
 # %%task debugging.train_files
