@@ -54,7 +54,8 @@ WAYS = {
 def network(seed: int) -> Any:
     """Three layers. While `net.trap` is set, memory runs out in each forward or backward of a sample or more.
 
-    `net.trap` is "forward", or how many layers have their gradients before the allocation fails.
+    `net.trap` is "forward", or how many layers have their gradients before the allocation fails: 0, 1 or 2. (All three
+    would depend on whether the input gets a gradient.)
     """
     import torch
 
@@ -79,7 +80,6 @@ def network(seed: int) -> Any:
 
         def forward(self, x: Any) -> Any:
             trap = self.trap if len(x) else None
-            x = x.clone().requires_grad_()
             for number, layer in enumerate(self.layers):
                 x = layer(Scratch.apply(x, _PETABYTE if trap == LAYERS - number else 0)).tanh()  # type: ignore[no-untyped-call]
                 if trap == "forward" and number == 1:
