@@ -392,6 +392,8 @@ p = predict(
 )
 
 # %%
+from itertools import groupby
+
 from course_lib.running import run_quietly
 
 film = {}
@@ -400,7 +402,8 @@ film["write_in_place"] = out.values[1]
 for way in (remove_and_rename, replace):
     film[way.__name__] = run_quietly(slow_motion, way, files.name, ranks=2).values[1]
 for name, found in film.items():
-    print(f"{name:17}", *found)
+    runs = [(seen, len(list(same))) for seen, same in groupby(found)]
+    print(f"{name:17}", ", ".join(seen if times == 1 else f"{times} times {seen}" for seen, times in runs))
 assert set(film["replace"]) == {"10", "20"}
 
 # %%
@@ -429,7 +432,8 @@ plt.show()
 
 # %% [markdown]
 # The weights are in the file soon; the *table of contents* comes last. A checkpoint is a zip file (`_open_zipfile_writer` in
-# `torch/serialization.py`), and a zip file is read from its end. So a checkpoint that is 99 % complete is 0 % readable.
+# `torch/serialization.py`), and a zip file is read from its end. So a checkpoint that is 99 % complete is 0 % readable. And
+# when nothing keeps the ranks from loading while rank 0 still writes, luck decides which column of this picture they meet.
 #
 # `os.replace` is one step of the file system: the name means the old file until it means the new one (if both are on the same
 # file system, which is why the new file is written *beside* the old one, and not in `/tmp`). `flush` in `Halting` calls
