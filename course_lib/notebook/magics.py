@@ -46,9 +46,7 @@ class RankMagics(Magics):
     @argument("--as", dest="name", help="bind the Outcome to this name")
     @argument("--trace", action="store_true", help="record a timeline of this cell on every rank")
     @argument("--watch", action="store_true", help="also look for silent faults: ranks that drift apart")
-    @argument(
-        "--no-doctor", action="store_true", help="do not explain what happened: find out by yourself"
-    )
+    @argument("--no-doctor", action="store_true", help="do not explain what happened: find out by yourself")
     @argument(
         "--stop-after",
         help="press the stop button after this many seconds (for lessons that run by themselves)",
