@@ -690,7 +690,8 @@ axes[1].set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
 for panel in axes:
     panel.set_xticks([1, 2, 4, 8])
     panel.set_xlabel("MiB in a bucket, of 8 in all")
-    panel.legend(fontsize=8)
+axes[0].legend(fontsize=8, loc="lower left")
+axes[1].legend(fontsize=8, loc="upper right")
 plt.show()
 
 # %% [markdown]
