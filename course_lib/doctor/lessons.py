@@ -15,10 +15,12 @@ LESSONS = {
     8: "lesson 08, Unused parameters and changing graphs",
     9: "lesson 09, What is synchronised, and when",
     10: "lesson 10, Accumulation, clipping and mixed precision",
+    11: "lesson 11, Out of memory on one rank",
     12: "lesson 12, Elastic training",
     13: "lesson 13, Debugging a hang",
     14: "lesson 14, Logging, metrics, checkpoints",
     15: "lesson 15, How far does it scale?",
+    16: "lesson 16, Capstone: rescue the training script",
 }
 
 

@@ -60,9 +60,16 @@ class TaskMagics(Magics):
 
         show_html(repr(verdict), html_verdict(verdict))
         self._tell_notices()
-        if os.environ.get(STRICT) == "1" and verdict.kind not in (
-            VerdictKind.PASS,
-            VerdictKind.NOT_ATTEMPTED,
+        # A script is handed out with its faults: there the verdict is no mistake of the course.
+        handed_out = bool(task.script) and Path.cwd().name == "exercises"
+        if (
+            os.environ.get(STRICT) == "1"
+            and not handed_out
+            and verdict.kind
+            not in (
+                VerdictKind.PASS,
+                VerdictKind.NOT_ATTEMPTED,
+            )
         ):
             raise TaskNotPassed(f"{task.name}: {verdict.kind} ({STRICT}=1)")
 

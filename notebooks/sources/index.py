@@ -17,10 +17,12 @@
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What when a parameter gets no gradient? | [exercises](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | [exercises](../exercises/09_synchronised.ipynb) |
 # | 10 | [Accumulation, clipping and mixed precision](10_accumulation.ipynb) | Which gradient reaches the optimizer? | [exercises](../exercises/10_accumulation.ipynb) |
+# | 11 | [Out of memory on one rank](11_out_of_memory.ipynb) | It caught the error and went on: what do the others get? | [exercises](../exercises/11_out_of_memory.ipynb) |
 # | 12 | [Elastic training](12_elastic.ipynb) | A rank has died: who restarts what, and what is lost? | [exercises](../exercises/12_elastic.ipynb) |
 # | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | [exercises](../exercises/13_debugging.ipynb) |
 # | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | [exercises](../exercises/14_checkpoints.ipynb) |
 # | 15 | [How far does it scale?](15_scale.ipynb) | What do 1,000 ranks give me, and when does DDP end? | [exercises](../exercises/15_scale.ipynb) |
+# | 16 | [Capstone: rescue the training script](16_capstone.ipynb) | Fifteen faults, one script: what does it really do? | [exercises](../exercises/16_capstone.ipynb) |
 #
 # Solved tasks, once you have tried: [solutions](../solutions/03_samplers.ipynb). A lesson on out of memory is
 # being written.

@@ -9,13 +9,13 @@
 # %%
 # %load_ext course_lib
 
-# %% [markdown]
-# ## 1. Run it
+# %% [markdown] tags=["only-exercise"]
+# ## Run it
 #
 # As it will be used, `torchrun` and all. Change the number of processes, the epochs, the micro-batches; `FOLDER` is new in every run of this
 # cell, so nothing is resumed unless you want it. It takes some seconds: every process imports PyTorch, the launcher too.
 
-# %% tags=["nbval-skip"]
+# %% tags=["only-exercise", "nbval-skip"]
 import subprocess
 import sys
 import tempfile
@@ -30,23 +30,28 @@ told = subprocess.run(
 )
 print(told.stdout + told.stderr[-2000:])
 
-# %% [markdown]
-# ## 2. Ask the doctor
+# %% [markdown] tags=["only-exercise"]
+# ## Ask the doctor
 #
 # The same as `ddp-course doctor --ranks 2 capstone/train.py --epochs 1` in a terminal.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["only-exercise", "nbval-ignore-output"]
+import tempfile
+
 from course_lib.doctor.script import examine, verdict_text
 
-options = ["--epochs", "1", "--out", tempfile.mkdtemp(dir=FOLDER)]
+options = ["--epochs", "1", "--out", tempfile.mkdtemp(prefix="ddp-course-capstone-")]
 print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60)))
 
 # %% [markdown]
-# ## 3. Check it
+# ## Check it
 #
 # Running this cell grades the file: five launches, five to fifteen seconds. One line for each fault; a tick is one that you have repaired.
 # You may repair them in any order.
 
 # %% tags=["nbval-ignore-output"]
 # %%task capstone.train
-# The answer is the file capstone/train.py beside this notebook.
+### BEGIN SOLUTION
+### STUB: # ... in the file capstone/train.py beside this notebook, not in this cell.
+# The repaired script is the file capstone/train.py beside this notebook.
+### END SOLUTION

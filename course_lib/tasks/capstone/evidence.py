@@ -65,7 +65,12 @@ class Evidence:
                     epochs[-1].append(images)
             else:
                 evaluates = True
-        return [epoch for epoch in epochs if epoch]
+        found = [epoch for epoch in epochs if epoch]
+        if len(found) == 1 < self.case["epochs"] and self.finished(rank):
+            # A rank that does not evaluate: as many in each epoch.
+            each = len(found[0]) // int(self.case["epochs"])
+            return [found[0][i : i + each] for i in range(0, len(found[0]), each)] if each else found
+        return found
 
     def shares(self, rank: int) -> list[list[int]]:
         """By epoch: all images the rank has trained on, in order."""
@@ -94,15 +99,26 @@ class Evidence:
             else:
                 since.append(event)
 
-    def after_training(self, rank: int) -> list[str]:
-        """The collectives that the script itself called after the last pass of its Classifier."""
-        events = self.events(rank)
-        last = max((i for i, event in enumerate(events) if event.get("model") == "Classifier"), default=0)
-        return [event["name"] for event in events[last:] if event["what"] == "collective"]
+    def finished(self, rank: int) -> bool:
+        """Whether the script came to its last line on that rank."""
+        return self.has(rank, "finished")
 
-    def count(self, rank: int, what: str) -> int:
-        """How often something happened on a rank."""
-        return sum(event["what"] == what for event in self.events(rank))
+    def trained(self, rank: int) -> bool:
+        """Whether the rank has left its training: it evaluates, or is through."""
+        return bool(self.evaluations(rank)) or self.finished(rank)
+
+    def collectives(self, rank: int) -> list[str]:
+        """The collectives that the script itself called; DDP's own are not among them."""
+        return [event["name"] for event in self.events(rank) if event["what"] == "collective"]
+
+    def backwards(self, rank: int) -> list[int]:
+        """For each step of the optimizer, how many micro-batches it was made of: backwards since the last zeroing."""
+        found = []
+        for _, events, _ in self.groups(rank):
+            whats = [event["what"] for event in events]
+            after = len(whats) - whats[::-1].index("zero") if "zero" in whats else 0
+            found.append(whats[after:].count("backward"))
+        return found
 
     def end(self) -> str:
         """How the launch went, for a check that was not reached."""

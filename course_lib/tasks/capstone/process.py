@@ -97,6 +97,7 @@ def _run(case: Mapping[str, Any], script: str, folder: str, notes: Notes) -> int
                 except _Ended as ended:
                     if ended.code:
                         raise
+                notes.put("finished")
         except _Ended as ended:
             return ended.code
         except SystemExit as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -147,13 +148,15 @@ class Train(Task):
         seen = _launch(trial, "blanks")
         if seen is None:
             return None
-        there = [rank for rank in seen.ranks if seen.evaluations(rank)]
+        there = [rank for rank in seen.ranks if seen.trained(rank)]
         micro_batches = {sum(map(len, seen.micro_batches(rank))) for rank in seen.ranks}
         # A script that swallows every error goes on when the doctor ends the deadlock.
         if len(there) == trial.world_size and not (len(micro_batches) > 1 and seen.deadlock):
             return None
         came = rank_list(there) if there else "no rank"
-        return Miss(f"without an error of its own, {came} of 3 came to the evaluation{seen.doctor}", "uneven")
+        return Miss(
+            f"without an error of its own, {came} of 3 came out of the training{seen.doctor}", "uneven"
+        )
 
     @check("Both passes through the Classifier reach the gradients of all ranks.")
     def both_passes(self, trial: Trial) -> Miss | None:
@@ -234,8 +237,9 @@ class Train(Task):
         afterwards = whats[whats.index("hungry") + 1 :]
         if not {"pass", "step", "save", "collective"} & set(afterwards):
             return None
-        together = all(seen.evaluations(other) for other in seen.ranks)
-        if together and not seen.deadlock and seen.count(rank, "backward") >= seen.count(0, "backward"):
+        together = all(seen.trained(other) for other in seen.ranks) and not seen.deadlock
+        theirs, its = seen.backwards(0), seen.backwards(rank)
+        if together and len(theirs) == len(its) and all(map(operator.ge, its, theirs)):
             return None
         return Miss(
             f"rank {rank} had no memory for its second micro-batch and went on{seen.doctor}", "swallowed"
@@ -260,13 +264,14 @@ class Train(Task):
         seen = _launch(trial, "plain")
         if seen is None:
             return None
-        if any(len(seen.evaluations(rank)) < 2 for rank in (0, 1) if seen.evaluations(rank) or rank == 0):
+        if not any(len(seen.evaluations(rank)) == seen.case["epochs"] for rank in seen.ranks):
             return _not_reached(seen)
-        called = {rank: seen.after_training(rank) for rank in seen.ranks}
+        called = [seen.collectives(rank) for rank in seen.ranks]
         if seen.seen["ok"] or called[0] == called[1]:
             return None
-        told = "; ".join(f"rank {rank} called {', '.join(names) or 'none'}" for rank, names in called.items())
-        return Miss(f"after the last pass, {told}{seen.doctor}", "rank_0_alone")
+        more = max(seen.ranks, key=lambda rank: len(called[rank]))
+        last = called[more][-1]
+        return Miss(f"rank {more} called {last} after the last epoch, alone{seen.doctor}", "rank_0_alone")
 
     @check("Killed while it writes, it leaves a checkpoint that can be read.")
     def whole(self, trial: Trial) -> Miss | None:
