@@ -14,19 +14,25 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from course_lib.ranks.cell import CELL_PREFIX
 from course_lib.tasks.elastic.toy import batch, make, whole_loss
 
 #: Seconds until a job that neither ends nor fails is given up: a way out of a hang, and no measure.
-_PATIENCE = 45.0
+_PATIENCE = 20.0
 Answer = Callable[..., Any]
 
 
-def run_job(answer: Answer, case: Mapping[str, Any], lives: range, world: int, folder: str) -> None:
-    """Let an agent with `world` workers run the answer, in so many lives at most; the folder's log tells."""
+def run_job(answer: Answer, case: Mapping[str, Any], lives: range, world: int, folder: str) -> bool:
+    """Let an agent with `world` workers run the answer, in so many lives at most; the folder's log tells.
+
+    Returns:
+        True where the job came to an end, False where it had to be given up.
+    """
     process = multiprocessing.get_context("fork").Process(
         target=_agent, args=(answer, case, lives, world, folder)
     )
@@ -38,6 +44,7 @@ def run_job(answer: Answer, case: Mapping[str, Any], lives: range, world: int, f
         deadline = time.monotonic() + _PATIENCE
         while process.is_alive() and time.monotonic() < deadline and _ended(folder, lives) < world:
             process.join(0.02)
+        return not process.is_alive() or _ended(folder, lives) >= world
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid or 0, signal.SIGKILL)
@@ -107,6 +114,13 @@ def _worker(answer: Answer, case: Mapping[str, Any], first_life: int, folder: st
         )
         os._exit(1)
     os._exit(0)
+
+
+def _place(error: BaseException) -> str:
+    """The learner's own line that led to an error, in brackets."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename.startswith(CELL_PREFIX)]
+    return f" (line {lines[-1]} of your answer)" if lines else ""
 
 
 class _Scene:

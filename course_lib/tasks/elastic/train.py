@@ -29,7 +29,7 @@ class Train(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (1,)
-    seconds = 100.0  # two agents with their own patience; an answer that works needs a second or two
+    seconds = 60.0  # agents have a patience of their own; an answer that works needs a second or two
     hints = (
         (
             "Nothing tells a worker that it is not the first. The file does: if os.path.exists(path), there is "
@@ -93,13 +93,13 @@ class Train(Task):
         without_group()  # workers are forked from this rank, and make their own
         before, after = case["workers"]
         with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
-            run_job(answer, case, range(2), before, folder)
-            if not any(note["event"] in ("stub", "end") for note in read_log(folder)):
-                run_job(answer, case, range(2, _LAST + 1), after, folder)
+            came_through = run_job(answer, case, range(2), before, folder)
+            if came_through and not any(note["event"] in ("stub", "end") for note in read_log(folder)):
+                came_through = run_job(answer, case, range(2, _LAST + 1), after, folder)
             log = read_log(folder)
         if any(note["event"] == "stub" for note in log):
             answer(None, None, 0, 1, "")  # says so here, where it is heard
-        return log
+        return log if came_through else [*log, {"event": "stuck", "rank": 0, "life": _last_life(log)}]
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The losses of one process that is never killed, and of one that forgets its momentum at restarts."""
@@ -132,6 +132,8 @@ class Train(Task):
                 return Miss(
                     f"{_life(note['life'])}, rank {note['rank']} raised {where}: {note['text']}", known
                 )
+        for note in _notes(trial, "stuck"):
+            return Miss(f"{_life(note['life'])}, the workers neither went on nor ended, and were stopped")
         for life in range(_LAST):
             if life not in killed:
                 return Miss(f"{_life(life)}, it never came to the step in which a worker is killed")
@@ -194,6 +196,10 @@ def _first_steps(trial: Trial, life: int) -> dict[int, int]:
         if note["event"] in ("batch", "kill") and note["life"] == life and note["step"] is not None:
             first.setdefault(note["rank"], note["step"])
     return first
+
+
+def _last_life(log: Sequence[Mapping[str, Any]]) -> int:
+    return max((note["life"] for note in log), default=0)
 
 
 def _planned(case: Mapping[str, Any]) -> list[dict[str, Any]]:
