@@ -10,7 +10,7 @@
 # failed, and given a price.
 #
 # **You will be able to** say from the place of a failure what will follow, write a training step that survives it anywhere,
-# correct the mean afterwards, and choose the cheapest way for *your* failure rate. 20 minutes.
+# correct the mean afterwards, and choose the cheapest way for *your* failure rate. 25 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 
@@ -74,9 +74,9 @@ print("a short text after that:", Reader()(torch.ones(40)).item())
 print("OutOfMemoryError is a RuntimeError, too:", issubclass(torch.OutOfMemoryError, RuntimeError))
 
 # %% [markdown]
-# The process is healthy afterwards: the next, shorter text is read as if nothing had happened. That is what makes it so tempting
-# to catch this error. Mind its type. On a GPU it is a `torch.OutOfMemoryError`; on a CPU it is a plain `RuntimeError`, and you
-# know it by its text. Where you have a GPU, this is the same experiment on it:
+# The process is healthy afterwards: the next, shorter text is read as if nothing had happened. That is what makes it so
+# tempting to catch this error. Mind its type. On a GPU it is a `torch.OutOfMemoryError`; on a CPU it is a plain
+# `RuntimeError`, and you know it by its text. Where you have a GPU, this is the same experiment on it:
 
 # %% tags=["nbval-ignore-output"]
 # %%ranks --only 0
@@ -170,8 +170,8 @@ plt.show()
 #
 # “Like a slow start”? A late rank arrives, and the others have waited for *it*. Here nobody waits; another thing arrives.
 #
-# To be fair: in this loop the mixture does no harm to the weights. All ranks have taken equally many steps, so all gradients were
-# computed at the same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean
+# To be fair: in this loop the mixture does no harm to the weights. All ranks have taken equally many steps, so all gradients
+# were computed at the same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean
 # loss at every third text:
 
 # %%
@@ -203,8 +203,8 @@ print("weights still equal:", len({seen[3] for seen in out["weights"].values()})
 
 # %% [markdown]
 # The losses of two ranks have been added to the gradient of the third, which then took a step along the sum. Shapes and types
-# happened to fit, so gloo had no reason to object (with other shapes it is a hang, or an abort as in lesson 00). The weights have
-# gone apart, silently. Schedulers, checkpoints “every 1,000 steps”, evaluation with a collective in it: all of these count.
+# happened to fit, so gloo had no reason to object (other shapes may end in an abort, as in lesson 00). The weights have gone
+# apart, silently. Schedulers, checkpoints “every 1,000 steps”, evaluation with a collective in it: all of these count.
 #
 # A BatchNorm gives the shift away. Its buffers are broadcast as the next forward begins (lesson 09), and that meets the others'
 # all-reduce:
@@ -223,13 +223,12 @@ for number in range(1, 7):
     loss.backward()
 
 # %% [markdown]
-# All three blocked: an out-of-memory error in ten steps' distance from where anybody will look for it. Switch the buffers' broadcast
-# off, and the same model is shifted silently again.
+# All three are blocked, one step later, and nothing in sight says “memory”.
 #
 # ## In the middle of backward
 #
-# Backward needs memory, too. The next model has four layers and a *trap*: an operation that, at a place of your choice, asks for
-# scratch memory that no machine has. `malloc` refuses just as really as before, but at a known place.
+# Backward needs memory, too. The next model has four layers and a *trap*: an operation that, at a place of your choice, asks
+# for scratch memory that no machine has. `malloc` refuses just as really as before, but at a known place.
 
 
 # %%
@@ -297,15 +296,15 @@ for number in range(6):
             raise
 
 # %% [markdown]
-# There is the error about “parameters that were not used”. Every word in it leads away from the cause. All parameters were
-# used; a backward was *interrupted*. And the culprit is a line that ran fine, one step before.
+# There is the error about “parameters that were not used”, and its advice leads away from the cause. All parameters were
+# used; a backward was *interrupted*, one step before the line that raises.
 #
 # ## Why it only crashes now and then
 #
 # The forum's explanation: the error appears when memory ran out before the first bucket was done. Look for the border. Memory
-# runs out on rank 0, at seven places of the third of six steps: in the forward, in backward with the gradients of 0, 1, 2, 3 or
-# 4 layers there, and in the optimizer. Each with one bucket for everything, with a bucket for each parameter, and with the flag that
-# the error message recommends. Rank 0 catches *everything*, as careless loops do. When it is through, it closes its
+# runs out on rank 0, at seven places of the third of six steps: in the forward, in backward with the gradients of 0, 1, 2, 3
+# or 4 layers there, and in the optimizer. Each with one bucket for everything, with a bucket for each parameter, and with the
+# flag that the error message recommends. Rank 0 catches *everything*, as careless loops do. When it is through, it closes its
 # connections, so that whoever still waits for it is woken.
 
 # %% claims={"9": "incomplete", "11": "wrong"}
@@ -420,14 +419,15 @@ plt.show()
 
 # %% [markdown]
 # The border is the first *parameter*, not the first bucket: the two upper rows are the same. When the first gradient arrives,
-# `Reducer::mark_variable_ready` sets `require_finalize_`, and only `finalize_backward` takes it back, at the end of a complete
-# backward. A later forward finds it set and raises (`ensure_prior_reduction_finished`; all in
-# `torch/csrc/distributed/c10d/reducer.cpp`). Before the first gradient, nothing has been noted, and the next forward prepares the
-# reducer as if the last one had been an evaluation. The flag from the message changes nothing: it looks for parameters outside the graph,
-# and all of these were in it.
+# `Reducer::mark_variable_ready` sets `require_finalize_`, and only `finalize_backward` takes it back, at the end of a
+# complete backward. A later forward finds it set and raises (`ensure_prior_reduction_finished`; all in
+# `torch/csrc/distributed/c10d/reducer.cpp`). Before the first gradient, nothing has been noted, and the next forward prepares
+# the reducer anew (`prepare_for_backward`), as after any forward that was thrown away. The flag from the message changes
+# nothing: it looks for parameters outside the graph, and all of these were in it.
 #
-# So that is the “one time in ten”. Activations pile up in the forward and are freed in backward: memory is usually fullest around the turn,
-# where nothing has been noted yet. What you *see* as crashes are the failures that come later. The times that “worked” were the shift.
+# So that is the “one time in ten”. Activations pile up in the forward and are freed in backward: memory is usually fullest
+# around the turn, where nothing has been noted yet. What you *see* as crashes are the failures that come later. The times
+# that “worked” were the shift.
 #
 # And the last columns are the worst. With all gradients reduced, rank 1 takes its third step and rank 0 does not. If that is in
 # the optimizer (Adam allocates its state in the *first* step), nobody ever says a word: the weights differ for the rest of the
@@ -435,8 +435,8 @@ plt.show()
 #
 # ## Half-reduced is worth nothing
 #
-# What do the gradients look like that such a backward leaves behind? Once more two of four layers, a bucket each, and gradients that
-# are views into the buckets (`gradient_as_bucket_view=True`, which saves memory):
+# What do the gradients look like that such a backward leaves behind? Once more two of four layers, a bucket each, and
+# gradients that are views into the buckets (`gradient_as_bucket_view=True`, which saves memory):
 
 
 # %%
@@ -476,16 +476,16 @@ photo = photograph()
 print("rank 1: " + ", ".join(f"layer {n}: {what}" for n, what in enumerate(out["photo"][1])))
 
 # %% [markdown]
-# Rank 1, which did nothing wrong, holds a gradient that belongs to no model: two layers are averaged, two are its own, divided by the
-# number of ranks already. (Rank 0's is worse, and from run to run another one: its buckets may be under way while you look.) There is nothing
-# to be saved here. Whatever you do after a failed backward, on *every* rank: throw the gradients away, or fill in
-# what is missing before anybody steps. Both follow.
+# Rank 1, which did nothing wrong, holds a gradient that belongs to no model: two layers are averaged, two are its own,
+# divided by the number of ranks already. (Rank 0's is worse, and from run to run another one: its buckets may be under way
+# while you look.) There is nothing to be saved here. Whatever you do after a failed backward, on *every* rank: throw the
+# gradients away, or fill in what is missing before anybody steps. Both follow.
 #
 # ## A bench for ways out
 #
-# From here on, a way out is a function that does one training step. The bench trains for five steps on three ranks; in the third,
-# rank 1's trap springs. At the end it asks: are the weights equal on all ranks, bit by bit? And which single process, without DDP and
-# without a failure, ends with the same weights?
+# From here on, a way out is a function that does one training step. The bench trains for five steps on three ranks; in the
+# third, rank 1's trap springs. At the end it asks: are the weights equal on all ranks, bit by bit? And which single process,
+# without DDP and without a failure, ends with the same weights?
 
 
 # %%
@@ -541,8 +541,8 @@ def check(step, *places, train=train):
 # %% [markdown]
 # ## Way 1: agree before backward, and skip together
 #
-# The smallest change. After the forward all ranks say whether they are fine: an all-reduce of one number. If somebody is not, all
-# skip the batch.
+# The smallest change. After the forward all ranks say whether they are fine: an all-reduce of one number. If somebody is not,
+# all skip the batch.
 
 
 # %% claims={"12": "incomplete"}
@@ -566,13 +566,13 @@ check(agree, "forward")
 
 # %% [markdown]
 # “DDP cannot recover by itself” holds for the loop above, where nobody tells it. Ten lines tell it. What it costs: a tiny
-# all-reduce in each step (and with GPUs a stop: the host must *know* before it goes on); when it strikes, everybody's forward. And it
-# covers the forward only. For a failure in backward it comes too early.
+# all-reduce in each step (and with GPUs a stop: the host must *know* before it goes on); when it strikes, everybody's
+# forward. And it covers the forward only. For a failure in backward it comes too early.
 #
 # ## Way 2: take part with zeros
 #
-# The forum's idea: the failed rank contributes zeros, so the others lose nothing. Run something tiny that certainly fits, and multiply its
-# loss by zero. DDP gets its gradients, and all is well?
+# The forum's idea: the failed rank contributes zeros, so the others lose nothing. Run something tiny that certainly fits, and
+# multiply its loss by zero. DDP gets its gradients, and all is well?
 
 # %%
 p = predict(
@@ -622,12 +622,13 @@ ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
 
 # %% [markdown]
 # DDP divides by the number of *ranks*, not by that of contributions. A zero gradient is a vote for standing still. So
-# multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches: weigh by
-# samples, as in lesson 05.) Three traps: 0 × infinity is NaN, so the tiny batch must be harmless. A BatchNorm takes the tiny batch into
-# its statistics, and its buffers' broadcast comes with every forward: set `ddp.require_forward_param_sync = False` for the second one.
-# And the rank that fails with half its gradients reduced cannot do this.
+# multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
+# weigh by samples, as in lesson 05.) Three traps: 0 × infinity is NaN, so the tiny batch must be harmless. A BatchNorm takes
+# the tiny batch into its statistics, and its buffers' broadcast comes with every forward: set `ddp.require_forward_param_sync
+# = False` for the second one. And the rank that fails with half its gradients reduced cannot do this.
 #
-# **`Join`** is often named here, for it shadows missing ranks with zeros (lesson 05). It does so for a rank that has *left* the block:
+# **`Join`** is often named here, for it shadows missing ranks with zeros (lesson 05). It does so for a rank that has *left*
+# the block:
 
 
 # %% claims={"14": "wrong"}
@@ -655,13 +656,15 @@ def swallow_inside_join():
 out = run(swallow_inside_join, ranks=2, expect="died")
 
 # %% [markdown]
-# Under `join()`, each forward begins with an all-reduce of one number that says “I am still here” (`Join.notify_join_context`,
-# `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again: that meets a bucket, and gloo aborts the process. Around a loop that swallows errors, `Join` makes it worse.
+# Under `join()`, each forward begins with an all-reduce of one number that says “I am still here”
+# (`Join.notify_join_context`, `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again: that meets
+# a bucket, and gloo aborts the process. Around a loop that swallows errors, `Join` makes it worse.
 #
 # ## Way 3: reduce by hand
 #
-# Now everywhere, not in the forward only. The plan: no collective *inside* forward and backward at all, so there is nothing that could be
-# half-done. Then one single all-reduce that carries all gradients and, as one number more, how many ranks are good.
+# Now everywhere, not in the forward only. The plan: no collective *inside* forward and backward at all, so there is nothing
+# that could be half-done. Then one single all-reduce that carries all gradients and, as one number more, how many ranks are
+# good.
 
 
 # %% claims={"12": "incomplete"}
@@ -696,19 +699,19 @@ def by_hand(ddp, optimizer, x):
 check(by_hand, *ANYWHERE)
 
 # %% [markdown]
-# Six places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks' work is
-# kept, and nobody has to know beforehand. The price is what DDP was made for: the all-reduce no longer overlaps with backward
-# (lesson 04), and a flat copy of all gradients needs memory. (Under `no_sync` buffers are not broadcast, either: average a
-# BatchNorm's now and then, lesson 09.)
+# Six places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks'
+# work is kept, and nobody has to know beforehand. The price is what DDP was made for: the all-reduce no longer overlaps with
+# backward (lesson 04), and a flat copy of all gradients needs memory. (Under `no_sync` buffers are not broadcast, either:
+# average a BatchNorm's now and then, lesson 09.)
 #
 # ## Way 4: catch up
 #
-# “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, the thread says. But think of what the others
-# see: they stand in an all-reduce and wait. They do not know why. If the missing buckets come, whenever and by whatever means, that was a slow
-# rank and nothing else.
+# “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, the thread says. But think of what
+# the others see: they stand in an all-reduce and wait. They do not know why. If the missing buckets come, whenever and by
+# whatever means, that was a slow rank and nothing else.
 #
-# So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP; fill the
-# buckets that have *not* left; send these; take the means from all.
+# So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP;
+# fill the buckets that have *not* left; send these; take the means from all.
 
 
 # %% claims={"13": "wrong"}
@@ -759,9 +762,10 @@ def catch_up(ddp, optimizer, x, again=True):
 check(catch_up, *ANYWHERE)
 
 # %% [markdown]
-# **As if nothing had failed**, at every place. No batch is lost, and while it happens no other rank does anything but wait. “Train through it, like a
-# slow start” is what the forum wanted, and here it is. Two warnings come with it: `_get_zeros_like_grad_buckets` and `_reset_state` begin
-# with an underscore (they exist for `Join` and for changing groups), so pin your torch version. And the second try must fit.
+# **As if nothing had failed**, at every place. No batch is lost, and while it happens no other rank does anything but wait.
+# “Train through it, like a slow start” is what the forum wanted, and here it is. Two warnings come with it:
+# `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
+# so pin your torch version. And the second try must fit.
 #
 # If it cannot fit, send zeros in the missing buckets: the thread's other idea, thought to be the feasible one.
 
@@ -770,13 +774,14 @@ check(catch_up, *ANYWHERE)
 check(partial(catch_up, again=False), "forward", 2, 4)
 
 # %% [markdown]
-# Feasible, too: equal on all ranks. But no process would have these weights. Some layers have averaged three batches and some two, and no
-# single factor corrects that. (At 4 of 4 everything had left, and nothing was missing.) Of the two ideas it is the weaker one.
+# Feasible, too: equal on all ranks. But no process would have these weights. Some layers have averaged three batches and some
+# two, and no single factor corrects that. (At 4 of 4 everything had left, and nothing was missing.) Of the two ideas it is
+# the weaker one.
 #
 # ## Way 5: throw away and rebuild
 #
-# Suppose the ranks do *not* agree on anything in time: rank 1 failed, the others stand in an all-reduce. “Wrap the model again, that
-# resets DDP.” On the rank that failed:
+# Suppose the ranks do *not* agree on anything in time: rank 1 failed, the others stand in an all-reduce. “Wrap the model
+# again, that resets DDP.” On the rank that failed:
 
 # %% claims={"15": "incomplete"}
 # %%ranks --expect hang
@@ -793,8 +798,8 @@ for number in range(5):
         ddp = DistributedDataParallel(ddp.module)
 
 # %% [markdown]
-# The constructor is a collective, too, and the others are in another one. All must do it, so all must *notice*. “Issue the failed
-# collective again”, then? Rank 1 comes to this one after rank 0 has given up:
+# The constructor is a collective, too, and the others are in another one. All must do it, so all must *notice*. “Issue the
+# failed collective again”, then? Rank 1 comes to this one after rank 0 has given up:
 
 # %% claims={"17": "wrong"}
 # %%ranks --as out
@@ -819,8 +824,8 @@ for r in (0, 1):
 assert "ok" not in out["said"][0] + out["said"][1]
 
 # %% [markdown]
-# A gloo group that has failed once has closed its connections and never opens them again. A *new* group is needed. There is a fast way to tell
-# the others: destroy the group, and their connections break. No timeout has to pass.
+# A gloo group that has failed once has closed its connections and never opens them again. A *new* group is needed. There is a
+# fast way to tell the others: destroy the group, and their connections break. No timeout has to pass.
 
 # %% claims={"16": "holds", "15": "incomplete"}
 # %%ranks --as rebuilt
@@ -862,8 +867,10 @@ def train_rebuilding(step, place):
 check(None, "forward", 0, 2, 4, train=train_rebuilding)
 
 # %% [markdown]
-# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and everything is right. Note the all-reduce before the
-# step: without it, a failure at 4 of 4 lets the others step alone. Note also *where* the repair stands:
+# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and everything is right. Note the
+# all-reduce before the step: without it, a failure at 4 of 4 lets the others step alone. (Give such a group a timeout that
+# you can afford, as a second net: its destructor, `~ProcessGroupGloo`, waits for its threads, and so for collectives that are
+# still under way.) Note also *where* the repair stands:
 
 # %%
 # %%ranks
@@ -881,14 +888,14 @@ except RuntimeError:
 print("after the except block:           ", "alive" if still_there() else "gone")
 
 # %% [markdown]
-# Inside `except`, the traceback holds the frames of the forward, these hold the wrapper, and the wrapper holds the connections. Destroy the
-# group there, and the others wait for their timeout all the same. (On GPUs the same frames hold the activations, too: retry inside
-# `except`, and you are out of memory again.)
+# Inside `except`, the traceback holds the frames of the forward, these hold the wrapper, and the wrapper holds the
+# connections. Destroy the group there, and the others wait for their timeout all the same. (On GPUs the same frames hold
+# activations, too: retry inside `except`, and you may be out of memory again.)
 #
 # ### A rank that leaves, and comes back
 #
-# “Whether ranks may leave and come back is up to the backend; it may not allow it.” A group cannot change its members. The *model* can
-# change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
+# “Whether ranks may leave and come back is up to the backend; it may not allow it.” A group cannot change its members. The
+# *model* can change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
 
 # %% claims={"18": "incomplete"}
 # %%ranks
@@ -923,15 +930,15 @@ dist.all_gather(everyones, weights)
 print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones))
 
 # %% [markdown]
-# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they are. So a
-# rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of one that is in use, for backends that can;
-# as you see, gloo cannot. NCCL cannot be run here.)
+# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they
+# are. So a rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of
+# one that is in use, for backends that can; as you see, gloo cannot. NCCL cannot be run here.)
 
 # %% [markdown]
 # ## Way 6: fail fast, and let the launcher restart
 #
-# No `try` at all: the rank ends, its connections break, the others raise at once, and whoever started them starts all of them again from
-# the last checkpoint. `torchrun` does that (lesson 12); here the kernel does.
+# No `try` at all: the rank ends, its connections break, the others raise at once, and whoever started them starts all of them
+# again from the last checkpoint. `torchrun` does that (lesson 12); here the kernel does.
 
 
 # %%
@@ -979,13 +986,14 @@ print("steps:", *steps, "| done twice:", len(steps) - len(set(steps)))
 restart = next(float(t) for n, _, t in log if n == "2") - max(float(t) for n, _, t in log if n == "1")
 
 # %% [markdown]
-# Nothing to understand, nothing to get wrong, and the same answer to every kind of failure. The price is a restart (here processes
-# that have torch loaded already; a real job loads libraries, data and weights for minutes) and the steps since the checkpoint.
+# Nothing to understand, nothing to get wrong, and the same answer to every kind of failure. The price is a restart (here
+# processes that have torch loaded already; a real job loads libraries, data and weights for minutes) and the steps since the
+# checkpoint.
 #
 # ## What each way costs
 #
-# First the ordinary steps, in which nothing fails: what is sent, and how long they take. The `all_reduce` of seven numbers in between is
-# only a marker.
+# First the ordinary steps, in which nothing fails: what is sent, and how long they take. The `all_reduce` of seven numbers in
+# between is only a marker.
 
 
 # %%
@@ -1069,9 +1077,10 @@ figure.suptitle("You pay a little in each step, or much for each failure", fonts
 plt.show()
 
 # %% [markdown]
-# (A small model, three ranks on few cores: look at the shape, not at the numbers. *Time lost* counts work that is thrown away, a third of a
-# step for one rank's batch.) With a failure in one of *n* steps, a way costs *its overhead in each step + its price ÷ n*. A restart costs
-# nothing until it happens: where failures are rare enough, nothing beats it; where they are frequent, nothing is worse. And mind what is lost:
+# (A small model, three ranks on few cores: look at the shape, not at the numbers. *Time lost* counts work that is thrown
+# away, a third of a step for one rank's batch.) With a failure in one of *n* steps, a way costs *its overhead in each step +
+# its price ÷ n*. A restart costs nothing but checkpoints until it happens: where failures are rare enough, nothing beats it;
+# where they are frequent, nothing is worse. And mind what is lost:
 #
 # | way | fails where | what is lost | in each step |
 # | --- | --- | --- | --- |
@@ -1080,12 +1089,12 @@ plt.show()
 # | by hand | forward and backward | one batch | no overlap, a copy of the gradients |
 # | catch up | forward and backward | nothing | one all-reduce of 1 number; private functions |
 # | rebuild | forward and backward | everybody's batch | one all-reduce of 1 number |
-# | restart | anywhere | all steps since the checkpoint | nothing |
+# | restart | anywhere | all steps since the checkpoint | a checkpoint now and then |
 #
 # ## Prevention
 #
-# The best failure is the one that does not come. Memory is taken by the *longest* text of a batch, for all others are padded to it. Here are
-# 512 texts, and three ways to put them into batches. (For a plain attention, a batch needs texts × longest².)
+# The best failure is the one that does not come. Memory is taken by the *longest* text of a batch, for all others are padded
+# to it. Here are 512 texts, and three ways to put them into batches. (For a plain attention, a batch needs texts × longest².)
 
 # %%
 import random
@@ -1130,12 +1139,12 @@ axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. A **cap by size** bounds it, with fewer texts in long
-# batches (so weigh ranks by samples, lesson 05). And run the largest batch *first*: what does not fit should fail in step 1, not at three
-# in the morning.
+# Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. A **cap
+# by size** bounds it, with fewer texts in long batches (so weigh ranks by samples, lesson 05). And run the largest batch
+# *first*: what does not fit should fail in step 1, not at three in the morning.
 #
-# When a batch does not fit all the same, cut it in two. Under `no_sync`, gradients of pieces add up, and no other rank needs to know; only
-# the last reduction is common. This is a way out of its own, with nothing lost:
+# When a batch does not fit all the same, cut it in two. Under `no_sync`, gradients of pieces add up, and no other rank needs
+# to know; only the last reduction is common. This is a way out of its own, with nothing lost:
 
 
 # %%
@@ -1172,7 +1181,8 @@ check(in_pieces, "forward", 2, 4)
 #
 # ## What goes wrong in real life
 #
-# **The log is clean.** Somebody caught the error far away from the loop. Ask the doctor (on the command line: `ddp-course doctor train.py`):
+# **The log is clean.** Somebody caught the error far away from the loop. Ask the doctor (on the command line: `ddp-course
+# doctor train.py`):
 
 # %%
 from course_lib.doctor.script import examine, verdict_text
@@ -1214,9 +1224,10 @@ with tempfile.TemporaryDirectory() as folder:
 # - **`except RuntimeError: continue`** swallows everything: shape errors, lost connections, DDP's own complaint. Test for out of memory, and
 #   raise the rest.
 # - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It heals no reducer.
-# - **The kernel's killer** (`exit code -9`) is another matter: no exception, nothing to catch. Only way 6 is left.
-# - **It hangs for ten minutes, and then all ranks die** with a watchdog's message about a timeout. Look for the rank that is *not* in the
-#   same collective, and read its log from the beginning (lesson 13).
+# - **The kernel's killer** (`exit code -9`) is another matter: no exception, nothing to catch. Restart, or go on without
+#   that rank.
+# - **It hangs until the timeout, and then all ranks fail**, each with a message about a collective. Look for the rank that is *not* in the
+#   same one, and read its log from the beginning (lesson 13).
 # - **The failure was in `no_sync`.** Half a micro-batch is in `.grad`, and stays there. Zero it, all of it.
 #
 # ## Rule of thumb
@@ -1227,13 +1238,13 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): correct the mean, write the step that survives an
-# out-of-memory error on any rank at any place, and choose a way by its cost.
+# Three tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): correct the mean, write the step that
+# survives an out-of-memory error on any rank at any place, and choose a way by its cost.
 #
 # ## Further reading
 #
 # - `torch/csrc/distributed/c10d/reducer.cpp`: `prepare_for_backward`, `mark_variable_ready`, `ensure_prior_reduction_finished` and `reset_state`
-#   in PyTorch's repository are this lesson in 200 lines.
+#   (in PyTorch's repository) are what this lesson is about.
 # - `torch/nn/parallel/distributed.py`: `_update_process_group` and its note on shrinking and growing.
 # - PyTorch, *Frequently Asked Questions* (in the notes of the documentation): why recovery belongs outside the `except` block.
 #
