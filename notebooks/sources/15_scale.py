@@ -641,16 +641,17 @@ def backward_seconds(model):
     return time.perf_counter() - begin
 
 
-alone, notes = layers(), []
+alone, notes, runs = layers(), [], []
 for parameter in alone.parameters():
     parameter.register_post_accumulate_grad_hook(lambda _: notes.append(time.perf_counter()))
-for _ in range(4):
+for _ in range(6):
     loss = alone(inputs).sum()
     notes.clear()
     dist.barrier()
     begin = time.perf_counter()
     loss.backward()
-    ready = [at - begin for at in notes]
+    runs.append([at - begin for at in notes])
+ready = min(runs, key=max)  # the fastest
 
 models = {cap: DistributedDataParallel(layers(), bucket_cap_mb=cap) for cap in (1, 2, 4, 8)}
 runs = [
