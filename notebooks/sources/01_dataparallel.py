@@ -347,7 +347,7 @@ for samples in (512, 10, 6, 5, 3):
 # %% [markdown]
 # Six samples on four devices are three parts, and the fourth device has nothing to do (`device_ids[:len(inputs)]` in
 # `DataParallel.forward`). The loss is still that of the whole batch: it is computed after `gather`, so nobody averages averages.
-# Keep that in mind for when you convert.
+# DDP will.
 #
 # ## Every byte of a step
 #
@@ -401,8 +401,8 @@ sent
 # %% [markdown]
 # Read the two tables side by side. In one step of `DataParallel`, device 0 sends the weights to each of the others,
 # $N-1$ times their size (and some of the batch), and each of the others sends its gradients back. In a step of DDP no weights
-# are sent, only gradients; every rank sends $2(N-1)/N$ times the size of the model, at eight ranks as at a thousand less than 2. That is gloo's
-# *ring*: each rank passes partial sums to its neighbour, $N-1$ pieces of size $1/N$ for summing up and as many for telling the
+# are sent, only gradients: $2(N-1)/N$ times the size of the model from every rank, which stays below 2 for a thousand ranks. That
+# is a *ring*: each rank passes pieces of size $1/N$ to its neighbour, $N-1$ of them for summing up and as many for telling the
 # result.
 
 # %%
@@ -437,18 +437,19 @@ mib = [size / 2**20 for size in sizes]
 right.plot(mib, [max(sent) / 2**20 for sent in sents], "s-", color="#D55E00", label="DataParallel: device 0")
 right.plot(mib, [2 * 3 / 4 * size for size in mib], "o--", color="#0072B2", label="DDP: each rank")
 right.set(
-    title="4 devices: it grows with the model", xlabel="size of the model (MiB)", ylabel="sent per step (MiB)"
+    title="4 devices: both grow with the model",
+    xlabel="size of the model (MiB)",
+    ylabel="sent per step (MiB)",
 )
 right.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# Honest footnote: who *carries* the weights is up to the hardware. Our `move` copies to one device after the other, as PyTorch
-# does where it has no NCCL for it. With NCCL, `comm.broadcast_coalesced` and `comm.reduce_add_coalesced` let the devices pass data on,
-# which takes load off device 0 (`torch/csrc/cuda/comm.cpp`, `torch/nn/parallel/comm.py`). Two things stay. Every device must still
-# *receive* all weights in every step. And nothing of this overlaps with computing: the copies must be there before the first layer
-# starts, and `Broadcast` is *one* node of the graph for *all* weights. Its backward begins when the last gradient of the last
-# replica is there. Check:
+# A footnote: who *carries* the weights is up to the hardware. Our `move` copies to one device after the other, as PyTorch does
+# where it has no NCCL for it. With NCCL the devices pass data on, which takes load off device 0 (`torch/nn/parallel/comm.py`,
+# `torch/csrc/cuda/comm.cpp`). Two things stay. Every device must *receive* all weights in every step. And nothing of this
+# overlaps with computing: `replicate` is done before the first layer starts, and its `Broadcast` is *one* node of the graph for
+# *all* weights. The backward of that node begins when the last gradient of the last replica is there:
 
 # %%
 # %%ranks --only 0
@@ -536,7 +537,7 @@ works = {
     for w, depth in depths.items()
 }
 shortest = {width: [float("inf")] * 3 for width in works}
-for _ in range(8 if rank < 2 else 0):
+for _ in range(12 if rank < 2 else 0):
     for width, work in works.items():
         one = seconds(piece if rank == 0 else None, *work)
         threads = seconds(in_threads if rank == 0 else None, work, work)
@@ -627,7 +628,7 @@ widths = list(out["speed"][0])
 for kind, style, colour in (("processes", "o-", "#0072B2"), ("threads", "s--", "#D55E00")):
     right.plot(widths, [out["speed"][0][w][kind] for w in widths], style, color=colour, label=f"two {kind}")
 right.axhline(1, color="black", linewidth=0.8)
-right.text(widths[-1], 1.03, "one after the other", ha="right", fontsize=8)
+right.text(widths[0], 1.03, "one after the other", fontsize=8)
 right.set_xscale("log", base=2)
 right.set_xticks(widths, widths)
 gain = [out["speed"][0][w]["threads"] for w in (16, 1024)]
@@ -643,9 +644,9 @@ plt.show()
 # %% [markdown]
 # So the lock is real, and the story has a second half. PyTorch gives the lock back *inside* an operation, so two threads do
 # multiply big matrices at the same time. What queues is the Python between the operations: on the right, the narrower the layers,
-# the less two threads gain, while two processes do not care. On a GPU that is nearly all that the
-# thread does: it only *launches* kernels, and does not wait for them. A model of many small kernels is then held up by its
-# launches, in `DataParallel` by those of all replicas, through one lock. A process has a lock of its own.
+# the less two threads gain, down to nothing; two processes gain at every width. On a GPU that Python is nearly all that the
+# thread does: it *launches* kernels, and does not wait for them. A model of many small kernels is then held up by its launches,
+# in `DataParallel` by those of all replicas, through one lock. A process has a lock of its own.
 #
 # (Python can be built without the lock since 3.13. The asserts in the cell would tell you.)
 #
@@ -703,10 +704,11 @@ plt.suptitle(
 plt.show()
 
 # %% [markdown]
-# Look at *forward* first: scatter, replicate and the threads make it longer than on one device, most of all when layers are small. The
-# *backward* of the model is too bad: on a CPU, autograd works off both replicas in one thread, on GPUs in two. (Its copies
-# are too good: memory to memory, within one process. DDP's go through sockets here.) And note that models as small as these are best
-# left on *one* device: there is more to tell each other than to compute.
+# Look at *forward* first: scatter, replicate and the threads make it longer than on one device, most of all when layers are small.
+# Be careful with *backward*. Ours is slower than that of the real `DataParallel`, since on a CPU autograd works off both replicas
+# in one thread, on GPUs in two. And its copies are cheaper: memory to memory, within one process, while DDP's go through
+# sockets. How DDP fares against *one* device depends on how much there is to compute for each byte that is sent; models as small
+# as these are often best left on one.
 #
 # ## The master's memory
 #
@@ -852,12 +854,13 @@ plt.show()
 
 # %% [markdown]
 # Device 0 of `DataParallel` is full while the others are nearly empty, as people say. But look at *why*. Weights, gradients and
-# Adam make about the same height on device 0 as on a DDP rank. What stands out is the outputs of the **whole batch**, gathered, with
-# all that the loss keeps of them: it grows with the batch, and you enlarge the batch with every GPU that you add. The classic way out is
-# to compute the loss inside the module, so that one number is gathered from each device.
+# Adam take 20 MiB on device 0, and as much on a DDP rank, with its buckets. What stands out is the outputs of the **whole
+# batch**, gathered, with all that the loss keeps of them: it grows with the batch, and you enlarge the batch with every GPU that
+# you add. The classic way out is to compute the loss inside the module, so that one number is gathered from each device.
 #
 # And all devices together hold *more* with DDP: each rank has Adam's numbers, and buckets on top. DDP does not save memory.
-# It spreads it evenly, and the fullest device decides what fits. (`gradient_as_bucket_view=True` makes gradients and buckets one.)
+# It spreads it evenly, and the fullest device decides what fits. (`gradient_as_bucket_view=True` makes gradients and buckets
+# one: lesson 04.)
 #
 # ## From DataParallel to DDP
 #
@@ -943,9 +946,9 @@ compare(model=half).equal
 # differ.
 #
 # - **What `forward` stores on the module is gone under `DataParallel`** (`self.last = x`): it was stored on a replica. Return it.
-# - **`.item()` of the loss fails or is a vector.** The module returned the loss itself: `gather` makes a vector of the replicas'
-#   losses (`Gather.forward`, `torch/nn/parallel/_functions.py`). Take `.mean()`, and know that with unequal parts this is not the
-#   mean over the batch.
+# - **The loss is a vector, and its `.item()` fails.** The module returned the loss itself: `gather` makes a vector of the
+#   replicas' losses (`Gather.forward`, `torch/nn/parallel/_functions.py`). Take `.mean()`, and know that with unequal parts this
+#   is not the mean over the batch.
 # - **Keys begin with `module.`** in both: checkpoints go from one wrapper to the other, not to the bare model. Save `model.module`:
 
 # %%
@@ -954,12 +957,12 @@ list(nn.DataParallel(make_net()).state_dict()) == list(DistributedDataParallel(m
 
 # %% [markdown]
 # - **Out of memory on GPU 0 only.** `DataParallel`: the outputs. A DDP script: somebody forgot the device, and all ranks put
-#   something on `cuda:0` (`torch.load` without `map_location` does that). Lesson 14.
+#   something on `cuda:0`. (`torch.load` without `map_location` does that with whatever was saved there: lesson 14.)
 #
 # ## Rule of thumb
 #
-# > `DataParallel` copies the model in every forward and makes one process drive all GPUs. DDP copies it once and sends only
-# > gradients, while it computes. Divide `batch_size`, add the sampler, and it is the same training.
+# > `DataParallel` copies the model in every forward and makes one process drive all GPUs. DDP copies it once, and then sends
+# > gradients while it computes. Divide `batch_size`, add the sampler, and it is the same training.
 #
 # ## Your turn
 #
