@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from course_lib.doctor.lessons import LESSONS
@@ -100,3 +101,23 @@ def test_no_file_tells_on_which_machine_it_was_written():
         if (match := told.search(path.read_text(encoding="utf-8", errors="replace")))
     ]
     assert found == []
+
+
+def test_the_index_says_what_each_lesson_builds_on_and_how_long_it_takes():
+    rows = re.findall(
+        r"^\| (\d\d) \| \[.*?\]\((\S+?)\) \| .*? \|(.*?)\| (.*?) \|",
+        markdown(ROOT / "notebooks/index.ipynb"),
+        re.MULTILINE,
+    )
+    assert [name for _, name, _, _ in rows] == sorted(p.name for p in ROOT.glob("notebooks/[0-9]*.ipynb"))
+    for number, name, after, minutes in rows:
+        text = markdown(ROOT / "notebooks" / name)
+        said = re.search(r"\*\*Before this:\*\*([^.;:]*)", text)
+        if number != "16":
+            assert re.findall(r"\d\d", said[1] if said else "") == re.findall(r"\d\d", after), name
+            assert f" {minutes} minutes" in " ".join(text.split()), name
+
+
+def markdown(path: Path) -> str:
+    cells = nbformat.read(path, as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
