@@ -51,8 +51,10 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
             if name.endswith(("distributed/distributed_c10d.py", "distributed/rendezvous.py")):
                 return None if frame.function.startswith(("get_", "is_", "_get", "_rank")) else frame.function
         # `wrapper` is torch's own decorator around every collective: the call is just beginning or ending.
-        # Checkpoints are written to disks, which do not need another rank.
-        return None if leaf.function == "wrapper" or "/distributed/checkpoint/" in path else leaf.function
+        # Checkpoints are written to disks, which do not need another rank. An elastic agent sleeps and looks after
+        # its workers: what it waits for is no rank of ours.
+        alone = "/distributed/checkpoint/" in path or "/distributed/elastic/" in path
+        return None if leaf.function == "wrapper" or alone else leaf.function
     return None
 
 
