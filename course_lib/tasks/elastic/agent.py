@@ -109,9 +109,8 @@ def _worker(answer: Answer, case: Mapping[str, Any], first_life: int, folder: st
         scene.note("end", loss=whole_loss(scene.net, case["seed"], case["steps"]))
     except BaseException as error:
         stub = type(error).__name__ == "_NotAttempted"
-        scene.note(
-            "stub" if stub else "error", text=f"{type(error).__name__}: {error}"[:200], step=scene.step
-        )
+        text = f"{type(error).__name__}: {error}"[:200].rstrip(".") + _place(error)
+        scene.note("stub" if stub else "error", text=text, step=scene.step)
         os._exit(1)
     os._exit(0)
 
