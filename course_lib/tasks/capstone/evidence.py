@@ -130,3 +130,16 @@ class Evidence:
         if self.seen["late"]:
             return "the ranks had not come to an end and were stopped"
         return "the run had ended before" + self.doctor
+
+
+def other_statistics(seen: Evidence) -> str | None:
+    """The first evaluation that ranks begin with different running statistics."""
+    found = [seen.evaluations(rank) for rank in seen.ranks]
+    for epoch, first in enumerate(found[0], start=1):
+        for rank in seen.ranks[1:]:
+            theirs = found[rank][epoch - 1 : epoch]
+            if theirs and any(
+                abs(a - b) > 1e-5 * (1 + abs(a)) for a, b in zip(first, theirs[0], strict=False)
+            ):
+                return f"after epoch {epoch}, rank {rank} evaluated with other running statistics than rank 0"
+    return None

@@ -59,8 +59,9 @@ def launch(case: Mapping[str, Any], script: str, folder: Path, seconds: float) -
         shutdown_timeout=1,
         logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
     )
-    # Restarted processes must not read the addresses of those before them.
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    # Restarted processes must not read the addresses of those before them. Without restarts they share the agent's
+    # store, which listens before any of them starts.
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(case.get("restarts", 0) > 0))
     with _quiet(), _killed_after(seconds) as late:
         try:
             elastic_launch(config, run_script)(dict(case), script, str(folder))

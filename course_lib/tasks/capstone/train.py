@@ -14,7 +14,7 @@ from course_lib.tasks import toys
 from course_lib.tasks.capstone import taught
 from course_lib.tasks.capstone.bugs import BUGS
 from course_lib.tasks.capstone.cases import TESTS, cases
-from course_lib.tasks.capstone.evidence import SAME, Evidence
+from course_lib.tasks.capstone.evidence import SAME, Evidence, other_statistics
 from course_lib.tasks.capstone.gradients import (
     first_bypass,
     first_loss,
@@ -122,7 +122,7 @@ class Train(Task):
                 f"rank 0 told an accuracy of {told:.4f}: no number of {TESTS} test images gives that{really}",
                 "counted_twice",
             )
-        if seen.as_one_process and _statistics(seen) is None and round(told * TESTS) != found["right"]:
+        if seen.as_one_process and other_statistics(seen) is None and round(told * TESTS) != found["right"]:
             return Miss(
                 f"rank 0 told an accuracy of {told:.2f}; the saved model reads {found['right']} of {TESTS} right"
             )
@@ -150,6 +150,8 @@ class Train(Task):
             return None
         there = [rank for rank in seen.ranks if seen.trained(rank)]
         micro_batches = {sum(map(len, seen.micro_batches(rank))) for rank in seen.ranks}
+        if micro_batches == {0}:
+            return _not_reached(seen)
         # A script that swallows every error goes on when the doctor ends the deadlock.
         if len(there) == trial.world_size and not (len(micro_batches) > 1 and seen.deadlock):
             return None
@@ -188,7 +190,7 @@ class Train(Task):
             return None
         if not seen.evaluations(0):
             return _not_reached(seen)
-        found = _statistics(seen)
+        found = other_statistics(seen)
         return None if found is None else Miss(found, "own_statistics")
 
     @check("The gradients of all micro-batches are there when the step is taken.")
@@ -280,7 +282,8 @@ class Train(Task):
         if seen is None:
             return None
         if not seen.has(0, "killed", 1):
-            return None if seen.seen["ok"] else _not_reached(seen)
+            good = seen.seen["ok"] and "problem" not in seen.seen["checkpoint"]
+            return None if good else _not_reached(seen)
         problem = seen.seen["checkpoint"].get("problem")
         if problem:
             return Miss(f"rank 0 was killed while it wrote checkpoint.pt: {problem}", "half_written")
@@ -309,16 +312,3 @@ def _launch(trial: Trial, name: str) -> Evidence | None:
 
 def _not_reached(seen: Evidence) -> Miss:
     return Miss(f"not reached on {toys.ranks_text(seen.world_size)}, because {seen.end()}")
-
-
-def _statistics(seen: Evidence) -> str | None:
-    """The first evaluation that ranks begin with different running statistics."""
-    found = [seen.evaluations(rank) for rank in seen.ranks]
-    for epoch, first in enumerate(found[0], start=1):
-        for rank in seen.ranks[1:]:
-            theirs = found[rank][epoch - 1 : epoch]
-            if theirs and any(
-                abs(a - b) > 1e-5 * (1 + abs(a)) for a, b in zip(first, theirs[0], strict=False)
-            ):
-                return f"after epoch {epoch}, rank {rank} evaluated with other running statistics than rank 0"
-    return None
