@@ -7,6 +7,7 @@ how the gang is made usable again in `repair`. `follow` does the same for ranks 
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ _FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
 _SHOW_EVERY = 0.1
 #: A rank that looks for rank 0's store before that listens tries again for some seconds, asleep between: no proof yet.
 _CONNECT_SECONDS = 10.0
+#: Making a group goes back and forth between ranks and store: on a busy machine a look may miss all of its progress.
+_STARTING, _BUSY_SECONDS = {"init_process_group", "new_group"}, 3.0
 
 
 def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
@@ -165,12 +168,26 @@ class Watch:
         return False
 
     def _connecting(self, looks: dict[int, deadlock.Look]) -> bool:
-        """True while ranks may still be finding each other's store; it is rank 0's, so not once that has left."""
-        if 0 in self.this.done or not any(
-            look.stack and look.stack[-1].function == "_create_c10d_store" for look in looks.values()
-        ):
+        """True while ranks may still be finding each other: what they wait for may be a thread that gets no core."""
+        grace = self._grace(looks)
+        if not grace:
             self.connecting_since = None
             return False
         if self.connecting_since is None:
             self.connecting_since = self.this.seconds()
-        return self.this.seconds() - self.connecting_since < _CONNECT_SECONDS
+        return self.this.seconds() - self.connecting_since < grace
+
+    def _grace(self, looks: dict[int, deadlock.Look]) -> float:
+        """How long ranks that stand still may look like this before it means something, in seconds."""
+        stacks = [[frame.function for frame in look.stack] for look in looks.values()]
+        # The store is rank 0's: it does not come once that has left.
+        if 0 not in self.this.done and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):
+            return _CONNECT_SECONDS
+        if any(_STARTING.intersection(stack) for stack in stacks) and _is_busy():
+            return _BUSY_SECONDS
+        return 0.0
+
+
+def _is_busy() -> bool:
+    """True when more wants to run than the machine has cores for."""
+    return os.getloadavg()[0] > (os.cpu_count() or 1)

@@ -1,0 +1,36 @@
+"""How long standing still means nothing: ranks that are still finding each other."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from course_lib.ranks import drive
+from course_lib.ranks.drive import Watch
+
+
+def grace(stack: list[str], *, done: set[int] = frozenset()) -> float:
+    watch = Watch.__new__(Watch)
+    watch.this = SimpleNamespace(done=done)
+    look = SimpleNamespace(stack=[SimpleNamespace(function=name) for name in stack])
+    return watch._grace({1: look})
+
+
+@pytest.fixture(params=[0.1, 1000.0], ids=["quiet", "busy"])
+def busy(request, monkeypatch) -> bool:
+    monkeypatch.setattr(drive.os, "getloadavg", lambda: (request.param, 0.0, 0.0))
+    return request.param > 1
+
+
+def test_looking_for_a_store_that_may_still_come_is_given_time(busy):
+    stack = ["<module>", "init_process_group", "_create_c10d_store"]
+    assert grace(stack) == 10.0
+    assert grace(stack, done={0}) == (3.0 if busy else 0.0)
+
+
+@pytest.mark.parametrize("function", ["init_process_group", "new_group"])
+def test_making_a_group_is_given_time_on_a_busy_machine(busy, function):
+    assert grace(["<module>", function, "_new_process_group_helper"]) == (3.0 if busy else 0.0)
+
+
+def test_a_collective_is_given_none(busy):
+    assert grace(["<module>", "all_reduce"]) == 0.0
