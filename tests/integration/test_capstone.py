@@ -23,5 +23,5 @@ def test_a_script_that_ends_at_once_and_leaves_a_process_behind_is_judged_and_le
     assert verdict.kind is VerdictKind.WRONG
     assert verdict.misconceptions == ()
     assert all("not reached" in check.observed for check in verdict.checks[:-1])
-    assert "sys.exit(3) at train.py, line 5" in repr(verdict)
+    assert "sys.exit(3) at train.py, line 6" in repr(verdict)
     assert sleepers() == []
