@@ -45,7 +45,7 @@ print("the same as a library: restarts", LaunchConfig.max_restarts)
 #
 # ## A script that can be killed
 #
-# It trains a small network on made-up data. Five comments mark what makes it fit to be killed at any time. The first function is
+# It trains a small network on made-up data. Five comments mark what makes it fit to be killed at any time. The first part is
 # ours: it notes down what happens, and brings about the accidents that this lesson orders.
 
 # %%
