@@ -82,7 +82,7 @@ for ranks in (2, 4):
     print(f"{ranks} ranks: {accuracies[ranks]:.2f}")
 p.reveal(out)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 import matplotlib.pyplot as plt
 
 fig, ax = plt.subplots(figsize=(7, 2.6))
@@ -149,7 +149,7 @@ fig.tight_layout()
 #
 # Sixteen checks: one for each fault, and one for the whole. This is where your copy stands.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from course_lib.grading import grade
 
 verdict = grade("capstone.train", SCRIPT.read_text())
@@ -183,9 +183,9 @@ fig.tight_layout()
 # %% [markdown]
 # ## What goes wrong in real life
 #
-# The fifteen are not invented. Each has cost somebody a night, and the usual course of events is the same: a script that is right on one
-# process gets a wrapper, a sampler and an `if rank == 0`, the loss still falls, and the review looks at the model. Faults that hide behind
-# each other are worse. A swallowed error looks like a hang; a hang is met with a shorter timeout; the shorter timeout ends healthy runs; a
+# None of the fifteen is exotic: each has its place in a lesson before this one, and they come together easily. A script that is right on
+# one process gets a wrapper, a sampler and an `if rank == 0`, the loss still falls, and the review looks at the model. Faults that hide
+# behind each other are worse. A swallowed error looks like a hang; a hang is met with a shorter timeout; the shorter timeout ends healthy runs; a
 # restart then loses the optimizer's memory, and the curve has a dent that somebody explains with the learning rate.
 #
 # ## Rule of thumb

@@ -49,9 +49,11 @@ print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60)))
 # Running this cell grades the file: five launches, five to fifteen seconds. One line for each fault; a tick is one that you have repaired.
 # You may repair them in any order.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["only-exercise", "nbval-ignore-output"]
 # %%task capstone.train
-### BEGIN SOLUTION
-### STUB: # ... in the file capstone/train.py beside this notebook, not in this cell.
+# YOUR CODE HERE
+# ... in the file capstone/train.py beside this notebook, not in this cell.
+
+# %% tags=["only-solution"]
+# %%task capstone.train
 # The repaired script is the file capstone/train.py beside this notebook.
-### END SOLUTION
