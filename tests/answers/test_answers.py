@@ -27,8 +27,8 @@ def test_an_answer_is_what_its_name_says(specimen):
     assert problems_with_answer(specimen) == []
 
 
-# The stubs and solutions of all tasks are graded where they stand: the notebooks in exercises/ and solutions/ are run and
-# their verdicts compared. Here: every form that a stub may have, and scripts.
+# The stubs and solutions of all tasks are graded where they stand: the notebooks in exercises/ and solutions/ are run
+# and their verdicts compared. Here: every form that a stub may have, and scripts.
 @pytest.mark.parametrize("task", [*SAMPLERS, *SCRIPTS], ids=lambda task: task.name)
 def test_stubs_are_not_attempted(task):
     assert problems_with_stubs(task, task_cell(task, solved=False)) == []
