@@ -89,8 +89,8 @@ class Task:
         name: `lesson.function`; the answer must define a function of that name (after the dot).
         title: a few words. signature: the function's first line without `def`.
         lesson: number and name of the lesson, such as `03_samplers`; place: the task's number in it, from 1.
-        script: where the answer stands, below `exercises/` and `solutions/`, if it is a whole script. Such an answer is not
-            called in ranks: `trial` runs once for each number of ranks, in a process of its own, and starts them.
+        script: where the answer stands, below `exercises/` and `solutions/`, if it is a whole script. Such an answer
+            is not called in ranks: `trial` runs once for each number of ranks, in one process, and starts them.
         world_sizes: gang sizes the answer runs on. seconds: time limit of one call; all together may take more.
         hints: two or more, each a step further than the one before.
     """
