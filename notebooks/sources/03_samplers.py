@@ -49,7 +49,8 @@ processed.item()
 # %% [markdown]
 # Twelve. Each rank takes every fourth index, beginning with its own number, and so that all get equally many, the list is
 # continued from its start: samples 0 and 1 come twice. That is `DistributedSampler.__iter__` in
-# `torch/utils/data/distributed.py`: pad the indices to a multiple of the number of ranks, then `indices[rank::num_replicas]`.
+# `torch/utils/data/distributed.py`: pad the indices to a multiple of the number of ranks, then take every
+# `num_replicas`-th, beginning at `rank`.
 #
 # Why equally many? Because every batch means collectives. A rank with one batch more than the others would wait for them
 # for ever (you know how that looks from lesson 00). Here is the deal as a picture:
@@ -89,9 +90,9 @@ three = TensorDataset(torch.arange(3))
 print("of  3:", list(DistributedSampler(three, shuffle=False, drop_last=True)))
 
 # %% [markdown]
-# Samples 8 and 9 are never seen. And three samples on four ranks with `drop_last` are *no* samples, on any rank, without an
-# error: a training loop over nothing, and it is fast. Without shuffling it is always the same samples that are lost; with
-# shuffling, others in each epoch.
+# Samples 8 and 9 are never seen. And three samples on four ranks with `drop_last` are *no* samples, on any rank, without
+# an error: a training loop over nothing, and it is fast. Without shuffling it is always the same samples that are lost;
+# with shuffling, others in each epoch, if you make the call that comes next.
 #
 # ## Shuffling, and the call everybody forgets
 #
@@ -125,7 +126,7 @@ for epoch in range(3):
 
 # %% [markdown]
 # You will read that the sampler must be “reset” in every epoch. There is nothing to reset: `set_epoch` sets one integer.
-# Three consequences, each in a line:
+# Two consequences, and the batches that come of it:
 
 # %% claims={"27": "refined"}
 # %%ranks
@@ -142,7 +143,7 @@ loader = DataLoader(ten, batch_size=2, sampler=sampler)
 print("batches:", [batch.tolist() for (batch,) in loader])
 
 # %% [markdown]
-# The middle one bites when you compare runs with seeds 0, 1 and 2: they see the *same* orders, shifted by an epoch. Take
+# The second one bites when you compare runs with seeds 0, 1 and 2: they see the *same* orders, shifted by an epoch. Take
 # seeds that are far apart.
 #
 # ## Two samplers do not fit into one loader
@@ -390,7 +391,7 @@ for name in ("one_for_all", "one_per_rank"):
 # ## An accuracy that counts nobody twice
 #
 # Now the question from the top. Train a classifier on the digits, then evaluate on 397 of them with a
-# `DistributedSampler`. 397 is odd, so the sampler pads: 400 answers for 397 questions.
+# `DistributedSampler`. 397 does not divide by four, so the sampler pads: 400 answers for 397 questions.
 
 # %%
 # %%ranks
@@ -439,14 +440,14 @@ assert torch.equal(exact, truth)
 
 # %% [markdown]
 # The sampler's count is of 400: three samples vote twice. The effect is small here and large for small test sets, and it
-# *depends on the number of ranks*, which is why the same model scores differently on 4 and on 8 GPUs.
+# *depends on the number of ranks*: one GPU pads nothing, so the same model can score differently on one and on four.
 #
 # The exact way is two lines: let the ranks have unequal shares (evaluation has no gradient collectives, so nobody waits for
 # anybody), and sum **counts**, not averages. The mean of the four ranks' accuracies would again be wrong as soon as the
 # shares differ. And use `net.module`, not `net`: a forward through the wrapper may broadcast buffers, which is a collective,
 # and with unequal batch counts somebody would wait.
 #
-# How many of how many do the two ways count, and how wrong can it get? Try all small test sets at once:
+# How wrong can padding get? Try all test sets of up to 60 samples at once:
 
 # %%
 # %%ranks 4 --as out
@@ -471,12 +472,12 @@ axes.set(
 plt.show()
 
 # %% [markdown]
-# Multiples of four need no padding and are exact. The others are right only by luck.
+# Multiples of four need no padding, and one or two samples are all repeated equally often. All others are off here.
 #
 # ## A stream has no sampler
 #
-# Large data often come as a stream: many files, a socket, a tokenizer's output. An `IterableDataset` has no indices, so there is nothing
-# that a sampler could deal out.
+# Large data often come as a stream: many files, a socket, a tokenizer's output. An `IterableDataset` has no indices, so
+# there is nothing that a sampler could deal out.
 
 # %%
 p = predict(
@@ -545,7 +546,7 @@ by_both
 # ## Streams end when they like
 #
 # Ten samples for four ranks: ranks 0 and 1 have three, ranks 2 and 3 have two. `DistributedSampler` would have padded. A
-# stream does not know its length, so nobody does. This is the classic among the hangs at the end of an epoch:
+# stream does not know its length, so nobody does. This is how an epoch hangs at its end:
 
 # %%
 # %%ranks --expect hang
@@ -645,8 +646,8 @@ axes.set(title="Only one way sees every sample once (2: twice, 0: never)", xlabe
 plt.show()
 
 # %% [markdown]
-# The order is a function of seed and epoch, so two numbers in the checkpoint bring it back: the epoch, and how far it had
-# come. Call `set_epoch` first, *then* skip.
+# The order is a function of seed and epoch. With the same seed, two numbers in the checkpoint bring it back: the epoch,
+# and how far it had come. Call `set_epoch` first, *then* skip.
 #
 # Skipping with `itertools.islice(loader, 3, None)` is right, but loads all that it throws away. Skip indices instead:
 
@@ -755,11 +756,10 @@ print("each its own:           equal masks?", equal_everywhere(drop(torch.ones(8
 # - **Every epoch the same.** `set_epoch` is missing. Training works, a little worse. Print the first indices of each epoch
 #   once, on rank 0.
 # - **Four times the GPUs, no speed.** No sampler, or one with `num_replicas=1`. The number of batches per epoch has not
-#   gone down: look at `len(loader)`.
+#   gone down: look at `len(loader)`. Or a stream that is split by workers only: every rank reads all of it.
 # - **Validation differs with the number of GPUs.** Padding, or a mean of means.
 # - **A hang at the end of an epoch.** The ranks have different numbers of batches: a stream, an own sampler without padding,
 #   files dealt out unevenly.
-# - **More GPUs, but epochs take as long.** A stream that is split by workers only: every rank reads all of it.
 # - **Samples count twice after every restart.** The checkpoint knows the epoch, but not the place in it.
 #
 # ## Rule of thumb
@@ -775,7 +775,7 @@ print("each its own:           equal masks?", equal_everywhere(drop(torch.ones(8
 #
 # ## Further reading
 #
-# - `torch/utils/data/distributed.py`: the sampler is 60 lines of Python, worth reading once.
+# - `torch/utils/data/distributed.py`: the whole sampler, one short class.
 # - PyTorch, `torch.utils.data` in the API reference: samplers, `DataLoader`, worker seeds.
 #
 # **Back to:** the [index](index.ipynb).

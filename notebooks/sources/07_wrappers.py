@@ -4,10 +4,10 @@
 # > *“My model has an `encode` and a `decode`, takes two inputs and brings its own loss. DDP has one `forward`. I call
 # > `model.module.encode(x)` now, and it trains. Is that all right?”*
 #
-# It is the most comfortable mistake there is. DDP does its work when *its own* `forward` is called, for the
-# parameters that *its* module had when it was wrapped. What you keep outside of that is trained by every rank alone.
-# So you write a module around your models, a **wrapper module**, and DDP goes around that. This lesson is about what
-# belongs into it.
+# It is not, and nothing tells you. DDP does its work when *its own* `forward` is called, for the parameters that
+# *its* module had when it was wrapped. What you keep outside of that is trained by every rank alone. So you write a
+# module around your models, a **wrapper module**, and put DDP around that. This lesson is about what belongs into
+# it.
 #
 # **You will be able to** put several models, inputs and a loss into one `forward`; call other methods without losing
 # the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 20 minutes.
@@ -100,8 +100,8 @@ both = DistributedDataParallel(Both(A(), B()))
 both([batch(0), batch(1)])
 
 # %% [markdown]
-# It takes one argument, `self`. The images it would find outside, as one writes when they happen to be there. Note
-# *when* you hear of it: not when the wrapper is made, but at its first call. Put them in, and the last mistake shows:
+# This `forward` takes nothing but `self`, and hopes to find `images` outside. You hear of it not when the wrapper is
+# made, but at its first call. Put them in, and the last mistake shows:
 
 
 # %%
@@ -158,11 +158,10 @@ for step in range(3):
 "the gradients of one process with all samples"
 
 # %% [markdown]
-# So the wrapper solves it, as soon as it runs. It is also the answer to an old worry: whatever you call how often
-# *inside* of one forward, DDP sees one forward. (Lesson 06 shows what it makes of several.) Positional and keyword
-# arguments go through to your module (with `device_ids`, tensors are moved to the GPU first), and the output may be a
-# tensor, a tuple, a dictionary: `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one call of
-# `self.module(*inputs, **kwargs)`.
+# So the wrapper solves it, as soon as it runs. However often you call a model *inside* of one forward, DDP sees one
+# forward. (Lesson 06 shows what it makes of several.) Positional and keyword arguments go through to your module
+# (with `device_ids`, tensors are moved to the GPU first), and the output may be a tensor, a tuple, a dictionary:
+# `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one call of `self.module(*inputs, **kwargs)`.
 #
 # ## One wrapper, or one for each model
 #
@@ -274,7 +273,7 @@ for step in range(3):
 # it. Around the wrapper nothing is armed, and the hooks on the parameters fire into nothing (lesson 06 builds that in
 # 25 lines).
 #
-# From this follows something that few people expect. Add a term of your own to the loss, computed around the wrapper:
+# Now add a term of your own to the loss, computed around the wrapper:
 
 # %%
 p = predict(
@@ -426,8 +425,8 @@ def by_entering():
 print(off_by(net.parameters(), by_entering, by_hand), "% off")
 
 # %% [markdown]
-# Good for training steps in libraries. (A method that itself calls `self(x)` would now call itself.) FSDP2 has such a
-# door ready, `register_fsdp_forward_method` in `torch.distributed.fsdp`; DDP has none.
+# Mind methods that call `self(x)`: here they would call themselves. FSDP2 has such a door ready,
+# `register_fsdp_forward_method` in `torch.distributed.fsdp`; DDP has none.
 #
 # When is `.module` right? Where no gradient is wanted: evaluation (on one rank even, lesson 06), sampling,
 # `state_dict`.
@@ -508,9 +507,9 @@ print("temperatures apart by", apart_by(learner.module.criterion.temperature))
 compare(learner).parts["parameters"].equal
 
 # %% [markdown]
-# `learner.parameters()` is now everything that is trained, so nothing can be forgotten in the optimizer, either. What
-# else is returned, for the log, is detached: an output with a graph that is not in the loss is an unused one (lesson
-# 08). The *value* of the loss stays each rank's own.
+# `learner.parameters()` is now everything that is trained, so nothing can be forgotten in the optimizer, either.
+# What else is returned, for the log, is detached, and so does not keep its graph in memory. The *value* of the loss
+# stays each rank's own.
 #
 # ## Who is looked after
 #
@@ -756,13 +755,13 @@ trained = {id(parameter) for group in optimizer.param_groups for parameter in gr
 
 # %% [markdown]
 # Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, drop the wrapper and wrap
-# anew: it costs little more than one broadcast of the weights.
+# anew. The new one begins as the first did: it compares shapes and sends the weights (lesson 09).
 #
 # ## The same model on every rank?
 #
-# When it is wrapped, rank 0's weights go to all. To *which* parameters? Here rank 1 makes its two layers in the other
-# order. Such a thing comes from a loop over a `set` of names, whose order is another in each process, or from a
-# dictionary that is filled by what comes first. The names are equal on both ranks, and so are the shapes.
+# When it is wrapped, rank 0's weights go to all. To *which* parameters? Here rank 1 makes its two layers in the
+# other order. Such a thing comes from a loop over a `set` of names, whose order can be another in each process, or
+# from a dictionary that is filled by what comes first. The names are equal on both ranks, and so are the shapes.
 
 # %%
 p = predict(
@@ -936,8 +935,8 @@ print("part wrapped:     ", list(state))
 # %% [markdown]
 # Nothing, and `strict=False` keeps quiet about it. `consume_prefix_in_state_dict_if_present`
 # (`torch/nn/modules/utils.py`) takes the prefix off the beginning of a name and does not see the one in the middle.
-# No prefix, no problem: save `net.state_dict()`, of the innermost module that you mean. DDP does not copy your
-# module, so the `net` that you wrapped *is* the trained one.
+# Save the `state_dict()` of the module that you wrapped, not of the wrapper, and there is no prefix. DDP does not
+# copy your module, so the `net` that you wrapped *is* the trained one.
 #
 # ## A teacher
 #
@@ -1019,10 +1018,10 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
 # - **In the module, as it is**: its parameters want gradients, so DDP counts them, and none comes.
 # - **In the module, frozen**: runs, and wrapping makes it equal on all ranks. But it is a submodule now, and
 #   `model.train()` puts *it* into train mode, too: its BatchNorm goes on learning, its dropout drops. Its buffers
-#   also go along in every forward. Call `teacher.eval()` after every `train()`.
+#   also go along whenever buffers are sent (lesson 09). Call `teacher.eval()` after every `train()`.
 # - **In a DDP of its own**: refused. There is nothing to average.
-# - **A copy of the whole DDP module**: runs; you now have a second wrapper with hooks and buckets of its own, whose
-#   forward may send buffers (lesson 09).
+# - **A copy of the whole DDP module**: runs; you now have a second wrapper with hooks and buckets of its own
+#   (`__setstate__` makes them), whose forward may send buffers (lesson 09).
 # - **Beside**: nothing but your module. The tuple (or an attribute of something that is no module) keeps it out of
 #   DDP, `train()` and `parameters()`, and also out of `to(device)` and `state_dict`: move it and save it yourself.
 #
@@ -1094,7 +1093,7 @@ looks = [("#D55E00", "o-"), ("#E69F00", "s--"), ("#0072B2", "^-."), ("black", "x
 for (name, path), (colour, style) in zip(paths.items(), looks, strict=True):
     axes.plot(path, style, color=colour, markevery=5, markersize=5, label=f"copied {name}")
 axes.set(
-    title="A teacher copied before wrapping stays another one on every rank",
+    title="Copied before wrapping: the nearer m is to 1, the longer teachers stay apart",
     xlabel="training step",
     ylabel="largest difference between\ntwo ranks' teachers",
 )
@@ -1102,9 +1101,9 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# What is left after `t` steps is `m ** t` of it, and momenta near 1 are the fashion. Meanwhile all students are equal
-# (the `assert`): each rank's loss asks for something else, and DDP averages it. No comparison of *models* shows it;
-# compare the teacher as well. Copy after wrapping: `copy.deepcopy(ddp.module)`.
+# What is left after `t` steps is `m ** t` of it, and `m` is usually near 1 (0.999 in MoCo, below). Meanwhile all
+# students are equal (the `assert`): each rank's loss asks for something else, and DDP averages it. No comparison of
+# *models* shows it; compare the teacher as well. Copy after wrapping: `copy.deepcopy(ddp.module)`.
 #
 # ## What goes wrong in real life
 #
@@ -1163,8 +1162,7 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # ## Further reading
 #
-# - `torch/nn/parallel/distributed.py`: `__init__`, `_build_params_for_reducer` and `forward`; after this lesson they
-#   read like prose.
+# - `torch/nn/parallel/distributed.py`: `__init__`, `_build_params_for_reducer` and `forward`.
 # - PyTorch, *Distributed Data Parallel* (design note in the documentation), section on the internal design.
 # - He et al., *Momentum Contrast for Unsupervised Visual Representation Learning*, CVPR 2020: a momentum encoder,
 #   trained on several GPUs.

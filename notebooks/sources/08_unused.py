@@ -75,7 +75,8 @@ print("not frozen:", [names[i] for i in indices])
 # The condition matters. DDP leaves out what was frozen *when it was made*, so one frozen layer at the front shifts all
 # numbers (`_build_params_for_reducer`, `torch/nn/parallel/distributed.py`). Or let DDP do it: with
 # `TORCH_DISTRIBUTED_DEBUG=INFO` in the environment, the message has names. In a running process `set_debug_level` does the
-# same. (The message offers `DETAIL`, too, which changes much more than messages. For names `INFO` is enough.)
+# same. (The message offers `DETAIL`, too. That also puts a wrapper around the process group, which checks every collective:
+# `_create_process_group_wrapper` in `torch/distributed/distributed_c10d.py`. For names `INFO` is enough.)
 
 # %%
 # %%ranks
@@ -159,8 +160,8 @@ except RuntimeError as error:
 # (`ensure_prior_reduction_finished`).
 #
 # It is not only the missing gradient that stays local. The bucket never left, so *nothing* of it was averaged, and without
-# `finalize_backward` the buckets that did leave are not written back, either. Here the body went apart, which had a gradient
-# in every step.
+# `finalize_backward` the buckets that did leave are not copied back, either (except with `gradient_as_bucket_view=True`,
+# where `.grad` *is* the bucket). Here the body went apart, which had a gradient in every step.
 #
 # ## Ranks that disagree
 #
@@ -371,20 +372,20 @@ plt.show()
 # output no gradient is averaged, ever, and nothing raises.**
 #
 # **All touched**: `loss + 0 * sum(p.sum() for p in ddp.parameters())`. Every parameter gets a gradient, if only of zeros, on
-# every rank. Right in all rows. It is no trick of yesterday's forum; it is what the count asks for.
+# every rank. Right in all rows: it is what the count asks for.
 #
 # Two of them together?
 
 # %%
 # %%ranks --expect raises:RuntimeError
-five_steps(GRAPHS["all is used"], {"find_unused_parameters": True}, touch=True)
+print("nothing unused:", five_steps(GRAPHS["all is used"], {"find_unused_parameters": True}, touch=True))
 ddp = DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
 (ddp(batch(0)) + 0 * sum(p.sum() for p in ddp.parameters())).sum().backward()
 
 # %% [markdown]
-# Nothing is unused in the first line, so it passes. In the last the right head is not in the *output's* graph and is
-# declared ready, and then the touch gives it a gradient: “ready only once”. One way out at a time. (The other road to this
-# message, two forwards over different paths, is in lesson 06.)
+# Nothing is unused in the first line, so it passes. In the last the right head is not in the *output's* graph and is declared
+# ready, and then the touch gives it a gradient: “ready only once”. One way out at a time. (Other roads to this message are in
+# lessons 06 and 07.)
 
 # %% [markdown]
 # ## What find_unused_parameters costs
@@ -487,12 +488,14 @@ plt.show()
 
 
 # %% [markdown]
-# So “it costs time in every step” holds, and the figure says how much it is at worst. One price is in no figure: with the
-# flag on, a layer that you *forgot* to call is never mentioned again. That is the reason not to set it “to be safe”.
+# So “it costs time in every step” holds. `static_graph` does neither of the two: how far its bars are from 100 says how much
+# of the figure is noise. One price is in no figure: with the flag on, a layer that you *forgot* to call is never mentioned
+# again. That is the reason not to set it “to be safe”.
 #
 # ## No gradient, or a gradient of zeros
 #
-# All three ways give the right gradients. Not quite the same training, though:
+# For a head that is never used, all three ways give the right gradients. The training is not the same, though. Take two of
+# them:
 
 # %%
 p = predict(
@@ -527,8 +530,9 @@ changed
 
 # %% [markdown]
 # A parameter that *no* rank has used keeps the `.grad` it had, here `None` (that is what the extra all-reduce is for:
-# `finalize_bucket_dense` in `reducer.cpp`), and optimizers pass over `None`. Zeros are a gradient: weight decay and momentum
-# move a head that nobody trains. Where one rank alone has used it, all ranks get the mean, by any of the ways.
+# `finalize_bucket_dense` in `reducer.cpp`), and optimizers pass over `None`. Zeros are a gradient: weight decay moves a head
+# that nobody trains, and momentum from earlier steps would, too. Where one rank alone has used it, all ranks get the mean, by
+# any of the ways.
 #
 # ## A mixture of experts
 #
@@ -642,9 +646,9 @@ expert_gradients(skip_idle=False)
 #
 # ### The part of the loss that is no mean
 #
-# Most mixtures of experts add a term that keeps the load even: the share of tokens that an expert *got*, times the mean
-# probability the router *gave* it, summed over experts. DDP averages gradients, so it is right for losses that are means
-# over tokens. This is a product of two means.
+# Many mixtures of experts add a term that keeps the load even: the share of tokens that an expert *got*, times the mean
+# probability the router *gave* it, summed over experts. DDP averages gradients, so it is right for losses that are means over
+# tokens. This is a product of two means.
 
 
 # %%
@@ -736,21 +740,21 @@ with tempfile.TemporaryDirectory() as folder:
     print(verdict_text(examine(str(script), ranks=2)))
 
 # %% [markdown]
-# It finds *that* nothing was averaged, and since when. Why, you know from the matrix. Return a tuple or a dictionary, or
-# leave the flag out.
+# It finds *that* gradients differ, and since when. Why, you know from the matrix. (“With averaging” counts the backwards for
+# which DDP was armed; here the average never comes.) Return a tuple or a dictionary, or leave the flag out.
 #
 # - **The error names a layer that you use.** It is used in the forward, but not in the loss; or it is behind a `detach()`, an
 #   `argmax`, a `no_grad`.
-# - **It comes after hours.** Random depth, a rare kind of batch, an empty batch: the first step in which nobody needs the
-#   layer. Look at the step *before* the error: that one went wrong.
+# - **It comes after hours.** Random depth, a rare kind of batch: the first step in which this rank does without the layer.
+#   Look at the step *before* the error: that one went wrong.
 # - **`static_graph=True` made it a little worse.** Compare gradients between ranks once (lesson 06, task 4).
 #
 # ## Rule of thumb
 #
 # > Give every parameter a gradient on every rank in every step, if only zeros: then DDP needs no flag. `find_unused_parameters`
 # > where you cannot, or where zeros would move what should stand still. `static_graph` only where each rank does the same
-# > in all steps, and its outputs are a tensor or a tuple of them, all in the loss. And `_check_reducer_finalized()` after
-# > `backward()` while you develop.
+# > in all steps, and its output is a tensor, or a tuple or dictionary of them, all in the loss. And
+# > `_check_reducer_finalized()` after `backward()` while you develop.
 #
 # ## Your turn
 #
@@ -759,7 +763,7 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # ## Further reading
 #
-# - `torch/nn/parallel/distributed.py`: `_post_forward` and `_DDPSink` explain most of the matrix in 80 lines.
+# - `torch/nn/parallel/distributed.py`: `_post_forward` and `_DDPSink` explain most of the matrix in 100 lines.
 # - PyTorch, *Distributed Data Parallel* (design note in the documentation), section on the internal design.
 # - Fedus, Zoph and Shazeer, *Switch Transformers*, JMLR 2022: routing to one expert, and the balance term.
 #

@@ -114,7 +114,7 @@ for moment, row in found.items():
 #   over. Between two training forwards you only ever meet them different.
 # - **Momentum** and the **EMA**, a running average of the weights, are equal because what they are computed from is. DDP does
 #   not know of them.
-# - **Losses** and **random numbers** never are.
+# - **Losses** and **random numbers** are each rank's own.
 #
 # So the weights stay equal for one reason only: equal weights and equal gradients, put into the same optimizer, give equal
 # weights. Nothing compares them, and nothing repairs them. That is worth a test.
@@ -252,9 +252,9 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# A difference stays, or grows; also with Adam, which looks at nothing but gradients. Weight decay lets it fade, by the factor
-# `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put such a meter into long
-# trainings, every few hundred steps: it costs one all-reduce. (Task 1 is a stricter one.)
+# A difference stays, or grows; also with Adam, which looks at nothing but gradients. Weight decay (here SGD's) lets it fade,
+# by the factor `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put such a meter
+# into long trainings, every few hundred steps: it costs one all-reduce. (Task 1 is a stricter one.)
 #
 # ## Not an ensemble either
 #
@@ -303,9 +303,9 @@ left = (offsets[1].norm() / offsets[0].norm()).item()
 print("noise left:", round(left, 4), "| all of it in its old place:", torch.allclose(*offsets, atol=1e-5))
 
 # %% [markdown]
-# To the last digit. Every rank walks beside the mean, at its own constant distance, all with the same step. But *whose* step
-# is it? Each rank computed its gradient at its own place; the mean of the four is the gradient of none of them. Nobody learns
-# to correct its own noise:
+# All of it, up to rounding. Every rank walks beside the mean, at its own constant distance, all with the same step. But
+# *whose* step is it? Each rank computed its gradient at its own place; the mean of the four is the gradient of none of them.
+# Nobody learns to correct its own noise:
 
 # %%
 # %%ranks
@@ -450,14 +450,15 @@ axes.set_title("Whether buffers are sent depends on the forward before, not on t
 plt.show()
 
 # %% [markdown]
-# Each row is of one kind. Buffers are sent before a forward if the forward *before it* had gradients on and was not under
-# `no_sync`. `train()` and `eval()` do not matter, and no backward is needed. You can read it: `_pre_forward` asks
-# `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`; and that flag was set
-# by `_post_forward` of the forward before. It makes some sense: buffers change in training, so after a training forward there is
-# something to send. But gradients being on is taken for training, and that is a guess. Four consequences:
+# Each row is of one kind. Buffers are sent before the very first forward, and before each one that *follows* a forward which
+# had gradients on and was not under `no_sync`. `train()` and `eval()` do not matter, and no backward is needed. You can read
+# it: `_pre_forward` asks `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at
+# `require_forward_param_sync`; and that flag was set by `_post_forward` of the forward before. It makes some sense: buffers
+# change in training, so after a training forward there is something to send. But gradients being on is taken for training,
+# and that is a guess. Four consequences:
 #
 # - A forward in `train()` under `no_grad` changes BatchNorm's statistics, and the next forward leaves them as they are.
-# - A forward in `eval()` with gradients on is a collective like any other. (One rank alone must not make it: lesson 06.)
+# - A forward in `eval()` after a training step is a collective, too. (One rank alone must not make it: lesson 06.)
 # - With accumulation under `no_sync`, buffers are sent once in each cycle, before its first micro-batch.
 # - If you evaluate through the wrapper, on all ranks and under `no_grad`, the *first* evaluation batch brings rank 0's statistics
 #   to everybody. Through `.module`, each rank evaluates with its own.
@@ -785,8 +786,8 @@ assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
 # Otherwise one rank lowers its learning rate or leaves the loop, and you know both pictures: the rising line of the meter, and the
 # hang of lesson 00.
 #
-# **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script that
-# seeds each rank differently, has no equal start:
+# **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script
+# that seeds each rank differently, has no equal start (the teacher of lesson 07, once more):
 
 # %%
 # %%ranks

@@ -13,7 +13,7 @@
 # %% [markdown]
 # ## 1. Name the unused ones
 #
-# DDP complains one step too late, in numbers, and only on the rank that is asked. Do better: `loss` was computed with the wrapped
+# DDP complains one step too late, in numbers, each rank for itself. Do better: `loss` was computed with the wrapped
 # `model`, and there has been no `backward()` yet. Return the names of all parameters that `loss.backward()` would leave without a
 # gradient **on at least one rank**, the same list on every rank, in any order, as `model.module.named_parameters()` has them.
 #
