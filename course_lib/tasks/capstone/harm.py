@@ -15,9 +15,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
-
 from course_lib.tasks.capstone.notes import Notes
 from course_lib.tasks.capstone.spies import real_save
 
@@ -41,6 +38,9 @@ class Harm:
 
     def install(self) -> None:
         """Lie in wait."""
+        import torch
+        import torch.distributed as dist
+
         torch.save = self._save  # type: ignore[assignment]
         init = dist.init_process_group
 
@@ -64,6 +64,8 @@ class Harm:
             self.notes.put("slow")
             time.sleep(self.case["slow"]["seconds"])
         if self._is_here("hungry", number):
+            import torch
+
             self.notes.put("hungry")
             torch.empty(_MORE_THAN_THERE_IS, dtype=torch.uint8)
         if self.case.get("killed") == number and self.notes.attempt == 0:
@@ -91,7 +93,7 @@ class Harm:
             # Two processes that write to one file at the same time leave anything: one after the other, here.
             _write_alone(Path(place), whole, self.notes.folder)
         else:
-            real_save(state, place, *arguments, **options)
+            real_save(state, place)
 
 
 def _write(place: Any, part: bytes) -> None:

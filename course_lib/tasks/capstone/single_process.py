@@ -1,20 +1,20 @@
 """What one process alone would have found: the same images in the same order, one model, no communication.
 
-Used in the process that starts the agent, in which no line of the learner's script has ever run. Needs torch.
+Used in the process that starts the agent, in which no line of the learner's script has ever run. Torch is imported
+where it is used: all modules of tasks are loaded in the kernel, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
-from torch import nn
-from torch.nn import functional
+from typing import TYPE_CHECKING, Any
 
 from course_lib.tasks.capstone.spies import FIRST_TEST
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 LR, MOMENTUM = 0.05, 0.9
 #: Each optimizer step: the micro-batches of all processes, each as the numbers of its images.
@@ -25,17 +25,25 @@ class Images:
     """The file that the script read."""
 
     def __init__(self, path: Path) -> None:
+        import numpy as np
+        import torch
+
         with np.load(path) as file:
             self.train = _rows(file["train_images"]), torch.from_numpy(file["train_labels"]).long()
             self.test = _rows(file["test_images"]), torch.from_numpy(file["test_labels"]).long()
 
 
 def _rows(images: Any) -> torch.Tensor:
+    import torch
+
     return torch.from_numpy(images).float().flatten(1) / 16
 
 
 def trained(start: Mapping[str, Any], steps: Steps, images: Images) -> dict[str, dict[str, torch.Tensor]]:
     """The weights after these steps, from these at the start: state dicts by the names of the models."""
+    import torch
+    from torch.nn import functional
+
     classifier, completer = _classifier(), _completer()
     _fill(classifier, start["Classifier"])
     _fill(completer, start["Completer"])
@@ -73,6 +81,8 @@ def difference(found: Mapping[str, Any], right: Mapping[str, Mapping[str, torch.
 
 def right_answers(state: Mapping[str, Any], images: Images) -> int:
     """How many test images the saved Classifier reads right."""
+    import torch
+
     classifier = _classifier().eval()
     _fill(classifier, state)
     with torch.no_grad():
@@ -105,8 +115,12 @@ def _fill(model: nn.Module, state: Mapping[str, Any]) -> None:
 
 
 def _classifier() -> nn.Module:
+    from torch import nn
+
     return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
 
 
 def _completer() -> nn.Module:
+    from torch import nn
+
     return nn.Sequential(nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 32))

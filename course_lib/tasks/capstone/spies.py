@@ -1,6 +1,7 @@
 """What is noted of a training script while it runs, in the functions of torch that it calls: nothing of its source.
 
-Installed in a process before the script is loaded, so that `from ... import` finds what is noted, too. Needs torch.
+Installed in a process before the script is loaded, so that `from ... import` finds what is noted, too. Torch is
+imported where it is used: all modules of tasks are loaded in the kernel, too.
 """
 
 from __future__ import annotations
@@ -8,16 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from typing import TYPE_CHECKING, Any
 
 from course_lib.tasks.capstone.notes import Notes
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
 
 #: Test images are told from training images by their numbers.
 FIRST_TEST = 100_000
@@ -42,6 +41,8 @@ class Spies:
 
     def install(self) -> None:
         """Begin to note; for the rest of the process's life."""
+        import torch.distributed as dist
+
         self._watch_models()
         self._watch_losses()
         self._watch_optimizers()
@@ -60,6 +61,9 @@ class Spies:
     # -- passes -------------------------------------------------------------------------------------------------
 
     def _watch_models(self) -> None:
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel
+
         init: Any = DistributedDataParallel.__init__
         forward: Any = DistributedDataParallel.forward
         spies = self
@@ -86,6 +90,8 @@ class Spies:
             self.models[type(module).__name__] = module
 
     def _before_pass(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        import torch
+
         name = type(module).__name__
         if name not in ("Classifier", "Completer"):
             return
@@ -106,6 +112,8 @@ class Spies:
 
     def _images(self, arguments: tuple[Any, ...]) -> list[int]:
         """Which images these are; -1 for one that is in no file."""
+        import torch
+
         if not arguments or not isinstance(arguments[0], torch.Tensor):
             return []
         rows = (arguments[0].detach().flatten(1) * 16).round().to(torch.uint8).numpy()
@@ -114,6 +122,9 @@ class Spies:
     # -- losses and gradients -----------------------------------------------------------------------------------
 
     def _watch_losses(self) -> None:
+        import torch
+        from torch import nn
+
         original, backward = nn.functional.cross_entropy, torch.autograd.backward
 
         @functools.wraps(original)
@@ -127,11 +138,16 @@ class Spies:
         torch.autograd.backward = self._noting(backward, "backward")
 
     def _watch_optimizers(self) -> None:
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
         optimizer = torch.optim.Optimizer
         optimizer.zero_grad = self._noting(optimizer.zero_grad, "zero")  # type: ignore[method-assign]
         register_optimizer_step_pre_hook(self._before_step)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        from torch import nn
+
         if not self.told_start:
             self.told_start = True
             states = {name: model.state_dict() for name, model in self.models.items()}
@@ -145,11 +161,17 @@ class Spies:
         self.notes.put("step", gradients=gradients, remembers=len(optimizer.state) > 0)
 
 
-real_save = torch.save
+def real_save(state: Any, place: Any) -> None:
+    """`torch.save` as it is, whatever has taken its place."""
+    from torch.serialization import save
+
+    save(state, place)
 
 
 def _marks(parameters: list[Any]) -> list[float]:
     """Three numbers by which gradients can be told apart."""
+    import torch
+
     parts = [(p.grad if p.grad is not None else torch.zeros_like(p)).detach().flatten() for p in parameters]
     whole = torch.cat(parts).double() if parts else torch.zeros(1, dtype=torch.double)
     weights = torch.linspace(-1, 1, whole.numel(), dtype=torch.double)
@@ -157,6 +179,8 @@ def _marks(parameters: list[Any]) -> list[float]:
 
 
 def _numbers_of_images(data: Path) -> Mapping[bytes, int]:
+    import numpy as np
+
     with np.load(data) as file:
         found = {image.astype(np.uint8).tobytes(): i for i, image in enumerate(file["train_images"])}
         found |= {
