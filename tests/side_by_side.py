@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         held = start_zygote()
         config.add_cleanup(lambda: os.close(held))
-    if config.pluginmanager.hasplugin("dsession"):
+    if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Dealer())
 
 

@@ -9,7 +9,6 @@ from course_lib.grading.selfcheck import (
     catalogue,
     problems_with_answer,
     problems_with_catalogue,
-    problems_with_solution,
     problems_with_stubs,
     problems_with_task,
 )
@@ -19,7 +18,6 @@ from course_lib.tasks import all_tasks, find_task
 HERE = Path(__file__).parent
 SPECIMENS = catalogue(HERE)
 SAMPLERS = [task for task in all_tasks() if task.name.startswith("samplers.")]
-SCRIPTS = [task for task in all_tasks() if task.script]
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
@@ -28,15 +26,10 @@ def test_an_answer_is_what_its_name_says(specimen):
 
 
 # The stubs and solutions of all tasks are graded where they stand: the notebooks in exercises/ and solutions/ are run
-# and their verdicts compared. Here: every form that a stub may have, and scripts.
-@pytest.mark.parametrize("task", [*SAMPLERS, *SCRIPTS], ids=lambda task: task.name)
+# and their verdicts compared. Here: every form that a stub may have.
+@pytest.mark.parametrize("task", SAMPLERS, ids=lambda task: task.name)
 def test_stubs_are_not_attempted(task):
     assert problems_with_stubs(task, task_cell(task, solved=False)) == []
-
-
-@pytest.mark.parametrize("task", SCRIPTS, ids=lambda task: task.name)
-def test_the_solution_passes(task):
-    assert problems_with_solution(task, task_cell(task, solved=True)) == []
 
 
 @pytest.mark.parametrize("task", SAMPLERS, ids=lambda task: task.name)

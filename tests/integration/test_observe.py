@@ -52,8 +52,16 @@ def torchrun(folder: Path, fault: str) -> tuple[subprocess.CompletedProcess[str]
     return done, report.read_text(encoding="utf-8") if report.is_file() else ""
 
 
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch):
+    """A folder of the test's own for what ranks leave; with a short name, for there are sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="ddp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield folder
+
+
 def left_over() -> list[str]:
-    folder = Path(tempfile.gettempdir()) / f"ddp-course-observe-{os.getuid()}"
+    folder = Path(os.environ["TMPDIR"]) / f"ddp-course-observe-{os.getuid()}"
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 

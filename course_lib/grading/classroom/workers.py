@@ -24,6 +24,7 @@ from course_lib.grading.attempt import CALLS_IN_ALL
 from course_lib.grading.classroom.submissions import Answer
 from course_lib.grading.verdict import Verdict, from_data
 from course_lib.ranks.protocol import BufferedChannel, Message
+from course_lib.ranks.zygote import VARIABLE as ZYGOTE
 from course_lib.tasks import find_task
 
 #: Starting a worker (torch is loaded) and the ranks of all world sizes, on a machine that does much else.
@@ -65,6 +66,7 @@ class _Worker:
                 env={
                     **_without_secrets(os.environ),
                     "TMPDIR": folder,
+                    ZYGOTE: "",  # answers of strangers: their ranks descend from nobody but this worker
                     "PYTHONPATH": os.pathsep.join(
                         filter(None, [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH")])
                     ),
