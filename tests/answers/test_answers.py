@@ -18,6 +18,7 @@ from course_lib.tasks import all_tasks, find_task
 HERE = Path(__file__).parent
 SPECIMENS = catalogue(HERE)
 SAMPLERS = [task for task in all_tasks() if task.name.startswith("samplers.")]
+SCRIPTS = [task for task in all_tasks() if task.script]
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
@@ -26,8 +27,8 @@ def test_an_answer_is_what_its_name_says(specimen):
 
 
 # The stubs and solutions of all tasks are graded where they stand: the notebooks in exercises/ and solutions/ are run
-# and their verdicts compared. Here: every form that a stub may have.
-@pytest.mark.parametrize("task", SAMPLERS, ids=lambda task: task.name)
+# and their verdicts compared. Here: every form that a stub may have, and the script that is handed out with its faults.
+@pytest.mark.parametrize("task", [*SAMPLERS, *SCRIPTS], ids=lambda task: task.name)
 def test_stubs_are_not_attempted(task):
     assert problems_with_stubs(task, task_cell(task, solved=False)) == []
 
