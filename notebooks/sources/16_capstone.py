@@ -123,8 +123,13 @@ fig.tight_layout()
 # **Put the doctor into the script** when you want it under `torchrun`: `with course_lib.observe():` around `main(...)` writes one report
 # for all ranks. It comes out again before you hand in, or stays; the graders do not mind.
 #
+# The doctor finds what hangs, dies or drifts apart. A step that is equally wrong on all ranks looks sound to it.
+#
 # **Compare with one process.** “It learns” proves nothing, as you have just seen. Two ranks that take the same step as one process on the
 # same images prove a lot. Print a number that should be equal, such as a norm of the gradients before the step, on each rank.
+#
+# **Choose a way out that fits.** Lesson 11's ways out of a failed allocation differ in price, and here also in difficulty: with two wrapped
+# models, several forwards in a step and `no_sync`, agreeing before anybody is in the next collective is harder than it was there.
 #
 # **Repair in any order.** Each fault is judged by itself, whatever else is wrong. Where one does hide another, the report says what was
 # not reached, and why.

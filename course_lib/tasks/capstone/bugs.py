@@ -12,7 +12,9 @@ BUGS = (
         taught.LAUNCHER,
     ),
     Misconception("same_order", "Every epoch goes through the images in the same order.", taught.SET_EPOCH),
-    Misconception("counted_twice", "Some test images are counted twice in the accuracy.", taught.ACCURACY),
+    Misconception(
+        "counted_twice", "Some test images are counted twice in the accuracy, or not at all.", taught.ACCURACY
+    ),
     Misconception(
         "impatient", "A process that is slow for a moment takes the whole run down.", taught.TIMEOUT
     ),
@@ -40,7 +42,9 @@ BUGS = (
     ),
     Misconception("summed", "A step adds micro-batches up instead of averaging them.", taught.WRONG_GRADIENT),
     Misconception(
-        "swallowed", "A process that ran out of memory goes on alone, in another step.", taught.SWALLOWED
+        "swallowed",
+        "When a process runs out of memory, the processes go on in different steps, or with half a step.",
+        taught.SWALLOWED,
     ),
     Misconception("forgotten", "After a restart, the optimizer has lost its memory.", taught.RESUME),
     Misconception("rank_0_alone", "A collective is called by one process alone.", taught.RANK_0_ONLY),
