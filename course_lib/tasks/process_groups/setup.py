@@ -85,7 +85,7 @@ class Setup(Task):
         for scene in ("twice", "anew", "unbegun", "failure"):
             yield {
                 "scene": scene,
-                "timeout": chance.choice((2.0, 2.5, 3.0)),
+                "timeout": chance.choice((9.0, 9.5, 10.0)),
                 "failing": chance.randrange(world_size),
                 "mark": f"mark-{chance.randrange(10**9)}",
             }
