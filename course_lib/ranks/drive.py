@@ -189,5 +189,5 @@ class Watch:
 
 
 def _is_busy() -> bool:
-    """True when more wants to run than the machine has cores for."""
-    return os.getloadavg()[0] > (os.cpu_count() or 1)
+    """True when much more wants to run than the machine has cores for."""
+    return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
