@@ -25,10 +25,12 @@ _LONGEST_FIRST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput") and not config.option.collectonly:
+    if hasattr(config, "workerinput"):
+        return
+    if not config.option.collectonly:
         held = start_zygote()
         config.add_cleanup(lambda: os.close(held))
-    if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
+    if getattr(config.option, "dist", "no") != "no":
         config.pluginmanager.register(_Dealer())
 
 

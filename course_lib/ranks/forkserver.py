@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from course_lib.ranks import preload
 from course_lib.ranks.orphans import orphans_of_the_dead
@@ -41,6 +41,25 @@ def prctl(option: int, value: int | bytes) -> None:
 def die_with_parent() -> None:
     """Ask the system to kill this process when its parent dies."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run_and_exit(body: Callable[[], int]) -> NoReturn:
+    """Run this and end the process with the exit code that it returns, or 1 and a traceback where it raises.
+
+    Never through the interpreter's shutdown: gloo threads may be alive and abort it.
+    """
+    code = 1
+    try:
+        code = body()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
 
 
 def name_process(name: str) -> None:
@@ -150,19 +169,12 @@ class Forkserver:
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
             return pid
-        code = 1
-        try:
-            self._become(spec, fds)
-            code = run_role(spec, fds[0])
-        except BaseException:
-            import traceback
 
-            traceback.print_exc()
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
+        def role() -> int:
+            self._become(spec, fds)
+            return run_role(spec, fds[0])
+
+        run_and_exit(role)
 
     def _become(self, spec: dict[str, Any], fds: list[int]) -> None:
         """Turn a freshly forked child into a clean process of its own."""
@@ -333,9 +345,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # Never through the interpreter's shutdown: gloo threads may be alive and abort it.
-    os._exit(code)
+    run_and_exit(lambda: main(sys.argv[1:]))

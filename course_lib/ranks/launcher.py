@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.ranks.protocol import Decoder, Message
-from course_lib.ranks.zygote import ask_zygote
+from course_lib.ranks.zygote import ask_zygote, server_environment, working_folder
 
 METHODS = ("forkserver", "spawn")
 _COURSE_PARENT = str(Path(__file__).resolve().parents[2])
@@ -70,11 +70,7 @@ class Launcher:
         os.register_at_fork(after_in_child=self._forget)
 
     def _begin(self, ask: bool) -> None:
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(
-            p for p in (_COURSE_PARENT, environment.get("PYTHONPATH", "")) if p
-        )
-        environment["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] = "YES"
+        environment = server_environment()
         self.gone = False
         self.sock, theirs = socket.socketpair()
         with theirs:
@@ -158,7 +154,7 @@ class Launcher:
             "role": role,
             "config": config,
             "env": environment,
-            "cwd": _working_folder(),
+            "cwd": working_folder(),
             "path": [_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)],
             "fds": len(fds),
         }
@@ -238,13 +234,6 @@ def _end(pid: int) -> None:
             process.wait(5)
         except psutil.TimeoutExpired:
             process.kill()
-
-
-def _working_folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return os.sep  # somebody has removed the kernel's working folder
 
 
 _launchers: dict[str, Launcher] = {}

@@ -25,7 +25,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 #: Where the address stands in the environment of those who may ask.
 VARIABLE = "DDP_COURSE_ZYGOTE"
@@ -73,11 +73,7 @@ def start_zygote() -> int:
                 folder,
             ],
             pass_fds=[listener.fileno(), owner],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(_paths()),
-                "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",
-            },
+            env=server_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -88,8 +84,14 @@ def start_zygote() -> int:
     return ours
 
 
-def _paths() -> list[str]:
-    return [path for path in (str(_COURSE.parent), os.environ.get("PYTHONPATH", "")) if path]
+def server_environment() -> dict[str, str]:
+    """The environment of a process that forks: it finds this course, and macOS lets it fork."""
+    paths = (str(_COURSE.parent), os.environ.get("PYTHONPATH", ""))
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",
+    }
 
 
 def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) -> bool:
@@ -103,7 +105,7 @@ def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) ->
     request = {
         **_fitting(environment),
         "env": dict(environment),
-        "cwd": _working_folder(),
+        "cwd": working_folder(),
         "pid": os.getpid(),
     }
     try:
@@ -118,7 +120,8 @@ def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) ->
     return True
 
 
-def _working_folder() -> str:
+def working_folder() -> str:
+    """The working folder, or the root where somebody has removed it."""
     try:
         return os.getcwd()
     except OSError:
@@ -146,7 +149,7 @@ class _Zygote:
     def __init__(self, listener: socket.socket, owner: int) -> None:
         self.listener = listener
         self.owner = owner
-        self.fitting = json.loads(json.dumps(_fitting(os.environ)))
+        self.fitting = _fitting(os.environ)
 
     def owner_is_there(self) -> bool:
         return not select.select([self.owner], [], [], 0)[0]
@@ -177,17 +180,15 @@ class _Zygote:
                     os.close(fd)
 
     def _fits(self, request: dict[str, Any]) -> bool:
-        now = json.loads(json.dumps(_newest_files()))
-        return self.fitting["course"][1:] == now and all(
+        return self.fitting["course"][1:] == _newest_files() and all(
             request[key] == value for key, value in self.fitting.items()
         )
 
-    def _become(self, request: dict[str, Any], wire: socket.socket, sock: int, log: int) -> None:
-        """In a forked child: be the forkserver of the kernel at the other end of `sock`. Does not return."""
+    def _become(self, request: dict[str, Any], wire: socket.socket, sock: int, log: int) -> NoReturn:
+        """In a forked child: be the forkserver of the kernel at the other end of `sock`."""
         from course_lib.ranks import forkserver
 
-        code = 1
-        try:
+        def serve() -> int:
             os.setsid()
             forkserver.name_process(f"ranks-{request['pid']}")
             wire.close()
@@ -203,16 +204,9 @@ class _Zygote:
             with contextlib.suppress(OSError):
                 os.chdir(request["cwd"])
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the server reaps its ranks itself
-            code = forkserver.serve(socket.socket(fileno=sock), "forkserver")
-        except BaseException:
-            import traceback
+            return forkserver.serve(socket.socket(fileno=sock), "forkserver")
 
-            traceback.print_exc()
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
+        forkserver.run_and_exit(serve)
 
 
 def main(arguments: list[str]) -> None:

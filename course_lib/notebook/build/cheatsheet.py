@@ -4,13 +4,14 @@ A lesson's rule is the quoted paragraph under its heading "Rule of thumb". The p
 a rule is written in one place only.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+
+from .pages import is_up_to_date, write_page
 
 PAGE = Path("docs/cheatsheet.html")
 HEADING = "## Rule of thumb"
@@ -45,23 +46,18 @@ def cheat_sheet(rules: list[Rule]) -> str:
 
 def write_cheat_sheet(root: Path) -> None:
     """Write docs/cheatsheet.html from the saved notebooks; a course without docs gets none."""
-    if not (root / PAGE).parent.is_dir():
-        return
-    unfinished = (root / PAGE).with_suffix(".html.part")
-    unfinished.write_text(cheat_sheet(find_rules(root)), encoding="utf-8", newline="\n")
-    os.replace(unfinished, root / PAGE)
+    write_page(root / PAGE, cheat_sheet(find_rules(root)))
 
 
 def check_cheat_sheet(root: Path) -> list[str]:
     """Return one line for each thing wrong: a lesson without a rule, an old page."""
-    page = root / PAGE
-    if not page.parent.is_dir():
+    if not (root / PAGE).parent.is_dir():
         return []
     rules = find_rules(root)
     problems = [
         f"notebooks/{rule.notebook}: no quoted rule under {HEADING!r}" for rule in rules if not rule.text
     ]
-    if not page.is_file() or page.read_text(encoding="utf-8") != cheat_sheet(rules):
+    if not is_up_to_date(root / PAGE, cheat_sheet(rules)):
         problems.append(f"{PAGE}: is not what the notebooks give")
     return problems
 

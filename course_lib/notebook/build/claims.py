@@ -5,13 +5,14 @@ fare: ``# %% claims={"5": "wrong"}``. The page is made of the saved notebooks, s
 cell has shown.
 """
 
-import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+
+from .pages import is_up_to_date, write_page
 
 PAGE = Path("docs/claims.md")
 VERDICTS = ("holds", "refined", "incomplete", "wrong", "outdated", "not runnable here")
@@ -76,12 +77,7 @@ def claims_page(claims: Sequence[Claim], showings: Sequence[Showing]) -> str:
 
 def write_claims_page(root: Path) -> None:
     """Write docs/claims.md from the saved notebooks; a course without docs gets none."""
-    if not (root / PAGE).parent.is_dir():
-        return
-    unfinished = root / PAGE.with_suffix(".md.part")
-    page = claims_page(read_claims(), find_showings(root))
-    unfinished.write_text(page, encoding="utf-8", newline="\n")
-    os.replace(unfinished, root / PAGE)
+    write_page(root / PAGE, claims_page(read_claims(), find_showings(root)))
 
 
 def check_claims(root: Path, claims: Sequence[Claim] | None = None) -> list[str]:
@@ -92,10 +88,7 @@ def check_claims(root: Path, claims: Sequence[Claim] | None = None) -> list[str]
     claims = read_claims() if claims is None else claims
     showings = find_showings(root)
     problems = [*_wrong_marks(claims, showings), *_not_shown(root, claims, showings)]
-    page = root / PAGE
-    if not page.parent.is_dir():
-        return problems  # a course without docs has no page either
-    if not page.is_file() or page.read_text(encoding="utf-8") != claims_page(claims, showings):
+    if not is_up_to_date(root / PAGE, claims_page(claims, showings)):
         problems.append(f"{PAGE}: is not what the notebooks give")
     return problems
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
 from course_lib.tasks.debugging.mystery import Mystery, Solution
@@ -28,6 +27,7 @@ class Epoch(Mystery):
     title = "Mystery 1: after the last batch"
     signature = "epoch(ddp, optimizer, photographs)"
     place = 1
+    still_hangs = "still_uneven"
     solution = Solution(
         culprit=2,
         cause="fewer_batches",
@@ -118,10 +118,6 @@ class Epoch(Mystery):
                     "leftovers_trained" if joined else None,
                 )
         return None
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
-        """The repaired script hangs, too."""
-        return "still_uneven" if outcome.kind is Kind.HANG else None
 
 
 def _batches(case: Mapping[str, Any]) -> list[list[list[float]]]:

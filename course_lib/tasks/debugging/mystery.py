@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
 from course_lib.tasks.task import Miss, Task, Trial, check
@@ -47,11 +48,16 @@ class Solution:
 
 
 class Mystery(Task):
-    """A mystery of the lesson, and its solution."""
+    """A mystery of the lesson, and its solution.
+
+    Attributes:
+        still_hangs: the misconception that a repaired script shows which hangs, too; empty where that says nothing.
+    """
 
     lesson = taught.LESSON
     world_sizes = (3,)
     solution: ClassVar[Solution]
+    still_hangs: ClassVar[str] = ""
 
     def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
         """Call the repaired script on this rank; returns what was observed, JSON-able."""
@@ -67,6 +73,10 @@ class Mystery(Task):
         seen = {"culprit": _number(culprit), "cause": cause if isinstance(cause, str) else _odd(cause)}
         named = seen["culprit"] == self.solution.culprit and seen["cause"] == self.solution.cause
         return {**seen, "run": self.run_repaired(answer, case) if named else None}
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        """The repaired script hangs, too."""
+        return (self.still_hangs or None) if outcome.kind is Kind.HANG else None
 
     @check("culprit is the rank that does something else than the others.", gate=True)
     def right_rank(self, trial: Trial) -> Miss | None:
