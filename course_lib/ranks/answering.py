@@ -95,7 +95,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
         "waiting_in": waiting_in(stack, main_thread),
         # All threads but this one: gloo's own thread moves the data of a collective that is under way.
         "cpu_seconds": time.process_time() - time.thread_time(),
-        "asleep": is_asleep(os.getpid()),
+        "asleep": is_asleep(os.getpid()) and not _others_awake(),
         "ends_by_itself": False,
         "other_threads": _other_threads(main_thread),
         "sequence": {},
@@ -119,11 +119,27 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
 
 def is_asleep(thread: int) -> bool:
     """True when this thread (by its native id) waits; False when it runs, or would if a core were to spare for it."""
+    return _state(thread) in ("S", None)
+
+
+def _state(thread: int) -> str | None:
+    """The kernel's letter for what a thread does (proc(5)), or None where that cannot be told."""
     try:
         with open(f"/proc/self/task/{thread}/stat", encoding="utf-8", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "S"
+            return stat.read().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return True
+        return None
+
+
+def _others_awake() -> bool:
+    """True when another thread than the main one and this one runs, or would if a core were to spare for it.
+
+    A thread of gloo's that gets no core has used nothing since the last look, and is about to end a collective.
+    """
+    known = {os.getpid(), threading.get_native_id()}
+    with contextlib.suppress(OSError):
+        return any(_state(int(one)) in ("R", "D") for one in os.listdir("/proc/self/task") if int(one) not in known)
+    return False
 
 
 def _other_threads(main_thread: int) -> int:

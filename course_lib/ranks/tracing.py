@@ -18,6 +18,8 @@ from typing import Any
 
 _SHORTEST_NS = 1_000
 _MOST_EVENTS = 20_000
+#: How long collectives that are still under way at the end may take to be in the trace.
+_FINISHING_SECONDS = 0.5
 
 #: The range around everything traced; its thread is the rank's main thread.
 TRACED = "course: traced"
@@ -59,6 +61,7 @@ class Tracer:
 
         self._entered_ns = time.time_ns()
         self._stack.enter_context(self._profile)
+        self._stack.callback(_let_finish, self._entered_ns)
         self._stack.enter_context(_ranges())
         self._stack.enter_context(record_function(TRACED))
         return self
@@ -83,6 +86,19 @@ class Tracer:
         recorded.sort(key=lambda event: (event.start_ns(), -event.duration_ns()))
         issued = _issued(recorded, self._entered_ns)
         return [_as_data(event, issued) for event in _outermost(recorded)][:_MOST_EVENTS]
+
+
+def _let_finish(since_ns: int) -> None:
+    """Wait until the backend has done what was issued, or half a second.
+
+    gloo wakes who waits for a collective a moment before it tells the profiler that the collective has ended
+    (`AsyncWork::finishWorkGloo`): what has no end when the profiler stops is not in the trace.
+    """
+    from course_lib.ranks.flight import recorded_collectives
+
+    until = time.monotonic() + _FINISHING_SECONDS
+    while time.monotonic() < until and not all(one["done"] for one in recorded_collectives(since_ns)):
+        time.sleep(0.001)
 
 
 def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:

@@ -424,6 +424,14 @@ def test_the_first_backward_of_a_static_graph_has_its_bucket_too(ranks):
     assert all([span.bucket for span in timeline.buckets(rank)] == [0] for rank in timeline.ranks)
 
 
+def test_a_collective_that_ends_after_the_code_is_in_the_trace(ranks):
+    timeline = traced(ranks, "if rank == 1: time.sleep(0.1)\nwork = dist.all_reduce(torch.ones(10), async_op=True)")
+    for rank in timeline.ranks:
+        names = [span.name for span in timeline.spans if span.rank == rank]
+        assert "gloo:all_reduce" in names, names
+    run(ranks, "work.wait()")
+
+
 def test_a_trace_leaves_torch_as_it_was(ranks):
     source = (
         "from torch._C._distributed_c10d import Reducer, Work\n"
