@@ -138,7 +138,9 @@ def _others_awake() -> bool:
     """
     known = {os.getpid(), threading.get_native_id()}
     with contextlib.suppress(OSError):
-        return any(_state(int(one)) in ("R", "D") for one in os.listdir("/proc/self/task") if int(one) not in known)
+        return any(
+            _state(int(one)) in ("R", "D") for one in os.listdir("/proc/self/task") if int(one) not in known
+        )
     return False
 
 

@@ -425,7 +425,9 @@ def test_the_first_backward_of_a_static_graph_has_its_bucket_too(ranks):
 
 
 def test_a_collective_that_ends_after_the_code_is_in_the_trace(ranks):
-    timeline = traced(ranks, "if rank == 1: time.sleep(0.1)\nwork = dist.all_reduce(torch.ones(10), async_op=True)")
+    timeline = traced(
+        ranks, "if rank == 1: time.sleep(0.1)\nwork = dist.all_reduce(torch.ones(10), async_op=True)"
+    )
     for rank in timeline.ranks:
         names = [span.name for span in timeline.spans if span.rank == rank]
         assert "gloo:all_reduce" in names, names
