@@ -95,7 +95,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
         "waiting_in": waiting_in(stack, main_thread),
         # All threads but this one: gloo's own thread moves the data of a collective that is under way.
         "cpu_seconds": time.process_time() - time.thread_time(),
-        "asleep": is_asleep(os.getpid()) and not _others_awake(),
+        "asleep": is_asleep(os.getpid()) and not _workers_awake(),
         "ends_by_itself": False,
         "other_threads": _other_threads(main_thread),
         "sequence": {},
@@ -131,17 +131,26 @@ def _state(thread: int) -> str | None:
         return None
 
 
-def _others_awake() -> bool:
-    """True when another thread than the main one and this one runs, or would if a core were to spare for it.
+def _workers_awake() -> bool:
+    """True when a thread of torch's that carries out what was issued runs, or would if a core were to spare for it.
 
-    A thread of gloo's that gets no core has used nothing since the last look, and is about to end a collective.
+    A worker of gloo's that gets no core has used nothing since the last look, and is about to end a collective. The
+    threads of gloo's connections are no sign of anything: they wake a hundred times a second.
     """
-    known = {os.getpid(), threading.get_native_id()}
     with contextlib.suppress(OSError):
         return any(
-            _state(int(one)) in ("R", "D") for one in os.listdir("/proc/self/task") if int(one) not in known
+            _is_worker(one) and _state(int(one)) in ("R", "D") for one in os.listdir("/proc/self/task")
         )
     return False
+
+
+def _is_worker(thread: str) -> bool:
+    """True for those that torch names `pt_...`: gloo's workers, the threads of autograd."""
+    try:
+        with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as name:
+            return name.read().startswith("pt_")
+    except OSError:
+        return False
 
 
 def _other_threads(main_thread: int) -> int:
