@@ -20,10 +20,10 @@ import subprocess
 import sys
 import tempfile
 
-FOLDER = tempfile.mkdtemp(prefix="ddp-course-capstone-")
+FOLDER = tempfile.TemporaryDirectory(prefix="ddp-course-capstone-")
 torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 told = subprocess.run(
-    [*torchrun, "capstone/train.py", "--epochs", "1", "--out", FOLDER],
+    [*torchrun, "capstone/train.py", "--epochs", "1", "--out", FOLDER.name],
     capture_output=True,
     text=True,
     timeout=300,
@@ -40,8 +40,9 @@ import tempfile
 
 from course_lib.doctor.script import examine, verdict_text
 
-options = ["--epochs", "1", "--out", tempfile.mkdtemp(prefix="ddp-course-capstone-")]
-print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60)))
+with tempfile.TemporaryDirectory(prefix="ddp-course-capstone-") as folder:
+    options = ["--epochs", "1", "--out", folder]
+    print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60)))
 
 # %% [markdown]
 # ## Check it
