@@ -4,13 +4,13 @@
 # > *“My GPU holds 8 samples and the paper says 256. So I add up gradients over a few batches before I step. It trains, but
 # > worse than the big batch. And where do `clip_grad_norm_` and `autocast` go?”*
 #
-# Between `backward()` and `step()` lies a strip of no man's land, a few lines that every training loop writes for itself.
-# Nearly everything you can put there wrong raises no error. So this lesson looks at one thing only: *which gradient reaches
-# the optimizer*, compared with that of one big batch in one process.
+# Between `backward()` and `step()` lie a few lines that every training loop writes for itself. Most mistakes there raise no
+# error. So this lesson looks at one thing only: *which gradient reaches the optimizer*, compared with that of one big batch
+# in one process.
 #
-# **You will be able to** accumulate so that the big batch comes out exactly, with one reduction; tell from length and
-# direction of a gradient which line is wrong; clip the right norm in the right place; and use 16 bits without losing what you
-# have accumulated. 20 minutes. **Before this:** lessons 04 and 05.
+# **You will be able to** accumulate so that the big batch's gradient comes out, with one reduction; tell from length and
+# direction of a gradient what is wrong; clip the right norm in the right place; and use 16 bits without losing what you have
+# accumulated. 20 minutes. **Before this:** lessons [04](04_buckets.ipynb) and [05](05_stragglers.ipynb).
 
 # %%
 # %load_ext course_lib
@@ -18,9 +18,9 @@
 # %% [markdown]
 # ## A loop that has been copied a lot
 #
-# A **micro-batch** is what goes through the model at once. The optimizer is to see *K* of them, on all ranks: that is the
-# **effective batch**. Two ranks, the digits, and a small spy: a hook that notes the gradient which the optimizer is about to
-# use. Another one counts what DDP sends (`allreduce_hook` does what DDP does without a hook).
+# A **micro-batch** is what goes through the model at once. The optimizer is to see *K* of them from each rank: together they
+# are the **effective batch**. Two ranks, the digits, and a communication hook that counts what DDP sends (`allreduce_hook`
+# computes what DDP computes without a hook).
 
 # %%
 # %%ranks 2 --backend gloo
@@ -45,7 +45,7 @@ K = 4
 
 
 def micro_batch(number, of_rank=rank, size=8):
-    """Some digits that no other rank and no other number has."""
+    """Up to 8 digits; another rank or number has others, until all 1400 have been seen."""
     first = ((number * world + of_rank) * 8) % 1400
     return pixels[first : first + size], targets[first : first + size]
 
@@ -81,7 +81,8 @@ def big_batch(numbers, make=make_net, size=lambda number: 8):
 
 
 # %% [markdown]
-# This is how an article on DDP accumulates, with its apex calls left out. Find out what it does before you run it.
+# This is how an article on DDP accumulates, with its apex calls left out. Say what it does before you run it; a hook of the
+# optimizer notes the gradient that it is about to use.
 
 
 # %%
@@ -121,11 +122,11 @@ assert len(sent) == K
 
 # %% [markdown]
 # `zero_grad()` stands inside the loop, so each micro-batch wipes out the one before. Three quarters of the work, *and of the
-# all-reduces*, are thrown away, and the learning rate that was meant for a big batch meets the noise of a small one. It runs,
-# the loss goes down, nobody complains.
+# all-reduces*, are thrown away, and the learning rate that was meant for a big batch meets the noise of a small one. No line
+# raises.
 #
-# Nor does anybody about the next one. Another article's loop makes its optimizer inside the loop, computes a loss, and ends
-# there. We add what is missing, line by line, and train on both ranks:
+# Nor does one in the next loop. Another article makes its optimizer inside the loop, computes a loss, and ends there. Add
+# what is missing, line by line, and train on both ranks:
 
 
 # %% claims={"45": "wrong"}
@@ -174,15 +175,15 @@ assert moved(printed) == 0
 assert same
 
 # %% [markdown]
-# An optimizer that is made anew in each step is not an error either. It has just forgotten everything: momentum, and Adam's
-# averages. With plain SGD there is nothing to forget, so whoever tests with that will not see it.
+# An optimizer that is made anew in each step raises no error either. It has forgotten everything: momentum, and Adam's
+# averages. Plain SGD has nothing to forget, so a test with it does not show this.
 #
 # ## With and without `no_sync`
 #
-# Now rightly: `zero_grad()` before the first micro-batch, losses divided by *K*, a step after the last. Lesson 05 has used
-# `no_sync()` to synchronise less often. Must you, for a right result? You will read that without it gradients are averaged
-# over and over, and come out wrong. Look at a toy: a weight whose gradient is 1 for each micro-batch on rank 0, and 3 on rank
-# 1.
+# Now rightly: `zero_grad()` before the first micro-batch, losses divided by *K*, a step after the last.
+# [Lesson 05](05_stragglers.ipynb) has used `no_sync()` to synchronise less often. Must you, for a right result? You will read
+# that without it gradients are averaged over and over, and come out wrong. Look at a toy: a weight whose gradient is 1 for
+# each micro-batch on rank 0, and 3 on rank 1.
 
 # %%
 p = predict(
@@ -220,7 +221,8 @@ assert (reductions, fewer) == (K, 1)
 # number on all ranks, and the mean of equal numbers is that number. So averaging again does no harm. It is only a waste: the
 # last all-reduce brings along whatever is new, and the ones before it were for nothing.
 #
-# How much of a waste? A layer of 4 MB. First count for 16 micro-batches, then time single ones: under `no_sync`, and reduced.
+# How much of a waste? Take a layer of 4 MB. First count for 16 micro-batches, then time single ones: under `no_sync`, and
+# reduced.
 
 
 # %%
@@ -245,7 +247,7 @@ for name, others in (("without no_sync", 0), ("with no_sync", 15)):
         one(wide.no_sync() if number < others else nullcontext())
     print(f"{name:15} {len(sent):2} × all-reduce, {sum(size for _, size in sent) / 1e6:4.1f} MB")
 milliseconds = {"no_sync": [], "reduced": []}
-for _ in range(20):  # by turns, so that whatever else runs here hits both
+for _ in range(12):  # by turns, so that whatever else runs here hits both
     milliseconds["no_sync"].append(one(wide.no_sync()))
     milliseconds["reduced"].append(one(nullcontext()))
 
@@ -258,7 +260,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), layout="constrain
 looks = {"no_sync": ("#56B4E9", "", "under no_sync"), "reduced": ("#E69F00", "///", "reduced")}
 for place, (kind, (colour, hatch, _)) in enumerate(looks.items()):
     left.bar(place, min(milliseconds[kind]), 0.6, color=colour, hatch=hatch, edgecolor="black")
-    left.plot([place] * 20, milliseconds[kind], "k_", markersize=12, alpha=0.5)
+    left.plot([place] * 12, milliseconds[kind], "k_", markersize=12, alpha=0.5)
 left.set_xticks([0, 1], [name for _, _, name in looks.values()])
 left.set(title="measured", ylabel="milliseconds a micro-batch", ylim=(0, 2.5 * reduced))
 counts = [1, 2, 4, 8, 16]
@@ -275,20 +277,20 @@ right.bar(
 )
 right.axhline(reduced, color="black", linestyle="--", label="without no_sync")
 right.set_xticks(range(5), counts)
-right.set(title="what K makes of it", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced))
+right.set(title="computed from that: what K makes of it", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced))
 right.legend(fontsize=8, loc="upper right")
 figure.suptitle("Under no_sync, K micro-batches share one all-reduce")
 plt.show()
 
 # %% [markdown]
-# (A stroke is a run, a bar the shortest of them.) Computing takes as long as before; the all-reduce is divided by *K*. Where
-# the network is slow against the model, that is a lot. With a fast one, and a backward that hides the sending (lesson 04), it
-# is little.
+# (A stroke is a run, a bar the shortest of them.) Computing takes as long as before; *K* micro-batches share the all-reduce.
+# Where the network is slow against the model, that saves a lot. With a fast one, and a backward that hides the sending
+# ([lesson 04](04_buckets.ipynb)), it saves little.
 #
 # ## Read a wrong gradient
 #
-# Every classic mistake leaves its own mark on the gradient: a length, an angle to the right one, and whether the ranks agree.
-# The right one is that of one process with the whole batch.
+# A mistake leaves marks on the gradient: its length, its angle to the right one, and whether the ranks agree. The right one
+# is that of one process with the whole batch.
 
 
 # %%
@@ -346,7 +348,7 @@ for (name, *_), colour, marker in zip(out["MISTAKES"][0].items(), LOOKS, "osDX^v
         axes.plot([0, x], [0, y], color=colour, linewidth=1, linestyle="-" if same else ":")
         axes.plot(x, y, marker, color=colour, label=label, markersize=7)
 axes.set(
-    title="Each mistake has its own length and angle",
+    title="Mistakes differ in length, angle, and agreement (dotted: none)",
     xlabel="along the big batch's gradient",
     ylabel="across it",
     ylim=(-0.1, None),
@@ -356,17 +358,17 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *Zeroed* is too long: the mean of 16 samples is noisier than that of 64. *Not divided* has the right direction, *K* times
-# the length. With *no_sync to the end*, every rank has the mean of its own samples. Nothing is reduced, and nothing
-# complains: DDP cannot know that you are going to step. Models drift apart from here on. The last two we come to below, and
-# to their fellow, the last *group*, which is short.
+# How to read it: the right direction, *K* times too long: the loss was not divided. Different on different ranks: nothing was
+# reduced; every rank has the mean of its own samples, and DDP cannot know that you are going to step with it. Equal on all
+# ranks, but in another direction: other samples count, or they count otherwise than in the big batch. *Zeroed* has a quarter
+# of the samples, and their mean is noisier. The last two rows come up below.
 #
-# First, why does the undivided loss live on in so many scripts? Train with it:
+# First, why does an undivided loss so often go unnoticed? Train with it:
 
 
 # %%
 # %%ranks
-def weights_moved(make_optimizer, divisor, steps=10):
+def weights_moved(make_optimizer, divisor, steps=6):
     ddp, _ = wrap(make_net())
     before, optimizer = (
         parameters_to_vector(ddp.parameters()).detach().clone(),
@@ -393,9 +395,10 @@ same = torch.allclose(undivided["SGD, lr 0.1"], divided["SGD, lr 0.4"], atol=1e-
 print("SGD, not divided by 4, is SGD with 4 times the learning rate:", same)
 
 # %% [markdown]
-# Adam divides each gradient by its own average size, so a constant factor cancels out. It comes back as soon as something in
-# the loop has an absolute size: a clipping threshold, an L2 penalty, a log of the norm. And with SGD, a forgotten division is
-# a learning rate *K* times as large, which may even be the one you want (see the end of this lesson).
+# Adam divides each gradient by a running average of its size, so a constant factor cancels out. It comes back as soon as
+# something in the loop has an absolute size: a clipping threshold, Adam's `weight_decay` (not AdamW's), a log of the norm.
+# And with plain SGD, a forgotten division is a learning rate *K* times as large, which may even be the one you want (see the
+# end of this lesson).
 #
 # ## What is left over
 #
@@ -448,22 +451,22 @@ for name, steps in seen.items():
     print(f"{name:42}{steps}")
 
 # %% [markdown]
-# Two micro-batches are left over. The first loop carries them into the next epoch, as gradients of weights that are no longer
-# there. The second never trains on them. The third makes a step half as long of them. The last one gives every sample of a
-# group its due. It must know at the beginning of a group how long it will be: collect the group first (`itertools.batched` in
-# Python 3.12, `islice` before), then train on it.
+# Two micro-batches are left over. The first loop carries them into the next epoch's first step, which adds up six and divides
+# by four. The second never trains on them. The third makes a step half as long of them. The last one takes the mean of the
+# group that there is. It must know at the beginning of a group how long it will be: collect the group first
+# (`itertools.batched` in Python 3.12, `islice` before), then train on it.
 #
-# The *size* of micro-batches is the same question once more: with 8, 8, 8 and 2 samples, the mean of four means gives the
-# last two four times their weight (`last micro-batch` in the table, 32° off). Language models meet that in every step,
-# because a mean over *tokens* has another number of tokens each time. The remedy is that of lesson 05, for a whole group
-# instead of a batch: *sum* the losses, multiply by the number of ranks, divide by the samples of **all micro-batches of the
-# group on all ranks**.
+# The *size* of micro-batches is the same question once more: with 8, 8, 8 and 2 samples, the mean of four means gives each of
+# the last two four times the weight of any other (*last micro-batch* in the table). Language models meet that all the time,
+# because each micro-batch has another number of *tokens*. The remedy is that of [lesson 05](05_stragglers.ipynb), for a whole
+# group instead of a batch: *sum* the losses, multiply by the number of ranks, divide by the samples of **all micro-batches of
+# the group on all ranks**.
 #
 # The BatchNorm in the table has another reason. It normalises each micro-batch by itself, so accumulation cannot give you the
-# big batch's statistics, whatever you divide by. (Nor can DDP: lesson 09.)
+# big batch's statistics, whatever you divide by. (Nor does DDP: [lesson 09](09_synchronised.ipynb).)
 #
-# And if the ranks have unequally many micro-batches? Then “or last” comes once more on one rank than on the other. Nine and
-# eight:
+# And if the ranks have unequally many micro-batches? With nine and eight, “or last” comes three times on one rank and twice
+# on the other:
 
 # %%
 # %%ranks --expect hang
@@ -474,13 +477,12 @@ for i in range(count):
         (toy(torch.ones(1, 1)).sum() / K).backward()
 
 # %% [markdown]
-# Nine micro-batches make three groups of up to four, eight make two. It is *groups* that all ranks need equally many of: with
-# nine and twelve it would have gone through.
+# It is *groups* that all ranks need equally many of: with nine and twelve micro-batches, both have three, and nobody waits.
 #
 # ## Clip after the reduction, all at once
 #
 # `clip_grad_norm_` shortens a gradient that is longer than `max_norm`. Where does it go? Two weights, so that the gradient
-# can be drawn: rank 0 finds (0.6, 0.8), rank 1 has an outlier, (12, 0). Clip to 1, in several places:
+# can be drawn: rank 0 finds (0.6, 0.8), rank 1 has an outlier, (12, 0). Clip to 1, in different places:
 
 
 # %%
@@ -547,12 +549,12 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *Before* the reduction (and so in a `hook` on a parameter, which runs before DDP's own), each rank is cut to 1 by itself:
-# the direction is another one, and the length is only *up to* 1. Some want just that, because one bad rank cannot outshout
-# the rest. It is not what one process with the big batch does. And clipping after *every* micro-batch cuts what has been
-# added up so far.
+# *Before* the reduction (and so in a `hook` on a parameter, which runs before DDP's own and sees that parameter alone), each
+# rank is cut to 1 by itself: the direction is another one, and the length is only *up to* 1. That bounds what one bad rank
+# can do, but it is not what one process with the big batch does. Clipping after *every* micro-batch cuts what has been added
+# up so far.
 #
-# You will read that DDP needs an all-reduce to clip by a global norm. Count:
+# You will read that DDP needs an all-reduce of its own to clip by a global norm. Count:
 
 # %%
 # %%ranks --as out
@@ -568,9 +570,9 @@ assert sent == [("gradients", "all_reduce")]
 
 # %% [markdown]
 # The gradients *are* global after the reduction. All ranks find the same norm by themselves and shorten by the same factor.
-# It is true of what is *not* equal on all ranks: sharded parameters (FSDP has its own,
-# `FullyShardedDataParallel.clip_grad_norm_`), or an expert that each rank keeps for itself beside a shared part. There the
-# norms differ, so do the factors, and then the shared part drifts:
+# An all-reduce is needed where gradients are *not* equal on all ranks: with sharded parameters
+# (`FullyShardedDataParallel.clip_grad_norm_` makes one), or with an expert that each rank keeps for itself beside a shared
+# part. There the norms differ, so do the factors, and the shared part drifts:
 
 # %%
 # %%ranks
@@ -590,18 +592,18 @@ print(f"norm of all: √(3² + {squares.item():.0f}) = {(9 + squares.item()) ** 
 #
 # ## Mixed precision: what became of apex
 #
-# Old articles do `from apex import amp`. What they use apex for is in PyTorch now:
+# Old articles do `from apex import amp`. What they use it for is in PyTorch now:
 #
 # | apex | today |
 # | --- | --- |
 # | `amp.initialize(model, optimizer, opt_level="O1")` | nothing: the model stays as it is |
 # | `with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()` | `scaler = torch.amp.GradScaler("cuda")`, `scaler.scale(loss).backward()` |
-# | casts inside | `with torch.autocast("cuda", torch.bfloat16):` around forward and loss |
+# | casts inside | `with torch.autocast("cuda", torch.float16):` around forward and loss |
 # | `apex.parallel.DistributedDataParallel` | `torch.nn.parallel.DistributedDataParallel` |
 # | `amp.master_params(optimizer)` | `model.parameters()` |
 #
-# And what came in between, `torch.cuda.amp`, warns by now. `autocast` has a CPU side as well, so you can see under DDP what
-# it does:
+# What came in between, `torch.cuda.amp`, is deprecated. `autocast` works on a CPU as well, so you can see under DDP what it
+# does:
 
 # %%
 p = predict(
@@ -643,8 +645,8 @@ print("torch.cuda.amp:", *{warning.category.__name__ for warning in told})
 # %% [markdown]
 # Weights and gradients stay in 32 bits. `autocast` (`torch/amp/autocast_mode.py`) makes 16-bit copies of weights for matrix
 # products and the like, and backward turns a copy's gradient into one of the original. (Forward and loss stand under it,
-# backward does not.) So it saves memory for activations, and time where hardware is made for it, but *not one byte of
-# communication*. That is what comm hooks are for: `fp16_compress_hook` packs each bucket for the journey.
+# backward does not.) So it saves memory for activations, and time where hardware is made for it, but *not one byte* in the
+# all-reduce of gradients. That is what communication hooks are for: `fp16_compress_hook` sends each bucket in 16 bits.
 
 # %%
 # %%ranks --as out
@@ -652,7 +654,7 @@ packed = DistributedDataParallel(make_net())
 packed.register_comm_hook(None, default_hooks.fp16_compress_hook)
 accumulate(packed)
 off = (gradient_of(packed) - big_batch(range(K))).norm() / big_batch(range(K)).norm()
-print(f"packed to 16 bits: {off:.2%} off; in .grad: {str(packed.module[0].weight.grad.dtype)[6:]}")
+print(f"sent in 16 bits: {off:.2%} off; in .grad: {str(packed.module[0].weight.grad.dtype)[6:]}")
 try:
     DistributedDataParallel(make_net()).register_comm_hook(None, default_hooks.bf16_compress_hook)
 except TypeError as error:
@@ -701,7 +703,7 @@ _, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 axes.plot(range(1, 401), out["mixed"][0], "-", color="#0072B2", label="float32 model under autocast")
 axes.plot(range(1, 401), out["pure"][0], "--", color="#D55E00", linewidth=2, label="bfloat16 model")
 axes.set(
-    title="In bfloat16, 256 + 1 is 256: accumulation comes to a halt",
+    title="In bfloat16, 256 + 1 is 256: the sum stops growing",
     xlabel="micro-batches",
     ylabel="in .grad",
 )
@@ -709,16 +711,16 @@ axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# bfloat16 has 8 significant bits. Above 256 the next number is 258, and 257 is rounded back. In real gradients this is no
+# bfloat16 has 8 significant bits. The next number after 256 is 258, and 257 is rounded back. Real gradients have no such
 # sharp edge: the more you have added up, the more of each new micro-batch is rounded away. So accumulate in 32 bits: keep the
 # weights there and use `autocast`.
 #
 # ### float16 needs a scaler
 #
 # float16 has more significant bits than bfloat16 and far less range: small gradients become 0. `GradScaler` multiplies the
-# loss by a large number, divides the gradients by it before the step, and if there is an `inf` among them, it skips the step
-# and tries half the number. Where CUDA is, it is `GradScaler("cuda")`; here the same class works with `"cpu"`. (bfloat16 has
-# the range of float32 and needs none.)
+# loss by a large number and divides the gradients by it before the step. If there is an `inf` or `nan` among them, it skips
+# the step and goes on with half the number. Where CUDA is, it is `GradScaler("cuda")`; here the same class works with
+# `"cpu"`. (bfloat16 has about the range of float32 and needs none.)
 
 
 # %%
@@ -739,7 +741,7 @@ def tiny_gradient(scale):
 print(f"scale 1: {tiny_gradient(1.0):.0e}   scale 65536: {tiny_gradient(65536.0):.0e}")
 
 # %% [markdown]
-# Now too large instead of too small. Mind that every rank has a scaler of its own:
+# Now too large instead of too small. Every rank has a scaler of its own:
 
 # %%
 p = predict(
@@ -777,11 +779,11 @@ print("scale, gradients not reduced:", scaled_step(reduced=False))
 
 # %% [markdown]
 # Both, though the scalers never talk (`GradScaler._unscale_grads_`, `torch/amp/grad_scaler.py`, looks at this rank's
-# gradients only). The all-reduce has told them: a mean with an `inf` in it is `inf` everywhere. Where nothing is reduced (the
-# mistake from above, or parameters that are not DDP's), rank 1 skips alone, and from then on neither weights nor scales
-# agree.
+# gradients only). The all-reduce has told them: a mean with an `inf` in it is `inf` or `nan` on all ranks. Where nothing is
+# reduced (the mistake from above, or parameters that are not DDP's), rank 1 skips alone, and from then on neither weights nor
+# scales agree.
 #
-# Accumulation, scaler and clipping go together in one order only. One scale for the whole group; then, once a step: unscale,
+# Accumulation, scaler and clipping go together in one order only: one scale for the whole group, then, once a step, unscale,
 # clip, step, update.
 
 
@@ -812,15 +814,15 @@ print(f"unscale, clip to 0.2, step: the step's gradient has length {clipped_norm
 print(f"         clip to 0.2, step: the step's gradient has length {clipped_norm(False):.4f}")
 
 # %% [markdown]
-# Without `unscale_` the norm of the *scaled* gradient is clipped, and the step is 1024 times too short: training stands
-# still, without an error. And `scaler.update()` belongs after `step()`, not into the inner loop: it may change the scale, and
-# then one `.grad` would hold micro-batches of different scales.
+# Without `unscale_` the norm of the *scaled* gradient is clipped, and the step is 1024 times too short: training hardly
+# moves, without an error. `unscale_` and `update()` belong to the step: in the inner loop, the second `unscale_` raises, and
+# so does an `update()` without one (`No inf checks were recorded prior to update`).
 #
 # ## Effective batch size and learning rate
 #
-# The optimizer sees *micro-batch × K × ranks* samples a step. You have made that right to the last digit. Is it good, too?
-# Each run below goes through the same digits, 2816 in all, with micro-batches of 8 on two ranks, and ends with a loss on
-# others. First keep the learning rate, and let *K* grow:
+# The optimizer sees *micro-batch × K × ranks* samples a step. You can make their gradient right. Is it good, too? Each run
+# below goes through the same 2048 samples, with micro-batches of 8 on two ranks, and ends with a loss on other digits. First
+# keep the learning rate, and let *K* grow:
 
 # %%
 p = predict(
@@ -837,7 +839,7 @@ p = predict(
 
 # %%
 # %%ranks --as out
-def loss_after(count, lr, samples=2816):
+def loss_after(count, lr, samples=2048):
     ddp = DistributedDataParallel(make_net())
     optimizer = torch.optim.SGD(ddp.parameters(), lr=lr)
     for step in range(samples // (count * world * 8)):
@@ -870,22 +872,22 @@ axes.set(
     title="Fewer steps need longer ones, as long as they can be longer",
     xlabel="effective batch: samples a step",
     ylabel="loss on held-out digits",
-    ylim=(0, 3.8),
+    ylim=(0, 2.6),
 )
 axes.legend(fontsize=8, loc="lower right")
 plt.show()
 
 # %% [markdown]
-# The right mean of a large batch makes *fewer* steps of the same length, so the model has not come as far. With *K* times the
-# learning rate, one step goes as far as *K* small ones: the **linear scaling rule**. It holds while the gradient hardly
-# changes over those *K* steps. Here that goes well up to 128 samples, and then breaks down at once; where, depends on model,
-# data and phase of the training. So when the number of ranks changes, change *K* so that their product stays, or know that
-# you have another training.
+# A larger batch makes *fewer* steps, and at the same learning rate they are hardly longer, so the model does not come as far.
+# With *K* times the learning rate, one step goes about as far as *K* small ones: the **linear scaling rule**. It holds while
+# the gradient hardly changes over those *K* steps. Here that goes well up to 128 samples, and no further; where the border
+# is, depends on model, data and phase of the training. So when the number of ranks changes, change *K* so that their product
+# stays, or know that you have another training.
 #
 # ## What goes wrong in real life
 #
-# `no_sync` around the whole loop, found in a script where somebody had moved a line. No error. `--watch`, or `ddp-course
-# doctor train.py`:
+# `no_sync` around the whole inner loop, after somebody has moved a line. No error. `--watch`, or `ddp-course doctor
+# train.py`, tells:
 
 # %%
 # %%ranks --watch
@@ -903,19 +905,18 @@ for step in range(10):
 # - **The loss curve is fine, the result is worse than the paper's.** `zero_grad` inside the loop, or an effective batch that
 #   is not what you think. Print the number of samples between two steps, over all ranks, once.
 # - **It trains until clipping is switched on.** An undivided loss under Adam, or a missing `unscale_`.
-# - **The learning rate is at its end after a quarter of the training.** `scheduler.step()` stands beside `backward()`; it
-#   belongs beside `optimizer.step()`.
+# - **The learning rate is at its end after 1/K of the training.** `scheduler.step()` stands beside `backward()`; it belongs
+#   beside `optimizer.step()`.
 # - **It hangs at the end of an epoch.** The ranks have unequally many groups. Let all agree on their number first.
-# - **More ranks, worse model.** The effective batch has grown with them. Divide *K* by what you have multiplied the ranks
-#   with.
+# - **More ranks, worse model.** The effective batch has grown with them. Divide *K* by as much.
 # - **`unscale_() has already been called on this optimizer`**: it stands in the inner loop.
 #
 # ## Rule of thumb
 #
-# > Between two steps: zero once; sum the losses of all micro-batches and divide by the samples of the whole group on all
-# > ranks; `no_sync` around all but the last; then unscale, clip everything by one norm, step, update. Keep sums in 32 bits.
-# > The all-reduce comes before whatever looks at a gradient. Compare with one big batch, once: length and angle tell which
-# > line is wrong.
+# > Between two steps: zero once; sum the losses of all micro-batches, times the ranks, divided by the samples of the whole
+# > group on all ranks; `no_sync` around all but the last; then unscale, clip everything by one norm, step, update. Keep sums
+# > in 32 bits. The all-reduce comes before whatever looks at a gradient. Compare with one big batch, once: length, angle and
+# > agreement of the ranks tell what is wrong.
 #
 # ## Your turn
 #
