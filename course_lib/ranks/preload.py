@@ -37,6 +37,7 @@ MODULES = (
     "torch.amp",
     "torch.utils.checkpoint",
     "course_lib.ranks.worker",
+    "course_lib.ranks.group",
     # By name only: what runs around graded answers. Ten ranks import it for each answer, half of the time it takes.
     "course_lib.grading.harness",
 )

@@ -13,6 +13,8 @@ from course_lib.tasks.capstone.notes import read_notes
 #: A way out where all else fails; a launch takes a second or two.
 SECONDS = 40.0
 _MOST_LATE = 2
+#: The same, once the doctor has ended a launch: whatever nobody watches may hang in the same way.
+_SECONDS_AFTER_A_HANG = 15.0
 
 
 def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,12 +31,12 @@ def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
     arguments = [*case["options"], "--data", str(data), "--out", str(out)]
     told = {**case, "arguments": arguments, "data": str(data)}
     # A script that does not come to an end costs its time twice, not in every launch.
-    late = folder.parents[1] / "late"
+    late, hung = folder.parents[1] / "late", folder.parents[1] / "hung"
     if late.exists() and len(late.read_bytes()) >= _MOST_LATE:
         seen: dict[str, Any] = {"ok": False, "late": True}
         (folder / "notes").mkdir()
     else:
-        seen = launch(told, script, folder, SECONDS)
+        seen = launch(told, script, folder, _SECONDS_AFTER_A_HANG if hung.exists() else SECONDS)
     if seen["late"]:
         with late.open("ab") as file:
             file.write(b"x")
@@ -44,6 +46,8 @@ def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
         for attempt, ranks in notes.items()
     }
     seen["doctor"] = _diagnosis(folder / "diagnosis.txt")
+    if seen["doctor"] and not seen["ok"]:
+        hung.touch()
     seen["checkpoint"] = _checkpoint(out / "checkpoint.pt", data)
     seen["off"] = _off(case, folder, data, notes)
     seen["files"] = sorted(os.listdir(out))
