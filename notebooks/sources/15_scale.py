@@ -38,7 +38,7 @@ for n, group in groups.items():
     if rank < n:
         for size in (2**10, 2**17, 2**22):
             tensor, runs = torch.zeros(size // 4), []
-            for _ in range(3 if n > 4 else 8):
+            for _ in range({2: 6, 4: 4, 8: 3, 16: 2}[n]):
                 begin = time.perf_counter()
                 dist.all_reduce(tensor, group=group)
                 runs.append(time.perf_counter() - begin)
@@ -134,15 +134,15 @@ plt.show()
 
 # %% [markdown]
 # Points are measured, lines fitted, hollow points and dashed lines the test. Look at the right end of each panel. From
-# 2 to 16 ranks, the bytes that *one* rank sends grow by less than two, those of *all* ranks by fifteen. A machine that is
-# shared pays for all of them, so the left panel promises too much. (With as many cores as ranks the two come closer.) A
-# cluster with one network card a rank pays for one rank's. **Extrapolating the wrong term is the commonest way to be wrong
-# about scaling**, and the fit itself does not warn you: only a measurement beyond it does.
+# 2 to 16 ranks, the bytes that *one* rank sends grow by less than two, those of *all* ranks by fifteen. A machine with fewer
+# cores than ranks pays for all of them, so there the left panel promises too much. A cluster with one network card a rank
+# pays for one rank's. **Extrapolating the wrong term is a common way to be wrong about scaling**, and the fit itself does not
+# warn you: only a measurement beyond it does.
 #
 # At the left end both may miss, in the same direction: where ranks outnumber cores, a rank that has its message must first get
 # a core, and that turn takes longer the more ranks there are. No term of ours knows about turns.
 #
-# From here on each rank has a wire of its own, with the numbers of two ranks, which hardly share anything.
+# From here on each rank has a wire of its own, with the numbers of two ranks, which share least.
 
 # %%
 pair = fit({key: t for key, t in times.items() if key[0] == 2})
@@ -151,18 +151,13 @@ pair = fit({key: t for key, t in times.items() if key[0] == 2})
 # ## Ring against tree
 #
 # The first term is the trap. A ring of 1,024 ranks has 2,046 rounds, whatever the size. Other algorithms have fewer. Here are
-# three, with nothing but `send` and `recv`, on eight real ranks. A **tree** adds up pairwise towards rank 0 and comes back.
+# three, with nothing but `isend` and `recv`, on eight of the ranks. A **tree** adds up pairwise towards rank 0 and comes back.
 # **Halving and doubling** also goes in pairs, but only half of what is left changes hands each time, and everybody is busy.
 
 
 # %%
-# %%ranks 8
-import time
-
-import torch
-import torch.distributed as dist
-
-rank, world = dist.get_rank(), dist.get_world_size()
+# %%ranks
+world, eight = 8, groups[8]
 count = {"rounds": 0, "bytes": 0}  # of this rank
 
 
@@ -231,39 +226,47 @@ p = predict(
     },
 )
 
+
 # %%
 # %%ranks --as raced
+def gloo(x):
+    dist.all_reduce(x, group=eight)
+
+
+def race(algorithm, size):
+    """The fastest of three, in seconds."""
+    runs = []
+    for _ in range(3):
+        x = torch.full((size // 4,), float(rank))
+        count.update(rounds=0, bytes=0)
+        dist.barrier(eight)
+        begin = time.perf_counter()
+        algorithm(x)
+        runs.append(time.perf_counter() - begin)
+        assert x.eq(sum(range(world))).all()
+    return min(runs)
+
+
 sent, took = {}, {}
-for algorithm in (ring, tree, halving, dist.all_reduce):
-    for size in (2**10, 2**20):
-        runs = []
-        for _ in range(3):
-            x = torch.full((size // 4,), float(rank))
-            count.update(rounds=0, bytes=0)
-            dist.barrier()
-            begin = time.perf_counter()
-            algorithm(x)
-            runs.append(time.perf_counter() - begin)
-            assert x.eq(sum(range(world))).all()
-        took[algorithm.__name__, size] = min(runs)
-    sent[algorithm.__name__] = count["bytes"]
-    if algorithm is not dist.all_reduce and rank == 0:
-        print(
-            f"{algorithm.__name__:8} {count['rounds']:3} rounds, rank 0 sends {count['bytes'] / 2**20:.2f} MiB of 1"
-        )
+for algorithm in (ring, tree, halving, gloo) if rank < world else ():
+    name = algorithm.__name__
+    took |= {(name, size): race(algorithm, size) for size in (2**10, 2**20)}
+    sent[name] = count["bytes"]
+    if algorithm is not gloo and rank == 0:
+        print(f"{name:8} {count['rounds']:3} rounds, rank 0 sends {count['bytes'] / 2**20:.2f} MiB of 1")
 
 # %%
 NAMES = {
     "ring": "ring",
     "tree": "tree",
     "halving": "halving and doubling",
-    "all_reduce": "gloo (a ring, in C++)",
+    "gloo": "gloo (a ring, in C++)",
 }
 LOOKS = {
     "ring": ("#0072B2", ""),
     "tree": ("#E69F00", "///"),
     "halving": ("#009E73", ".."),
-    "all_reduce": ("#BBBBBB", "xx"),
+    "gloo": ("#BBBBBB", "xx"),
 }
 took = raced["took"][0]
 figure, axes = plt.subplots(1, 2, figsize=(9, 2.6), layout="constrained", sharey=True)
@@ -280,7 +283,7 @@ plt.show()
 # %% [markdown]
 # For few bytes rounds are all that counts, and the ring loses. For many bytes it is the other way round *in a network*: the
 # busiest rank of the tree sends the whole tensor three times over, and a rank of the ring less than twice, however many
-# ranks there are. (On this machine the ring cannot show it: all share the wire, and ring and tree move the same 14 MiB in all.)
+# ranks there are. (Ranks that share one wire cannot show it: ring and tree move the same 14 MiB in all.)
 # Halving and doubling has the few rounds of the one and the few bytes of the other, but its partners are far apart, which
 # real networks mind. Goyal et al. (*Accurate, Large Minibatch SGD*, 2017, §4.1) report that it made an all-reduce on 32 servers
 # three times as fast as the ring.
@@ -306,6 +309,81 @@ for n in (8, 64, 1024, 16384):
     )
 
 # %% [markdown]
+# ## Weak, strong, and the straggler's tax
+#
+# **Efficiency** is the time of a step on one rank, divided by the time of a step on *n*. *Weak* scaling keeps the batch of each
+# rank: more ranks, more samples a step. *Strong* scaling keeps the whole batch: each rank computes less, and sends as much as
+# ever. Real ranks first (computing is a sleep of 40 ms, so that cores are no matter; then a real all-reduce of 64 KiB), 1 to 8
+# of them, beside what the shared-wire fit predicts:
+
+# %%
+# %%ranks --as scaling
+gradients, took = torch.zeros(2**14), {}
+for kind in ("weak", "strong"):
+    for n in (1, 2, 4, 8):
+        dist.barrier()
+        if rank < n:
+            runs = []
+            for _ in range(3):
+                begin = time.perf_counter()
+                time.sleep(0.04 / (n if kind == "strong" else 1))
+                if n > 1:
+                    dist.all_reduce(gradients, group=groups[n])
+                runs.append(time.perf_counter() - begin)
+            took[kind, n] = min(runs)
+
+# %%
+p_late, delay, computing = 0.01, 0.03, 0.04
+numbers = fit(few, shared=True)
+took = scaling["took"][0]
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+for kind, marker, colour in (("weak", "o", "#0072B2"), ("strong", "s", "#D55E00")):
+    for n in (1, 2, 4, 8):
+        work = computing / (n if kind == "strong" else 1)
+        axes[0].plot(
+            n, 100 * work / took[kind, n], marker, color=colour, label=kind + ", run" if n == 1 else None
+        )
+    curve = []
+    for n in range(1, 9):
+        work = computing / (n if kind == "strong" else 1)
+        curve.append(100 * work / (work + fitted(2**16, n, *numbers, shared=True)))
+    axes[0].plot(range(1, 9), curve, "--", color=colour, label=kind + ", predicted")
+axes[0].set(title="Strong scaling gives out first", xlabel="ranks", ylabel="efficiency (%)", ylim=(0, 104))
+axes[0].set_xticks([1, 2, 4, 8])
+axes[0].legend(fontsize=8)
+counts = [2**k for k in range(13)]
+for kind, line, colour in (("weak", "-", "#0072B2"), ("strong", "--", "#D55E00")):
+    for tax in (False, True):
+        curve = []
+        for n in counts:
+            work = 0.4 / (n if kind == "strong" else 1)
+            waiting = delay * (1 - (1 - p_late) ** n) if tax else 0
+            curve.append(100 * work / (work + waiting + all_reduce_seconds(1e8, n, 2e-6, 1 / 12e9)))
+        label = f"{kind}, {'with' if tax else 'without'} stragglers"
+        axes[1].semilogx(counts, curve, line, color=colour, linewidth=1 + 2 * tax, label=label, base=2)
+axes[1].set(title="Model: 100 MB, 12 GB/s, 0.4 s of computing", xlabel="ranks", ylim=(0, 104))
+axes[1].set_xticks([1, 16, 256, 4096], ["1", "16", "256", "4096"])
+axes[1].legend(fontsize=7)
+plt.show()
+
+# %% [markdown]
+# Strong scaling has an end, which a faster network only puts off: the all-reduce stays while the work shrinks. So efficiency is
+# not a property of a machine; it belongs to a machine, a model *and* a batch. When somebody says “92 %”, ask: weak or strong?
+#
+# The thick lines also pay the **straggler's tax** (lesson 05): each rank is 30 ms late in one step of a hundred. The chance
+# that *somebody* is late does not ask how fast the network is:
+
+# %%
+for n in (1, 8, 64, 256, 1024):
+    late = 1 - (1 - p_late) ** n
+    print(
+        f"{n:5} ranks: somebody is late in {late:6.1%} of the steps, {1e3 * delay * late:4.1f} ms of tax a step"
+    )
+
+# %% [markdown]
+# From 256 ranks on you pay nearly all of it, always. It is also where the tax stops growing, for a delay of a fixed length;
+# for one with a long tail it never does.
+#
 # ## 1,024 ranks in one process
 #
 # When does which bucket become ready? That needs no network. PyTorch has a process group that talks to nobody: with the
@@ -356,9 +434,9 @@ def a_step(**options):
     """The third step: seconds of forward and backward, and of each bucket when it was ready, with its bytes."""
     torch.manual_seed(0)
     ddp = DistributedDataParallel(
-        torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(12)]), **options
+        torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(9)]), **options
     )
-    seen, inputs = [], torch.randn(32, 1024)
+    seen, inputs = [], torch.randn(16, 1024)
     ddp.register_comm_hook(seen, finished)
     for _ in range(3):
         seen.clear()
@@ -437,9 +515,8 @@ axes[1].legend(fontsize=7, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# **Efficiency** is the time of a step on one rank, divided by the time of a step on *n*. With slow rounds the ring loses with
-# every doubling of ranks, and bandwidth has nothing to do with that: its term stops growing after a few ranks. Halving and
-# doubling holds what it has, and with microseconds a round the same ring lasts far longer.
+# Where the ring loses with every doubling of ranks, bandwidth has nothing to do with it: that term stops growing after a few
+# ranks. Halving and doubling pays few rounds, and with microseconds a round the same ring lasts far longer.
 #
 # ## What others have measured
 #
@@ -523,94 +600,15 @@ plt.show()
 # %% [markdown]
 # **What is explained:** why VGG-16 is so much worse than ResNet-101. It has three times the gradients and a shorter step to
 # hide them in. That is bytes against seconds, and it can be known before anybody rents anything. **What is not:** where in
-# its bracket a training lies. Three stand at 90 % though everything *could* be hidden. Imperfect overlap, waiting for the
-# slowest and input all look alike from here, and latency is left out altogether.
+# its bracket a training lies. Three stand at 90 % though everything *could* be hidden. Imperfect overlap and waiting for the
+# slowest look alike from here, and latency is left out altogether.
 #
-# **Where the inputs are from:** a server's network card carries the ring once, however many GPUs are in the server. Images
-# per second of one GPU: TensorFlow's published P100 benchmarks (May 2017: synthetic data, one GPU, batch 64 or 32); for
-# ResNet-101 the 16-GPU total that Horovod's page prints. Horovod says “Pascal”, so P100 is a guess. Parameters: Keras' table of
-# applications; Goyal et al. say 100 MB. And DDP? Li et al. (VLDB 2020) claim “near-linear scalability using 256 GPUs” in their
+# **Where the inputs are from:** a ring that visits one server after the other passes each network card once, however many
+# GPUs are in the server. Images per second of one GPU: TensorFlow's published P100 benchmarks (May 2017: synthetic data, batch
+# 64 or 32); for ResNet-101 the 16-GPU total that Horovod's page prints. Horovod says “Pascal”, so P100 is a guess, and so is
+# the batch of 64 beyond ResNet-101. Parameters: Keras' table of applications; Goyal et al. say 100 MB. That two thirds of a
+# step are backward is a rule of thumb. And DDP? Li et al. (VLDB 2020) claim “near-linear scalability using 256 GPUs” in their
 # abstract: a word, not a number, so nothing to check.
-#
-# ## Weak, strong, and the straggler's tax
-#
-# *Weak* scaling keeps the batch of each rank: more ranks, more samples a step. *Strong* scaling keeps the whole batch: each
-# rank computes less, and sends as much as ever. Real ranks first (computing is a sleep of 40 ms, so that cores are no
-# matter; then a real all-reduce of 64 KiB), 1 to 8 of them, beside what the shared-wire fit predicts:
-
-# %%
-# %%ranks 8 --as scaling
-import time
-
-import torch
-import torch.distributed as dist
-
-rank = dist.get_rank()
-groups = {n: dist.new_group(list(range(n))) for n in (1, 2, 4, 8)}
-gradients, took = torch.zeros(2**14), {}
-for kind in ("weak", "strong"):
-    for n, group in groups.items():
-        dist.barrier()
-        if rank < n:
-            runs = []
-            for _ in range(4):
-                begin = time.perf_counter()
-                time.sleep(0.04 / (n if kind == "strong" else 1))
-                dist.all_reduce(gradients, group=group)
-                runs.append(time.perf_counter() - begin)
-            took[kind, n] = min(runs)
-
-# %%
-p_late, delay, computing = 0.01, 0.03, 0.04
-numbers = fit(few, shared=True)
-took = scaling["took"][0]
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-for kind, marker, colour in (("weak", "o", "#0072B2"), ("strong", "s", "#D55E00")):
-    for n in (1, 2, 4, 8):
-        work = computing / (n if kind == "strong" else 1)
-        axes[0].plot(
-            n, 100 * work / took[kind, n], marker, color=colour, label=kind + ", run" if n == 1 else None
-        )
-    curve = []
-    for n in range(1, 9):
-        work = computing / (n if kind == "strong" else 1)
-        curve.append(100 * work / (work + fitted(2**16, n, *numbers, shared=True)))
-    axes[0].plot(range(1, 9), curve, "--", color=colour, label=kind + ", predicted")
-axes[0].set(title="Strong scaling gives out first", xlabel="ranks", ylabel="efficiency (%)", ylim=(0, 104))
-axes[0].set_xticks([1, 2, 4, 8])
-axes[0].legend(fontsize=8)
-counts = [2**k for k in range(13)]
-for kind, line, colour in (("weak", "-", "#0072B2"), ("strong", "--", "#D55E00")):
-    for tax in (False, True):
-        curve = []
-        for n in counts:
-            work = 0.4 / (n if kind == "strong" else 1)
-            waiting = delay * (1 - (1 - p_late) ** n) if tax else 0
-            curve.append(100 * work / (work + waiting + all_reduce_seconds(1e8, n, 2e-6, 1 / 12e9)))
-        label = f"{kind}, {'with' if tax else 'without'} stragglers"
-        axes[1].semilogx(counts, curve, line, color=colour, linewidth=1 + 2 * tax, label=label, base=2)
-axes[1].set(title="Model: 100 MB, 12 GB/s, 0.4 s of computing", xlabel="ranks", ylim=(0, 104))
-axes[1].set_xticks([1, 16, 256, 4096], ["1", "16", "256", "4096"])
-axes[1].legend(fontsize=7)
-plt.show()
-
-# %% [markdown]
-# Strong scaling has an end, which a faster network only puts off: the all-reduce stays while the work shrinks. So efficiency is
-# never a property of a machine; it belongs to a machine, a model *and* a batch. When somebody says “92 %”, ask: weak or strong?
-#
-# The thick lines also pay the **straggler's tax** (lesson 05): each rank is 30 ms late in one step of a hundred. The chance
-# that *somebody* is late does not ask how fast the network is:
-
-# %%
-for n in (1, 8, 64, 256, 1024):
-    late = 1 - (1 - p_late) ** n
-    print(
-        f"{n:5} ranks: somebody is late in {late:6.1%} of the steps, {1e3 * delay * late:4.1f} ms of tax a step"
-    )
-
-# %% [markdown]
-# From 256 ranks on you pay nearly all of it, always. It is also where the tax stops growing, for a delay of a fixed length;
-# for one with a long tail it never does.
 #
 # ## The best bucket, calculated and measured
 #
@@ -625,7 +623,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-inputs = torch.randn(64, 512)
+inputs = torch.randn(32, 512)
 
 
 def layers():
@@ -644,7 +642,7 @@ def backward_seconds(model):
 alone, notes, runs = layers(), [], []
 for parameter in alone.parameters():
     parameter.register_post_accumulate_grad_hook(lambda _: notes.append(time.perf_counter()))
-for _ in range(6):
+for _ in range(4):
     loss = alone(inputs).sum()
     notes.clear()
     dist.barrier()
@@ -655,7 +653,7 @@ ready = min(runs, key=max)  # the fastest
 
 models = {cap: DistributedDataParallel(layers(), bucket_cap_mb=cap) for cap in (1, 2, 4, 8)}
 runs = [
-    {cap: backward_seconds(ddp) for cap, ddp in models.items()} for _ in range(7)
+    {cap: backward_seconds(ddp) for cap, ddp in models.items()} for _ in range(5)
 ]  # by turns: noise hits all
 took = {cap: min(run[cap] for run in runs[2:]) for cap in models}
 
@@ -699,7 +697,7 @@ plt.show()
 # Run it again. Where the measured curve changes more from run to run than from cap to cap, there is nothing to tune, and that
 # is an answer, too. The model also thinks that sending costs the computing nothing; on a CPU both want the same cores. What
 # it is good for is the *slope*, on the right: how does the answer move when the network is another? Slow rounds want large
-# buckets. And when backward is ten times as long, nearly any will do.
+# buckets.
 #
 # ## Sending less: communication hooks
 #
@@ -727,7 +725,7 @@ def counting(tensor, *args, **kwargs):
     return really(tensor, *args, **kwargs)
 
 
-def train(state, hook, steps=40):
+def train(state, hook, steps=30):
     """Accuracy on digits that were not trained on, bytes reduced in the last step, the losses of rank 0."""
     torch.manual_seed(0)
     linear = [torch.nn.Linear(a, b) for a, b in ((64, 256), (256, 256), (256, 10))]
@@ -785,8 +783,9 @@ assert results["PowerSGD"][0] > results["PowerSGD, no feedback"][0] + 0.05
 
 # %% [markdown]
 # fp16 changes nothing that can be seen. PowerSGD of rank 2 sends a small part, and is somewhat behind: it is *another*
-# optimizer, to be tuned like one. Without error feedback it is not one. (It pays where bandwidth is the trouble. It costs
-# computing, and more rounds: latency gets *worse*. `bf16_compress_hook` wants NCCL or XCCL and raises a TypeError with gloo.)
+# optimizer, to be tuned like one. Without error feedback it falls far behind. (It pays where bandwidth is the trouble. It costs
+# computing, and more rounds: latency gets *worse*. `bf16_compress_hook` raises a TypeError on a torch that has neither NCCL nor
+# XCCL: `_check_comm_hook`, `distributed.py`.)
 #
 # ### Half the bytes for free?
 #
@@ -827,8 +826,8 @@ for n in (2, 64, 1024, 16384):
         print(f"{n:6} ranks: 2**-{power} = {2.0**-power:.0e} is sent as zero")
 
 # %% [markdown]
-# The more ranks, the more of the gradient is rounded to nothing, silently: on 1,024 ranks all that is below 3·10⁻⁵, which is a
-# lot of a normal gradient. A test on two ranks never shows it. The cure is a factor that lifts gradients first and is
+# The more ranks, the more of the gradient is rounded to nothing, silently: on 1,024 ranks all that is below 3·10⁻⁵. A test on
+# two ranks hardly shows it. The cure is a factor that lifts gradients first and is
 # divided out afterwards; it must be the *same* factor on all ranks. (Or bf16, which has the range of fp32 and fewer digits.)
 # That is one of your tasks.
 #
@@ -919,7 +918,7 @@ plt.show()
 # %% [markdown]
 # ## What comes next, for real
 #
-# The first step is in PyTorch as `ZeroRedundancyOptimizer`, around DDP; all three as **FSDP2** (`fully_shard`), in its place.
+# The first step is in PyTorch as `ZeroRedundancyOptimizer`, beside DDP; all three as **FSDP2** (`fully_shard`), in its place.
 # The same model, data and Adam, three ways, on two ranks:
 
 # %%
@@ -1009,12 +1008,13 @@ for name, outcome in (("DDP", sent_ddp), ("ZeRO 1", sent_zero), ("FSDP2", sent_f
 
 # %% [markdown]
 # DDP: one bucket. ZeRO 1: the same, and every rank broadcasts the weights that it has stepped. FSDP2: weights are gathered
-# before each layer's forward and again before its backward, and gradients are reduced and scattered. (gloo has no
-# reduce-scatter of its own: `ProcessGroupGloo` all-reduces and keeps a part. So what is listed as `all_reduce` moves twice the
-# bytes that NCCL would.) With NCCL, gathering twice and scattering once is one and a half times the bytes of an all-reduce
-# (ZeRO paper, §7), and no more than a layer or two are whole at any time.
+# before each layer's forward and again before its backward, and gradients are reduced and scattered. (`ProcessGroupGloo`
+# makes the reduce-scatter of an all-reduce, and keeps a part. So what is listed as `all_reduce` moves twice the bytes that a
+# real reduce-scatter would.) Each lap of a ring all-reduce is a scatter or a gather, (*n* - 1)/*n* of the bytes. Two gathers and a
+# scatter are three laps instead of two: one and a half times the bytes (ZeRO paper, §7). In return, only a few layers are
+# whole at any time.
 #
-# Sharding has an end, too. FSDP2 cuts each parameter along its first dimension. Again 1,024 ranks in one process, and layers
+# Sharding has an end, too. By default FSDP2 cuts each parameter along its first dimension. Again 1,024 ranks in one process, and layers
 # of 512 rows; as rank 0 and as rank 1,000:
 
 # %%
