@@ -27,8 +27,9 @@ os.environ["CHECKPOINTS"] = files.name  # ranks that start from now on find it i
 # ## One number for the log
 #
 # Lesson 09 showed what `dist.reduce` does to a loss: rank 0 gets the sum, and the other ranks' tensors are used as scratch
-# paper. With a loss that is thrown away after the line, no harm is done. A **metric** is not thrown away: it counts, is logged,
-# and counts on. Train on the digits, count right answers, and log the running accuracy after every fourth step, in three ways.
+# paper. With a loss that is thrown away after the line, no harm is done. A **metric** is not thrown away: it counts, is
+# logged, and counts on. Train on the digits, count right answers, and log the running accuracy after every fourth step, in
+# three ways.
 
 # %%
 # %%ranks 4 --backend gloo
@@ -137,11 +138,11 @@ plt.show()
 
 # %% [markdown]
 # `all_reduce` leaves the sum over all ranks on every rank. The next one adds four such sums: what was counted before the
-# *k*-th log from the end has 4ᵏ⁻¹ votes by now. The log stands still near its first value, and looks so reasonable that
-# you go and tune the learning rate. `reduce` is hardly better: rank 0 goes on counting from the sum, the others from leftovers.
+# *k*-th log from the end has 4ᵏ⁻¹ votes by now. The log stands still near its first value, and looks so reasonable that you go
+# and tune the learning rate. `reduce` errs less, but it errs: rank 0 goes on counting from the sum, the others from leftovers.
 #
-# So **reduce a copy, never the counter**. (Or set the counter to zero after each log, which most people do without knowing
-# that they must.) And give the sum to *every* rank: the scheduler and the early stop want it, too.
+# So **reduce a copy, never the counter**. (Or set the counter to zero after each log.) And give the sum to *every* rank: the
+# scheduler and the early stop want it, too.
 #
 # ## Which numbers may be averaged
 #
@@ -192,7 +193,7 @@ print("one more than 16777216 in float32:", int(torch.tensor(2.0**24) + 1))
 # a digit that is rare on one rank weighs more there; a maximum wants `ReduceOp.MAX`. The exact way is always the same: find
 # the *ingredients* that can be added (counts for each class, sums of losses, numbers of samples), reduce those, and compute
 # the metric from them **afterwards**. What has none (a median, the area under a ROC curve) needs the values themselves:
-# `all_gather`. And count in `int64`: a `float32` counter stops at 2²⁴ without a word (last line).
+# `all_gather`. And count in `int64`: a `float32` counter that goes up by one stops at 2²⁴ without a word (last line).
 #
 # ## Rank 0 only
 #
@@ -214,12 +215,13 @@ for who, disable in (("all", False), ("rank 0", rank != 0)):
     print(f"{who:6}: bars on the screen: {bars.item()}")
 
 # %% [markdown]
-# Printing is harmless. Everything else in such a branch has one of two faults: the others *wait* for it, or it *waits* for the
-# others. Waiting ends: with gloo after 30 minutes, with NCCL after 10, by a timeout that kills a healthy job, because rank 0
-# needed longer to evaluate than the others were ready to stand in the next collective (lesson 05).
+# Printing is harmless. What else stands in such a branch may have one of two faults: the others *wait* for it, or it *waits*
+# for the others. Waiting ends: with gloo after 30 minutes, with NCCL after 10, by a timeout that kills a healthy job, because
+# rank 0 needed longer to evaluate than the others were ready to stand in the next collective
+# ([lesson 05](05_stragglers.ipynb)).
 #
-# The other kind never ends. A branch for rank 0 must not contain a collective, and some do not look like one. Evaluate on
-# rank 0 alone, through the wrapper:
+# The other kind is wrong at any speed. A branch for rank 0 must not contain a collective, and some do not look like one.
+# Evaluate on rank 0 alone, through the wrapper:
 
 # %%
 p = predict(
@@ -252,8 +254,8 @@ ddp(torch.rand(4, 8)).sum().backward()
 # %% [markdown]
 # Rank 0's evaluation began with a broadcast of the buffers (`_pre_forward` calls `_sync_buffers`, in
 # `torch/nn/parallel/distributed.py`), which does not ask whether gradients are on *now*. Rank 1, in its second training
-# forward, was about to agree on new buckets (`_rebuild_buckets`, lesson 04). The two broadcasts met. One step later, it
-# works, which is worse:
+# forward, was about to agree on new buckets (`_rebuild_buckets`, [lesson 04](04_buckets.ipynb)). The two broadcasts met. One
+# step later, it works, which is worse:
 
 # %% claims={"S15": "wrong"}
 # %%ranks 2 --fresh --backend gloo --as out
@@ -288,8 +290,9 @@ for r in (0, 1):
     print(f"rank {r} joined the last broadcast of buffers in: {last.origin.source}")
 
 # %% [markdown]
-# Rank 0's broadcast for its evaluation was answered by rank 1's next training forward, and rank 0 sent none in its own. Equally
-# many, by luck. Evaluate with `ddp.module` on rank 0, or, better, on all ranks (lesson 03, task 3).
+# Rank 0's broadcast for its evaluation was answered by rank 1's next training forward, and rank 0 sent none in its own.
+# Equally many, by luck. Evaluate with `ddp.module` on rank 0, or, better, on all ranks ([lesson 03](03_samplers.ipynb), task
+# 3).
 #
 # ## The write in slow motion
 #
@@ -443,7 +446,8 @@ plt.show()
 # ## Killed
 #
 # What another rank sees in the middle of the write is also what is left when the writer is killed there. Not believed? This
-# file calls SIGKILL on its own process, when half of the bytes are written. No `finally`, no `atexit`, nothing runs after that.
+# file calls SIGKILL on its own process, when half of the bytes are written. No `finally`, no `atexit`, nothing runs after
+# that.
 
 # %%
 from course_lib.ranks.outcome import Kind
@@ -484,7 +488,8 @@ run(killed_in_the_middle, replace, files.name, ranks=2, expect="died:0")
 assert run_quietly(killed_in_the_middle, write_in_place, files.name, ranks=2).kind is Kind.DIED
 
 # %% [markdown]
-# The other rank learns of it at once (lesson 00), and the job is over. The next job looks at what it was left:
+# The other rank learns of it at once ([lesson 00](00_first_ranks.ipynb)), and the job is over. The next job looks at what it
+# was left:
 
 # %% claims={"52": "incomplete"}
 # %%ranks
@@ -498,7 +503,8 @@ for way in ("write_in_place", "replace"):
 # ## A barrier in the right place
 #
 # With `replace`, a rank that is too early loads a *complete* checkpoint: the wrong one, or on the first save none. So the
-# others must wait until rank 0 is done. Before the save is too early. And there is a place that is wrong in another way:
+# others must wait until rank 0 is done. A barrier before the save is too early. And there is a place that is wrong in another
+# way:
 
 # %%
 # %%ranks --expect hang
@@ -601,9 +607,9 @@ print(plain.load_state_dict(names), torch.equal(plain.weight, ddp.module.weight)
 
 # %% [markdown]
 # `strict=False` loaded *nothing*. It told so, in a return value that nobody looks at; the model stays as random as it was.
-# The cure is older files through `consume_prefix_in_state_dict_if_present` (it changes the dictionary in place), and new
-# ones without the prefix: save `ddp.module.state_dict()`, load with `ddp.module.load_state_dict(...)`. Then the file does
-# not know how it was trained.
+# The cure for older files is `consume_prefix_in_state_dict_if_present` (it changes the dictionary in place). New ones need no
+# prefix: save `ddp.module.state_dict()`, load with `ddp.module.load_state_dict(...)`. Then the file does not know how it was
+# trained.
 #
 # ## weights_only
 #
@@ -674,7 +680,7 @@ if rank == 0:
 
 # %% [markdown]
 # On a machine with eight GPUs there would be no error. Every rank would put the weights on the GPU they came from: for a
-# file that rank 0 has saved, GPU 0, once for each rank, until GPU 0 is full. So `map_location="cpu"` (or the rank's own
+# file that rank 0 has saved, GPU 0, once for each rank. So `map_location="cpu"` (or the rank's own
 # device) always; `load_state_dict` copies to where the model is. A dictionary maps only the tags it names: a file from a
 # CPU passes through it.
 #
@@ -687,8 +693,8 @@ if rank == 0:
 #         return checkpoint["iteration"] + 1
 #
 # It finds the right number and leaves everything else in the file. How much does it matter? A network with dropout, SGD with
-# momentum, a learning rate that follows a cosine, a sampler that shuffles. 30 steps of two epochs and a half; the checkpoint is
-# of step 17, in the middle of an epoch. Then a new job resumes from it with more and more of what is there.
+# momentum, a learning rate that follows a cosine, a sampler that shuffles. 30 steps of two epochs and a half; the checkpoint
+# is of step 17, in the middle of an epoch. Then a new job resumes from it with more and more of what is there.
 
 
 # %%
@@ -835,21 +841,21 @@ plt.show()
 # Zero, bit by bit, and only with all of it. Everything that has a *memory* is in the file: weights and buffers, the
 # optimizer's momentum, the schedule, the place in the data, and the random state **of every rank** (rank 0's alone gives
 # rank 1 the wrong dropout masks). On your list there may be more: a `GradScaler`, an EMA, the best score so far, metrics in
-# the middle of counting, CUDA's random state, a loader's workers (lesson 03).
+# the middle of counting, CUDA's random state, a loader's workers ([lesson 03](03_samplers.ipynb)).
 #
 # Is it worth it? Training forgives a repeated batch. But a resumed run that *equals* the other is the only one you can
 # test: if it is off by 0.01, nobody can tell whether that is a dropout mask or the missing momentum. It has its limits: the
 # number of ranks must be the same, for other ranks get other batches, and sums over other groups are rounded otherwise.
 #
 # Load **on every rank**, as here. Loading on rank 0 alone and wrapping afterwards gives the weights to all, but not the
-# momentum; after wrapping, not even those (lesson 09).
+# momentum; after wrapping, not even those ([lesson 09](09_synchronised.ipynb)).
 #
 # ## When one rank's memory is not enough
 #
 # Under DDP every rank has everything, so rank 0 can save it. When weights or optimizer states are split over the ranks
-# (lesson 15), no rank has. Collecting them on rank 0 first works until they no longer fit: for 7 billion parameters in
-# float32, with Adam's two moments, that is 84 GB on one machine while all others wait. `torch.distributed.checkpoint` (DCP)
-# turns it round: **all** ranks call `save`, each writes what it has, into one folder.
+# ([lesson 15](15_scale.ipynb)), no rank has. Collecting them on rank 0 first works until they no longer fit: for 7 billion
+# parameters in float32, with Adam's two moments, that is 84 GB on one machine while all others wait.
+# `torch.distributed.checkpoint` (DCP) turns it round: **all** ranks call `save`, each writes what it has, into one folder.
 
 
 # %%
@@ -961,8 +967,7 @@ files.cleanup()
 # save**, and the newest that has a `.metadata` is the checkpoint. (`overwrite=False` of `FileSystemWriter` makes a second save
 # raise.)
 #
-# DCP also splits what is *not* split in memory; it is a good habit to use it long before it is needed. `dcp.load` is not like
-# `torch.load`: it fills the tensors that you bring, and it is a collective.
+# `dcp.load` is not like `torch.load`: it fills the tensors that you bring, and it is a collective.
 #
 # ## What goes wrong in real life
 #

@@ -3,9 +3,9 @@
 #
 # > *“Eight GPUs made my training 7.6 times faster. How much faster are 64? And does it make sense to ask for 1,000?”*
 #
-# You cannot try out 1,000 GPUs this afternoon. You can measure a few ranks, find the two numbers that decide, and
-# calculate. In this lesson you build such a model, run it into a wall, check it against figures that others have published,
-# and use it: for the size of a cluster, of a bucket, of a gradient. At the end DDP itself reaches a limit, and it is not speed.
+# You cannot try out 1,000 GPUs this afternoon. You can measure a few ranks, find the two numbers that decide, and calculate.
+# In this lesson you build such a model, run it into a wall, check it against figures that others have published, and use it:
+# for the size of a cluster, of a bucket, of a gradient. At the end DDP itself reaches a limit, and it is not speed.
 #
 # **You will be able to** fit latency and bandwidth, predict the efficiency of a job that does not exist yet, try DDP on
 # 1,024 ranks in one process, send fewer bytes and know what it costs, and say whether a model fits at all. 20 minutes.
@@ -48,9 +48,9 @@ for n, group in groups.items():
 # %% [markdown]
 # ## Two numbers
 #
-# gloo's all-reduce (`gloo/allreduce.cc`) is a **ring** (lesson 01): each of *n* ranks sends a piece of 1/*n* to its
-# neighbour, in 2(*n* - 1) rounds. A round costs a **latency** that does not depend on the size, and then bytes at some
-# **bandwidth**:
+# gloo's all-reduce (`gloo/allreduce.cc`) is a **ring** ([lesson 01](01_dataparallel.ipynb)): each of *n* ranks sends a piece
+# of 1/*n* to its neighbour, in 2(*n* - 1) rounds. A round costs a **latency** that does not depend on the size, and then bytes
+# at some **bandwidth**:
 #
 # > seconds = 2(*n* - 1) · latency + 2(*n* - 1)/*n* · bytes / bandwidth
 #
@@ -282,11 +282,11 @@ plt.show()
 
 # %% [markdown]
 # For few bytes rounds are all that counts, and the ring loses. For many bytes it is the other way round *in a network*: the
-# busiest rank of the tree sends the whole tensor three times over, and a rank of the ring less than twice, however many
-# ranks there are. (Ranks that share one wire cannot show it: ring and tree move the same 14 MiB in all.)
-# Halving and doubling has the few rounds of the one and the few bytes of the other, but its partners are far apart, which
-# real networks mind. Goyal et al. (*Accurate, Large Minibatch SGD*, 2017, §4.1) report that it made an all-reduce on 32 servers
-# three times as fast as the ring.
+# busiest rank of the tree sends the whole tensor three times over, and a rank of the ring less than twice, however many ranks
+# there are. (Ranks that share one wire cannot show it: ring and tree move the same 14 MiB in all.) Halving and doubling has
+# the few rounds of the one and the few bytes of the other, but its partners are far apart, which real networks mind. Goyal et
+# al. (*Accurate, Large Minibatch SGD*, 2017, §4.1) report that it made an all-reduce on 32 servers three times as fast as the
+# ring.
 #
 # Which one you get is not yours to say with gloo: PyTorch calls the one in `gloo/allreduce.cc`, a ring. NCCL chooses by size
 # and topology (`NCCL_ALGO` overrides it).
@@ -311,10 +311,10 @@ for n in (8, 64, 1024, 16384):
 # %% [markdown]
 # ## Weak, strong, and the straggler's tax
 #
-# **Efficiency** is the time of a step on one rank, divided by the time of a step on *n*. *Weak* scaling keeps the batch of each
-# rank: more ranks, more samples a step. *Strong* scaling keeps the whole batch: each rank computes less, and sends as much as
-# ever. Real ranks first (computing is a sleep of 40 ms, so that cores are no matter; then a real all-reduce of 64 KiB), 1 to 8
-# of them, beside what the shared-wire fit predicts:
+# **Efficiency** is the time of a step on one rank, divided by the time of a step on *n*. *Weak* scaling keeps the batch of
+# each rank: more ranks, more samples a step. *Strong* scaling keeps the whole batch: each rank computes less, and sends as
+# much as ever. Real ranks first (computing is a sleep of 40 ms, so that cores are no matter; then a real all-reduce of 64
+# KiB), 1 to 8 of them, beside what the shared-wire fit predicts:
 
 # %%
 # %%ranks --as scaling
@@ -367,11 +367,12 @@ axes[1].legend(fontsize=7)
 plt.show()
 
 # %% [markdown]
-# Strong scaling has an end, which a faster network only puts off: the all-reduce stays while the work shrinks. So efficiency is
-# not a property of a machine; it belongs to a machine, a model *and* a batch. When somebody says “92 %”, ask: weak or strong?
+# Strong scaling has an end, which a faster network only puts off: the all-reduce stays while the work shrinks. So efficiency
+# is not a property of a machine; it belongs to a machine, a model *and* a batch. When somebody says “92 %”, ask: weak or
+# strong?
 #
-# The thick lines also pay the **straggler's tax** (lesson 05): each rank is 30 ms late in one step of a hundred. The chance
-# that *somebody* is late does not ask how fast the network is:
+# The thick lines also pay the **straggler's tax** ([lesson 05](05_stragglers.ipynb)): each rank is 30 ms late in one step of a
+# hundred. The chance that *somebody* is late does not ask how fast the network is:
 
 # %%
 for n in (1, 8, 64, 256, 1024):
@@ -416,8 +417,9 @@ ddp(torch.ones(1, 4)).sum().backward()
 
 # %% [markdown]
 # An all-reduce of the fake group leaves the tensor alone, and its future holds nothing. DDP wants a gradient out of it
-# (`parseCppCommHookResult`, `torch/csrc/distributed/c10d/comm.cpp`), and finds none. A communication hook (lesson 04) that returns
-# a finished future gives it one. Then all else is real: autograd, buckets, their order, their rebuild.
+# (`parseCppCommHookResult`, `torch/csrc/distributed/c10d/comm.cpp`), and finds none. A communication hook
+# ([lesson 04](04_buckets.ipynb)) that returns a finished future gives it one. Then all else is real: autograd, buckets, their order,
+# their rebuild.
 
 
 # %% claims={"62": "refined", "S17": "wrong"}
@@ -455,8 +457,9 @@ assert len(step[2]) > len(explicit[2])
 
 # %% [markdown]
 # So a thousand ranks can be tried out in a single process, as far as *structure* goes: which collectives, in which order, of
-# what size. (Saying `bucket_cap_mb=25` is not saying nothing, as lesson 04 has it.) Values are those of one rank, and time is
-# not there at all. That is what the model is for. A bucket is sent when it is ready *and* the one before it is through:
+# what size. (Saying `bucket_cap_mb=25` is not saying nothing, as [lesson 04](04_buckets.ipynb) has it.) Values are those of
+# one rank, and time is not there at all. That is what the model is for. A bucket is sent when it is ready *and* the one before
+# it is through:
 
 
 # %%
@@ -783,9 +786,9 @@ assert results["PowerSGD"][0] > results["PowerSGD, no feedback"][0] + 0.05
 
 # %% [markdown]
 # fp16 changes nothing that can be seen. PowerSGD of rank 2 sends a small part, and is somewhat behind: it is *another*
-# optimizer, to be tuned like one. Without error feedback it falls far behind. (It pays where bandwidth is the trouble. It costs
-# computing, and more rounds: latency gets *worse*. `bf16_compress_hook` raises a TypeError on a torch that has neither NCCL nor
-# XCCL: `_check_comm_hook`, `distributed.py`.)
+# optimizer, to be tuned like one. Without error feedback it falls far behind. (It pays where bandwidth is the trouble. It
+# costs computing, and more rounds: latency gets *worse*. `bf16_compress_hook` raises a TypeError on a torch that has neither
+# NCCL nor XCCL: `_check_comm_hook`, `distributed.py`.)
 #
 # ### Half the bytes for free?
 #
@@ -833,9 +836,9 @@ for n in (2, 64, 1024, 16384):
 #
 # ## Where DDP ends: memory
 #
-# Each rank of DDP holds everything. With fp32 and Adam a parameter needs 4 bytes of weight, 4 of gradient and 8 of Adam's
-# two means: 16 (plus 4 for buckets, unless `gradient_as_bucket_view=True`; lesson 04). Mixed precision as in the ZeRO paper
-# is no cheaper: 2 + 2, and 12 for fp32 weights and Adam. And activations come on top. More ranks do not help:
+# Each rank of DDP holds everything. With fp32 and Adam a parameter needs 4 bytes of weight, 4 of gradient and 8 of Adam's two
+# means: 16 (plus 4 for buckets, unless `gradient_as_bucket_view=True`; [lesson 04](04_buckets.ipynb)). Mixed precision as in
+# the ZeRO paper is no cheaper: 2 + 2, and 12 for fp32 weights and Adam. And activations come on top. More ranks do not help:
 
 # %%
 p = predict(
@@ -879,8 +882,8 @@ print(before, "bytes a parameter on 8 ranks,", after, "on 1024")
 
 # %% [markdown]
 # All of it is there 1,024 times. **ZeRO** (Rajbhandari et al., 2020) cuts up what need not be everywhere, in three steps: the
-# optimizer's state; the gradients as well; the weights as well. Does this function agree with the paper's Figure 1 (7.5 billion
-# parameters, 64 ranks, mixed precision: 120, 31.4, 16.6 and 1.9 GB)?
+# optimizer's state; the gradients as well; the weights as well. Does this function agree with the paper's Figure 1 (7.5
+# billion parameters, 64 ranks, mixed precision: 120, 31.4, 16.6 and 1.9 GB)?
 
 
 # %%
@@ -1008,14 +1011,14 @@ for name, outcome in (("DDP", sent_ddp), ("ZeRO 1", sent_zero), ("FSDP2", sent_f
 
 # %% [markdown]
 # DDP: one bucket. ZeRO 1: the same, and every rank broadcasts the weights that it has stepped. FSDP2: weights are gathered
-# before each layer's forward and again before its backward, and gradients are reduced and scattered. (`ProcessGroupGloo`
-# makes the reduce-scatter of an all-reduce, and keeps a part. So what is listed as `all_reduce` moves twice the bytes that a
-# real reduce-scatter would.) Each lap of a ring all-reduce is a scatter or a gather, (*n* - 1)/*n* of the bytes. Two gathers and a
+# before each layer's forward and again before its backward, and gradients are reduced and scattered. (`ProcessGroupGloo` makes
+# the reduce-scatter of an all-reduce, and keeps a part. So what is listed as `all_reduce` moves twice the bytes that a real
+# reduce-scatter would.) Each lap of a ring all-reduce is a scatter or a gather, (*n* - 1)/*n* of the bytes. Two gathers and a
 # scatter are three laps instead of two: one and a half times the bytes (ZeRO paper, §7). In return, only a few layers are
 # whole at any time.
 #
-# Sharding has an end, too. By default FSDP2 cuts each parameter along its first dimension. Again 1,024 ranks in one process, and layers
-# of 512 rows; as rank 0 and as rank 1,000:
+# Sharding has an end, too. By default FSDP2 cuts each parameter along its first dimension. Again 1,024 ranks in one process,
+# and layers of 512 rows; as rank 0 and as rank 1,000:
 
 # %%
 # %%ranks 1 --no-init
@@ -1033,8 +1036,8 @@ for rank in (0, 1000):
 
 # %% [markdown]
 # Half of the ranks hold a row, the others nothing. Long before that, one shards within a node or a few, and replicates between
-# them (*hybrid* sharding: a mesh of two dimensions); and beyond that, one splits the layers' arithmetic itself. That is another
-# course.
+# them (*hybrid* sharding: a mesh of two dimensions); and beyond that, one splits the layers' arithmetic itself. That is
+# another course.
 #
 # ## What goes wrong in real life
 #
@@ -1043,7 +1046,7 @@ for rank in (0, 1000):
 # - **“It scales to 8, not to 16.”** Eight fit into one machine. The ninth rank needs the network: another latency, another
 #   bandwidth. Fit each stretch by itself.
 # - **Steps per second scale, the loss does not.** Weak scaling makes a larger batch. Fewer, larger steps are another training
-#   (learning rate, warm-up: lesson 10). Time *to a given loss* is what you pay for.
+#   (learning rate, warm-up: [lesson 10](10_accumulation.ipynb)). Time *to a given loss* is what you pay for.
 # - **Compression measured on two ranks.** See above; the same goes for PowerSGD's settings.
 # - **“DDP needs 16 bytes a parameter, so it fits.”** Activations are not in it, nor fragments, nor the peak while a checkpoint is
 #   gathered. And the first optimizer step allocates Adam's state: a job may run out of memory *after* its first backward.
