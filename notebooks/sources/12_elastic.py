@@ -83,7 +83,7 @@ def accident(step):
             order.unlink()  # once
             note(what, step=step)
             os.kill(whom, signal.SIGKILL)
-    time.sleep(0.03)  # computing
+    time.sleep(0.02)  # computing
 """
 
 TRAIN = """
@@ -134,7 +134,7 @@ def train():
 
 try:
     train()
-except Exception:  # a peer has gone: say so, and end at once, whatever gloo's threads do (lesson 02)
+except Exception:  # a peer has gone: say so, and end at once
     traceback.print_exc()
     os._exit(1)
 gc.collect()
@@ -142,9 +142,9 @@ dist.destroy_process_group()
 """
 
 # %% [markdown]
-# Now a machine. It is `torchrun`'s own `main`, given the options that you would type, in a process that plays the machine. One thing
-# is not as on a cluster: `--run-path --start-method=fork`. Ordinarily each worker is a new interpreter that imports torch first, some
-# seconds each time (lesson 02 has the figure). Forked workers are there at once. Agents, rendezvous and restarts are the real ones.
+# Now machines. Each is a process that runs `torchrun`'s own `main` with the options that you would type. One thing is not as on a
+# cluster: `--run-path --start-method=fork`. Ordinarily each worker is a new interpreter that imports torch first, which takes seconds.
+# Forked workers are there at once. Agents, rendezvous and restarts are the real ones.
 
 # %%
 import json
@@ -156,10 +156,13 @@ from course_lib.running import run_quietly
 
 OPTIONS = ["--rdzv-backend=c10d", "--rdzv-endpoint=MEET", "--run-path", "--start-method=fork"]
 GANG = [*OPTIONS, "--nnodes=2", "--nproc-per-node=1", "--max-restarts=3"]
+ALONE = [*OPTIONS, "--nnodes=1", "--nproc-per-node=2", "--max-restarts=1"]
+ELASTIC = [*OPTIONS, "--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3"]
+ELASTIC += ["--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=5"]
 
 
-def node(folder, options, after=None, share_store=False):
-    """torchrun on one machine, from the time when the file `after` is there; its exit code."""
+def machines(folder, options, number=2, after=None, share_store=False):
+    """torchrun on each machine, on machine 1 only once the file `after` is there; their exit codes."""
     import multiprocessing
     import os
     import threading
@@ -167,31 +170,30 @@ def node(folder, options, after=None, share_store=False):
 
     from torch.distributed.run import main
 
-    while after and not os.path.exists(after) and os.environ["RANK"] != "0":
-        time.sleep(0.01)
+    meet = os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]  # a store that runs on no machine
 
-    def torchrun():
+    def torchrun(machine):
         os.setpgid(0, 0)  # agent and workers: what one plug keeps running
+        while after and machine and not os.path.exists(after):
+            time.sleep(0.01)
         os.environ.pop("TORCHELASTIC_USE_AGENT_STORE")  # left by the course, which also launches
-        os.environ["MACHINE"] = os.environ["RANK"]
+        os.environ["MACHINE"] = str(machine)
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(not share_store))  # see below
-        log = os.open(f"{folder}/agent {os.environ['MACHINE']}", os.O_CREAT | os.O_WRONLY)
+        log = os.open(f"{folder}/agent {machine}", os.O_CREAT | os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        meet = os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]
-        main(
-            [option.replace("MEET", meet) for option in options]
-            + [f"--log-dir={folder}/logs", f"{folder}/train.py"]
-        )
+        typed = [option.replace("MEET", meet) for option in options]
+        typed += [f"--log-dir={folder}/logs", f"{folder}/train.py"]
+        threading.excepthook = lambda _: os._exit(1)
+        threading.Thread(target=main, args=(typed,)).start()  # with a short stack: it often looks through it
 
-    process = multiprocessing.get_context("fork").Process(target=torchrun)
-    starter = threading.Thread(
-        target=process.start
-    )  # with a short stack: the rendezvous often looks through it
-    starter.start()
-    starter.join()
-    process.join()
-    return process.exitcode
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=torchrun, args=(machine,)) for machine in range(number)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
 
 
 everything = tempfile.TemporaryDirectory()
@@ -218,15 +220,84 @@ def events(folder, kind, rank=0):
 
 
 # %% [markdown]
-# ## Three kills
-#
-# Two machines with one worker each, 30 steps, a checkpoint every 5. A worker kills itself, with the signal that nothing can catch,
-# before step 7, another one before step 13, and again before step 22. What about the machine on which nothing is wrong?
+# Four jobs start now, side by side: for the most part they wait. What each of them is for, you will read when we come to it.
 
 # %%
+pool = ThreadPoolExecutor()
+
+
+def start(folder, options, *more):
+    """The job runs from now on."""
+    return pool.submit(run_quietly, machines, folder, options, *more, ranks=1, init=False, timeout=200)
+
+
+calm = job("calm")
 killed = job("killed", "kill machine 1 at 7", "kill machine 0 at 13", "kill machine 1 at 22")
+scaled = job("scaled", "hold 2 ranks at 12", "unplug machine 1 at 27")
+forgetful = job(
+    "forgetful", "kill machine 0 at 7", script=ACCIDENTS + TRAIN.replace("CHECKPOINT.exists()", "False")
+)
+killing, scaling = start(killed, GANG), start(scaled, ELASTIC, 2, f"{scaled}/checkpoint.pt")
+unharmed, forgetting = start(calm, GANG), start(forgetful, ALONE, 1)
+
+# %% [markdown]
+# ## From a notebook
+#
+# `torchrun` is also a library: `elastic_launch` starts the same agent. May the function it runs stand in a cell?
+
+# %% claims={"20": "refined"}
+# %%ranks 1 --no-init
+import os
+import tempfile
+import threading
+
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 
+def work(factor):
+    return factor * int(os.environ["RANK"])
+
+
+def launched(how, workers):
+    config = LaunchConfig(1, 1, workers, run_id="cell", rdzv_backend="c10d", rdzv_endpoint="localhost:0")
+    config.start_method, config.max_restarts = how, 0
+    results = []
+
+    def launch():
+        try:
+            results.append(elastic_launch(config, work)(10))
+        except ChildFailedError:
+            said.seek(0)
+            results.append([line.partition(" on ")[0] for line in said if line.startswith("AttributeError")])
+
+    screen = os.dup(2)
+    with tempfile.TemporaryFile("w+") as said:
+        os.dup2(said.fileno(), 2)  # what the workers complain of
+        thread = threading.Thread(target=launch)  # with a short stack, as above
+        thread.start()
+        thread.join()
+        os.dup2(screen, 2)
+    return results[0]
+
+
+print("fork: ", launched("fork", 2))
+print("spawn:", launched("spawn", 1))
+
+# %% [markdown]
+# (A rank's cell stands to its rank as a notebook's cell to its kernel: in `__main__`, and no file holds it.) With `fork`, yes. `spawn`, the
+# library's default, and `forkserver` send only the function's *name*, and the new interpreter has no cell in which to look it up. Put
+# the function into a file that can be imported, and every way works.
+
+# %% [markdown]
+# ## Three kills
+#
+# The first of the jobs: two machines with one worker each, 30 steps, a checkpoint every 5. A worker kills itself, with the signal that
+# nothing can catch, before step 7, another one before step 13, and again before step 22. What about the machine on which nothing is
+# wrong?
+
+
+# %%
 def processes(folder, number):
     """How many worker processes this machine has had."""
     return len({note["pid"] for note in events(folder, "begin", rank=None) if note["machine"] == number})
@@ -242,15 +313,11 @@ p = predict(
 )
 
 # %%
-pool = ThreadPoolExecutor()
-calm = job("calm")
-unharmed = pool.submit(
-    run_quietly, node, calm, GANG, ranks=2, init=False, timeout=200
-)  # at the same time, without kills
+from course_lib.notebook.predict import reveal_predictions
 
-out = run(node, killed, GANG, ranks=2, init=False, timeout=200)
-unharmed = unharmed.result()
-assert set(unharmed.values.values()) == {0}
+out = killing.result()
+reveal_predictions(out)
+assert out.values[0] == [0, 0]
 
 began = [note["step"] for note in events(killed, "ready")]
 was = [note["step"] for note in events(killed, "kill", rank=None)]
@@ -259,16 +326,12 @@ print("killed before step", was, "- went on with step", began[1:])
 print("steps done twice:", [step - again for step, again in zip(was, began[1:], strict=True)])
 
 # %% [markdown]
-# Every failure ends all workers, on all machines: the group that the others hold has a dead member, and no collective of it will
-# ever finish again. So everybody starts anew, meets in a new group, and goes on from the last checkpoint. “Reverts to the
+# Every failure ends all workers, on all machines: the group that the others hold has a dead member, and what needs that member will
+# never finish. So everybody starts anew, meets in a new group, and goes on from the last checkpoint. “Reverts to the
 # checkpoint” is half of the truth: *your script* reverts, in its comments 2 and 3. Here it is without these:
 
 # %% claims={"19": "incomplete"}
-forgetful = job(
-    "forgetful", "kill machine 0 at 7", script=ACCIDENTS + TRAIN.replace("CHECKPOINT.exists()", "False")
-)
-single = [*OPTIONS, "--nnodes=1", "--nproc-per-node=2", "--max-restarts=1"]
-run_quietly(node, forgetful, single, ranks=1, init=False, timeout=200)
+assert forgetting.result().values[0] == [0]
 print(
     "goes on with step", [note["step"] for note in events(forgetful, "ready")][1:], "and the log looks fine"
 )
@@ -279,20 +342,20 @@ print(
 # %%
 import matplotlib.pyplot as plt
 
-start = min(note["time"] for note in log_of(killed))
+origin = min(note["time"] for note in log_of(killed))
 kills = events(killed, "kill", rank=None)
 steps, again = events(killed, "step"), events(killed, "ready")[1:]
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained", width_ratios=(3, 2))
 left.plot(
-    [s["time"] - start for s in steps],
+    [s["time"] - origin for s in steps],
     [s["step"] for s in steps],
     ".",
     color="#0072B2",
     label="a step of rank 0",
 )
 for number, (kill, ready) in enumerate(zip(kills, again, strict=True)):
-    down = (kill["time"] - start, ready["time"] - start)
+    down = (kill["time"] - origin, ready["time"] - origin)
     left.axvspan(
         *down, color="#E69F00", alpha=0.35, hatch="//", label="nobody trains" if not number else None
     )
@@ -305,11 +368,12 @@ for number, (kill, ready) in enumerate(zip(kills, again, strict=True)):
         va="top",
     )
 downtime = sum(ready["time"] - kill["time"] for kill, ready in zip(kills, again, strict=True))
-share = downtime / (steps[-1]["time"] - start)
+share = downtime / (steps[-1]["time"] - origin)
 left.margins(x=0.09)
 left.set(title=f"Three kills: {share:.0%} of the time is restarts", xlabel="seconds", ylabel="step")
 left.legend(fontsize=8, loc="upper left")
 last = {note["step"]: note["loss"] for note in steps}
+assert unharmed.result().values[0] == [0, 0]
 right.plot(last.keys(), last.values(), "-", color="#D55E00", lw=4, alpha=0.5, label="three kills")
 right.plot([note["loss"] for note in events(calm, "step")], "k.", ms=4, label="no kill")
 right.set(title="... and the loss knows nothing of it", xlabel="step", ylabel="loss", yscale="log")
@@ -327,15 +391,15 @@ assert same
 
 # %% [markdown]
 # Bit for bit, because all that a step depends on is in the checkpoint or follows from the number of the step. (Dropout and
-# augmentation draw random numbers, too: save the generators' states of every rank, lesson 03.)
+# augmentation draw random numbers, too: save the generators' states of every rank, [lesson 03](03_samplers.ipynb).)
 #
-# Most of the downtime here is the rendezvous: each agent looks once a second whether the others are there
+# A good part of the downtime is the rendezvous: an agent that waits there looks once a second whether the others have come
 # (`_DistributedRendezvousOpExecutor.run` in `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`). On a cluster, add imports, a big
 # checkpoint, caches to be filled.
 #
 # ## The store remembers
 #
-# One line of `node` is still unexplained: `TORCH_DISABLE_SHARE_RDZV_TCP_STORE`. Leave it out. One machine, two workers, one kill.
+# One line of `machines` is still unexplained: `TORCH_DISABLE_SHARE_RDZV_TCP_STORE`. Set it to 0, the default. One machine, two workers, one kill.
 # The script looks into the store where it is to meet the others *before* it goes there; the second time rank 1 is late, as
 # happens to ranks that have more to load.
 
@@ -350,7 +414,7 @@ if RANK == 0 and life:
 while life and RANK == 1 and not (FOLDER / "tried").exists():
     time.sleep(0.01)
 try:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=3 if life else 60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=0.5 if life else 60))
     dist.barrier()
     if RANK == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -379,51 +443,34 @@ p = predict(
 )
 
 # %%
-out = run(node, remembering, single, None, True, ranks=1, init=False, timeout=200)
+reveal_predictions(start(remembering, ALONE, 1, None, True).result())
 found = events(remembering, "look")[0]["addresses"]
 print("addresses in the store before a new worker has written one:", found)
 print("rank 0:", stale()[0].partition(" with")[0])
 
 # %% [markdown]
-# Agent and ranks share one store by default, and the agent keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes
-# it once and hands it out again). A comment in `torch/distributed/rendezvous.py` (`_create_c10d_store`) says that there is a new one for
-# every retry; on this torch the run above says otherwise. So a restarted gang may read addresses of the dead. You get an error, or a
-# wait until the timeout, or nothing at all: it depends on who comes late. Here we have only seen to it that rank 1 does. NCCL's unique
-# id goes through the same store, and people have met the same there (PyTorch's issue 135712); not runnable here.
+# By default the ranks' store lives in an agent, which keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it
+# once and hands it out again). A comment in `torch/distributed/rendezvous.py` (`_create_c10d_store`) says that there is a new one for
+# every retry; on this torch the run above says otherwise. So a restarted gang may read addresses of the dead. What comes of it depends
+# on who is late; here we have seen to it that rank 1 is. NCCL's unique id goes through the same store, and people have met the same
+# there (PyTorch's issue 135712); not runnable here.
 #
 # The cure is the variable: with it, rank 0 of every new gang opens a new store. You will also read that you should put
-# `TORCHELASTIC_RESTART_COUNT` in front of every key. On one machine that works. On several it does not: every agent counts *its own*
-# restarts, and one that restarts because another did, counts nothing. The next job shows it. It takes a while, mostly waiting, so it
-# starts now and you read on.
+# `TORCHELASTIC_RESTART_COUNT` in front of every key. On one machine that works. On several it need not: every agent counts the
+# failures of *its own* workers, and a restart because somebody joins is not counted. The job with two workers, four, two below shows it.
 #
-# ## Two workers, four, two
-#
-# `--nnodes=1:2` says: one machine will do, two are welcome. Machine 1 comes when the first checkpoint is there. In step 27 somebody
-# pulls its plug: agent and workers are gone in the same moment, none of them says goodbye. (At step 12, the first two workers wait
-# for the others, so that the run does not depend on how fast your machine is.)
-
-# %%
-scaled = job("scaled", "hold 2 ranks at 12", "unplug machine 1 at 27")
-ELASTIC = [*OPTIONS, "--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3"]
-ELASTIC += ["--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=5"]
-scaling = pool.submit(
-    run_quietly, node, scaled, ELASTIC, f"{scaled}/checkpoint.pt", ranks=2, init=False, timeout=200
-)
-
-# %% [markdown]
 # ## How often to save
 #
-# While that runs: a checkpoint every 5 steps was a guess. What is the best interval? Say that saving takes *C* seconds, a restart *R*, and
+# A checkpoint every 5 steps was a guess. What is the best interval? Say that saving takes *C* seconds, a restart *R*, and
 # a failure comes every *M* seconds on average. With *T* seconds between two checkpoints, a failure costs the restart and half an
 # interval, again on average. So of each second you lose
 #
 # $$\text{loss}(T) = \frac{C}{T} + \frac{T/2 + R}{M}, \qquad \text{least at}\quad T = \sqrt{2 C M}.$$
 #
 # That is Young's formula, of 1974. Note what is not in it: *R*. A slow restart costs you in every failure, but it changes nothing in how often you
-# should save. It holds as long as *C* and *R* are much smaller than *M*.
+# should save. It holds as long as *C*, *T* and *R* are much smaller than *M*.
 #
-# Put in what your job above has measured, and let it fail once a minute. Beside the formula, replay long jobs with drawn
-# failures, step by step:
+# Put in what your job above has measured, and let it fail once a minute. Beside the formula, replay a long job with drawn failures:
 
 # %%
 import random
@@ -477,7 +524,7 @@ axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# Far to the right the replay loses more than the formula says: many failures hit the time that is already lost. Near the best
+# Far to the right the replay loses more than the formula says: failures also hit the work that is being done again. Near the best
 # interval the curve is flat. Twice or half the best costs a quarter more of what saving and redoing cost together, so a guess of the
 # right size will do. A wrong size will not.
 #
@@ -497,12 +544,15 @@ for gpus in (8, 64, 512, 4096, 16_384):
 
 # %% [markdown]
 # Ten times the GPUs, ten times the failures, and three times the checkpoints. At 16,384 GPUs, one second is lost for every six of
-# training. Three ways down: a cheaper *C* (write in the background, lesson 14), a smaller *R* (keep the processes alive), or no
+# training. Three ways down: a cheaper *C* (write in the background), a smaller *R* (keep the processes alive), or no
 # restart at all, below.
 #
-# ## What growing and shrinking cost
+# ## Two workers, four, two
 #
-# The scaled job should be done.
+# The last of the four jobs may grow: `--nnodes=1:2` says that one machine will do, two are welcome. Its machine 1 comes when the first
+# checkpoint is there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, none of them says goodbye. (It is
+# kinder than a power cut: the system still closes the connections of the dead. And at step 12, the first two workers wait for the others,
+# so that the run does not depend on how fast your machine is.)
 
 # %%
 p = predict(
@@ -514,15 +564,13 @@ p = predict(
 )
 
 # %%
-from course_lib.notebook.predict import reveal_predictions
-
 out = scaling.result()
 reveal_predictions(out)
 for note in events(scaled, "ready"):
     print(f"{note['world']} workers from step {note['step']}")
 lives = [note["restarts"] for note in log_of(scaled) if note["event"] == "begin" and note["machine"] == 0]
 print("TORCHELASTIC_RESTART_COUNT in the three lives of machine 0:", lives[::2])
-print("machine 0 ended with", out.values[0], "- machine 1 with", out.values[1])
+print("the two machines ended with", out.values[0])
 
 # %%
 steps, begin = events(scaled, "step"), events(scaled, "step")[0]["time"]
@@ -559,15 +607,15 @@ print("the same loss up to rounding:", max(gaps) < 1e-4)
 assert max(gaps) < 1e-4
 
 # %% [markdown]
-# Growing is a restart. The agents see somebody on the waiting list (`num_nodes_waiting`) and stop their healthy workers in the middle of
+# Growing is a restart. An agent sees somebody on the waiting list (`num_nodes_waiting`) and stops its healthy workers in the middle of
 # what they do. “Membership changes do not count as retries”, says a comment in `_invoke_run`: so the gang of two and the gang of four had
 # the same `TORCHELASTIC_RESTART_COUNT`, and keys with that number in front would have been the same keys.
 #
 # The curve is that of two workers because every step divides *the same* 32 samples, by two or by four (comment 4). A fixed batch *per
-# rank* would have doubled the global one, and with it what the learning rate means (lesson 10).
+# rank* would have doubled the global one, and with it what the learning rate means ([lesson 10](10_accumulation.ipynb)).
 #
-# Losing a machine takes longer. Its workers' peers notice within milliseconds, but in the rendezvous a machine stays a member until its
-# heartbeat has been missing for `keep_alive_interval` × `keep_alive_max_attempt` (5 s × 3 by default). And with fewer machines than are
+# Losing a machine takes longer. Its workers' peers noticed at once, since their connections were closed (after a power cut they wait for
+# the group's timeout). But in the rendezvous a machine stays a member until its heartbeat has been missing for `keep_alive_interval` × `keep_alive_max_attempt` (5 s × 3 by default). And with fewer machines than are
 # welcome, the others wait `last_call_timeout` for more (30 s by default, also at the very start). The job above asked for 1 s × 5, and
 # 1 s. Do not go much lower: a machine whose heartbeat is late is struck off the list (`_sanitize` in `dynamic_rendezvous.py`).
 #
@@ -589,17 +637,16 @@ except TypeError as error:
 # %% [markdown]
 # A group is a set of connections made for exactly these members. gloo joins every pair of them. NCCL makes more of it: a *communicator*
 # is created for a number of ranks (`numRanks` in `NCCLComm::create`, `torch/csrc/distributed/c10d/NCCLUtils.hpp`), with rings and trees laid
-# through all of them, and a collective is a kernel on each GPU that waits for its neighbours. Nobody can be added, and when one is
-# missing, the others' kernels wait.
+# through them, and a collective is a kernel on each GPU that waits for its neighbours. When one is missing, the others' kernels wait.
 #
 # “NCCL groups cannot resize” is not the whole truth any more: `shrink_group` makes a *new*, smaller communicator out of what is left of
-# the old one, where NCCL can (`ProcessGroupNCCL::supportsShrinking`; that needs GPUs, so no cell shows it). For growing there is no such
-# thing. You make a new group, and for that everybody must know who is in it. Finding that out is the agents' work, and they do it
-# between two lives of the workers.
+# the old one, where NCCL can (`ProcessGroupNCCL::supportsShrinking`; that needs GPUs, so no cell shows it). For growing, this torch
+# has no such function. You make a new group, and for that everybody must know who is in it. Finding that out is the agents' work, and they
+# do it between two lives of the workers.
 #
 # ## Without a restart
 #
-# But a new group takes milliseconds. What took seconds above was everything around it. So let the *processes* live. Three ranks train;
+# But making a group is quick. What took seconds above was what is around it. So let the *processes* live. Three ranks train;
 # rank 2 dies in step 5; a spare, rank 3, comes in before step 8. One thing is simpler than in truth: who belongs to which group is
 # written down beforehand.
 
@@ -726,56 +773,16 @@ plt.show()
 #
 # None of them replaces the checkpoint: some failures take all replicas.
 #
-# ## From a notebook
-#
-# `torchrun` is also a library: `elastic_launch` starts the same agent. May the function it runs stand in a cell?
-
-# %% claims={"20": "refined"}
-# %%ranks 1 --no-init
-import os
-import tempfile
-
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-
-def work(factor):
-    return factor * int(os.environ["RANK"])
-
-
-def launched(how, workers):
-    config = LaunchConfig(1, 1, workers, run_id="cell", rdzv_backend="c10d", rdzv_endpoint="localhost:0")
-    config.start_method, config.max_restarts = how, 0
-    screen = os.dup(2)
-    with tempfile.TemporaryFile("w+") as said:
-        os.dup2(said.fileno(), 2)  # what the workers complain of
-        try:
-            return elastic_launch(config, work)(10)
-        except ChildFailedError:
-            said.seek(0)
-            return [line.partition(" on ")[0] for line in said if line.startswith("AttributeError")]
-        finally:
-            os.dup2(screen, 2)
-
-
-print("fork: ", launched("fork", 2))
-print("spawn:", launched("spawn", 1))
-
-# %% [markdown]
-# (A rank's cell stands to its rank as a notebook's cell to its kernel: in `__main__`, and no file holds it.) With `fork`, yes. `spawn`, the
-# library's default, and `forkserver` send only the function's *name*, and the new interpreter has no cell in which to look it up. Put
-# the function into a file that can be imported, and every way works.
-#
 # ## What goes wrong in real life
 #
 # - **“It did not restart.”** `--max-restarts` was left out, or was used up by a bug that fails in every life.
-# - **It restarts, and trains from step 0.** Nobody loads. Or only rank 0 does, after DDP has been constructed.
+# - **It restarts, and trains from step 0.** The script does not load.
 # - **It restarts and hangs in `init_process_group`.** The store remembers. `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`.
 # - **The checkpoint cannot be read.** The worker died while it wrote. Write beside, then `os.replace`.
 # - **Everything ends with machine 0.** With `--rdzv-backend=c10d` the store lives in the agent at `--rdzv-endpoint`. If that machine
-#   goes, so does the rendezvous. Put the endpoint on a machine that does not train.
+#   goes, so does the rendezvous. Let a process on a machine that does not train serve the store, as `machines` does.
 # - **A rank hangs, and nothing restarts.** The agent looks at processes, not at progress. A hang becomes a failure only through the
-#   group's timeout (lesson 02). Make it short.
+#   group's timeout ([lesson 02](02_process_groups.ipynb)). Make it short.
 #
 # ## Rule of thumb
 #
@@ -790,7 +797,7 @@ print("spawn:", launched("spawn", 1))
 #
 # ## Further reading
 #
-# - `torch/distributed/elastic/agent/server/api.py`: `_invoke_run` is the whole of the agent, 70 lines.
+# - `torch/distributed/elastic/agent/server/api.py`: `_invoke_run` is the agent's loop, 70 lines.
 # - PyTorch, *torchrun (Elastic Launch)* in the documentation; for what may be changed about the rendezvous, the docstring of
 #   `create_handler` in `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`.
 # - Young, *A first order approximation to the optimum checkpoint interval*, 1974; Daly, 2006, for when failures are frequent.
