@@ -9,6 +9,7 @@ import functools
 import io
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -28,13 +29,16 @@ class Harm:
 
     The case says: `slow` and `hungry`: {"rank", "pass": the number of the Classifier's training pass before which it
     happens}; slow also "seconds"; `killed`: the number of the pass at which rank 0 is killed in its first attempt, and
-    in the second one while it writes its first checkpoint.
+    in the second one while it writes its first checkpoint: with half of the file written when it saves to `checkpoint`
+    itself; else just before it renames something to that, or just after it has opened that for writing.
     """
 
     def __init__(self, case: Mapping[str, Any], notes: Notes) -> None:
         self.case, self.notes = case, notes
         self.passes = 0
         self.saves = 0
+        self.saved_elsewhere = False
+        self.dying = False
 
     def install(self) -> None:
         """Lie in wait."""
@@ -80,20 +84,40 @@ class Harm:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _save(self, state: Any, place: Any, *arguments: Any, **options: Any) -> None:
-        path = str(getattr(place, "name", place))
+        path = os.fspath(place) if isinstance(place, str | os.PathLike) else str(getattr(place, "name", ""))
         self.notes.put("save", path=os.path.basename(path))
         copy = self.notes.folder / f"saved-{self.notes.rank}-{self.notes.attempt}-{self.saves}.pt"
         self.saves += 1
         real_save(state, copy)
         whole = copy.read_bytes()
         if self.case.get("killed") is not None and self.notes.attempt == 1:
-            _write(place, whole[: len(whole) // 2])
-            self._die()
+            if self._is_checkpoint(path):
+                _write(place, whole[: len(whole) // 2])
+                self._die()
+            if not self.saved_elsewhere:
+                self.saved_elsewhere = True
+                sys.addaudithook(self._on_the_way_to_the_checkpoint)
         if isinstance(place, str | os.PathLike):
             # Two processes that write to one file at the same time leave anything: one after the other, here.
             _write_alone(Path(place), whole, self.notes.folder)
         else:
             real_save(state, place)
+
+    def _is_checkpoint(self, path: Any) -> bool:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return False
+        return os.path.realpath(os.fsdecode(path)) == os.path.realpath(self.case["checkpoint"])
+
+    def _on_the_way_to_the_checkpoint(self, event: str, told: tuple[Any, ...]) -> None:
+        """An audit hook: Python tells of every file that is about to be opened or renamed."""
+        if event == "os.rename" and self._is_checkpoint(told[1]):
+            self._die()
+        if event != "open" or self.dying or not told[2] & (os.O_WRONLY | os.O_RDWR):
+            return
+        if self._is_checkpoint(told[0]):
+            self.dying = True
+            os.close(os.open(told[0], told[2], 0o666))  # what the script is about to do, and no more
+            self._die()
 
 
 def _write(place: Any, part: bytes) -> None:

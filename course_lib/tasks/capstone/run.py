@@ -29,7 +29,7 @@ def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
     data = folder / "digits.npz"
     write_images(case, data)
     arguments = [*case["options"], "--data", str(data), "--out", str(out)]
-    told = {**case, "arguments": arguments, "data": str(data)}
+    told = {**case, "arguments": arguments, "data": str(data), "checkpoint": str(out / "checkpoint.pt")}
     # A script that does not come to an end costs its time twice, not in every launch.
     late, hung = folder.parents[1] / "late", folder.parents[1] / "hung"
     if late.exists() and len(late.read_bytes()) >= _MOST_LATE:

@@ -1,4 +1,4 @@
-# misconceptions: uneven, own_statistics, summed, swallowed
+# misconceptions: uneven, own_statistics, summed, swallowed, half_written
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3
@@ -26,6 +26,7 @@ What this script promises, however many processes and machines it is started on:
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -173,7 +174,7 @@ def main(args):
             }
             unfinished = checkpoint.with_suffix(".unfinished")
             torch.save(state, unfinished)
-            os.replace(unfinished, checkpoint)
+            shutil.copyfile(unfinished, checkpoint)
         dist.barrier()
 
     norm = sum(p.detach().square().sum() for p in parameters)
