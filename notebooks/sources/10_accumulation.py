@@ -868,6 +868,7 @@ axes.axhline(math.log(10), color="black", linewidth=0.6, linestyle=":")
 axes.text(16, math.log(10) + 0.06, "guessing", fontsize=8)
 axes.set_xscale("log", base=2)
 axes.set_xticks(samples, samples)
+axes.minorticks_off()
 axes.set(
     title="Fewer steps need longer ones, as long as they can be longer",
     xlabel="effective batch: samples a step",

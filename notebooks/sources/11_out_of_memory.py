@@ -5,14 +5,14 @@
 # > next batch. One time in ten there is an error about unused parameters. Sometimes it hangs. Mostly it just goes on. Can the
 # > failed rank catch up? Can I reset DDP? Does it matter at all?”*
 #
-# Yes, yes, and yes: “it just goes on” is the worst of the three. This lesson runs ranks out of memory, for real, at every place
-# of a step, and looks at what the others see. Then come the ways out. Each is run, checked against one process that never
-# failed, and given a price.
+# Yes, yes, and yes: “it just goes on” is the worst of the three. Here ranks run out of memory, for real, at each place of a
+# step, and you look at what the others see. Then come the ways out. Each is run, compared with one process that never failed,
+# and given a price.
 #
-# **You will be able to** say from the place of a failure what will follow, write a training step that survives it anywhere,
-# correct the mean afterwards, and choose the cheapest way for *your* failure rate. 25 minutes.
+# **You will be able to** say from the place of a failure what will follow, write a training step that survives it in forward
+# and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 25 minutes.
 #
-# **Before this:** lessons 00, 04 and 06.
+# **Before this:** lessons [00](00_first_ranks.ipynb), [04](04_buckets.ipynb) and [06](06_alternation.ipynb).
 
 # %%
 # %load_ext course_lib
@@ -20,8 +20,8 @@
 # %% [markdown]
 # ## A real one
 #
-# No GPU is needed to run out of memory. The operating system can forbid a process to grow, and then `malloc` refuses. The model
-# reads texts. Like any plain attention it builds a table of *n* × *n* numbers for a text of length *n*, so one long text is
+# No GPU is needed to run out of memory. The operating system can forbid a process to grow, and then an allocation fails. The
+# model reads texts. Like plain attention it builds a table of *n* × *n* numbers for a text of length *n*, so one long text is
 # enough. (The lesson stays on the CPU, with gloo, also where there are GPUs.)
 
 # %% claims={"21": "holds"}
@@ -75,7 +75,7 @@ print("OutOfMemoryError is a RuntimeError, too:", issubclass(torch.OutOfMemoryEr
 
 # %% [markdown]
 # The process is healthy afterwards: the next, shorter text is read as if nothing had happened. That is what makes it so
-# tempting to catch this error. Mind its type. On a GPU it is a `torch.OutOfMemoryError`; on a CPU it is a plain
+# tempting to catch this error. Mind its type: on a GPU it is a `torch.OutOfMemoryError`; on a CPU it is a plain
 # `RuntimeError`, and you know it by its text. Where you have a GPU, this is the same experiment on it:
 
 # %% tags=["nbval-ignore-output"]
@@ -93,9 +93,9 @@ else:
 # %% [markdown]
 # ## Swallowed
 #
-# Here is the loop that everybody writes. To see whose gradients meet in an all-reduce, make them ballot papers again: text
-# number *k* has a gradient of *k* on rank 0, 100 *k* on rank 1 and 10,000 *k* on rank 2. So a sum of 30,303 says: this is
-# everybody's third text. Rank 0's third one is too long.
+# Here is the loop of the question. To see whose gradients meet in an all-reduce, make them ballot papers, as in
+# [lesson 05](05_stragglers.ipynb): text number *k* has a gradient of *k* on rank 0, 100 *k* on rank 1 and 10,000 *k* on rank
+# 2. So a sum of 30,303 says: this is everybody's third text. Rank 0's third one is too long.
 
 # %%
 p = predict(
@@ -165,8 +165,9 @@ plt.show()
 
 # %% [markdown]
 # A collective has no name and no step number. The third all-reduce of rank 0 meets the third of the others, whatever they
-# mean by it (lesson 00). So rank 0 is one text ahead *for ever*. There is no message until the data ends, where
-# ranks 1 and 2 wait for an all-reduce that rank 0 will not make: for half an hour with gloo's default, ten minutes with NCCL's.
+# mean by it ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one text ahead. There is no message until the data ends,
+# where ranks 1 and 2 wait for an all-reduce that rank 0 will not make: until its process ends, or for half an hour (gloo's
+# default; ten minutes with NCCL).
 #
 # “Like a slow start”? A late rank arrives, and the others have waited for *it*. Here nobody waits; another thing arrives.
 #
@@ -203,11 +204,11 @@ print("weights still equal:", len({seen[3] for seen in out["weights"].values()})
 
 # %% [markdown]
 # The losses of two ranks have been added to the gradient of the third, which then took a step along the sum. Shapes and types
-# happened to fit, so gloo had no reason to object (other shapes may end in an abort, as in lesson 00). The weights have gone
-# apart, silently. Schedulers, checkpoints “every 1,000 steps”, evaluation with a collective in it: all of these count.
+# happened to fit, so gloo had no reason to object (other shapes may end in an abort). The weights have gone apart, silently.
+# An evaluation or a checkpoint “every 1,000 batches” with a collective in it counts as well.
 #
-# A BatchNorm gives the shift away. Its buffers are broadcast as the next forward begins (lesson 09), and that meets the others'
-# all-reduce:
+# A BatchNorm gives the shift away. Its buffers are broadcast as the next forward begins
+# ([lesson 09](09_synchronised.ipynb)), and that meets the others' all-reduce:
 
 # %%
 # %%ranks --expect hang
@@ -223,12 +224,12 @@ for number in range(1, 7):
     loss.backward()
 
 # %% [markdown]
-# All three are blocked, one step later, and nothing in sight says “memory”.
+# All three are blocked in the next step, and nothing in sight says “memory”.
 #
 # ## In the middle of backward
 #
 # Backward needs memory, too. The next model has four layers and a *trap*: an operation that, at a place of your choice, asks
-# for scratch memory that no machine has. `malloc` refuses just as really as before, but at a known place.
+# for scratch memory that no machine has. The allocation fails as before, but at a known place.
 
 
 # %%
@@ -302,10 +303,10 @@ for number in range(6):
 # ## Why it only crashes now and then
 #
 # The forum's explanation: the error appears when memory ran out before the first bucket was done. Look for the border. Memory
-# runs out on rank 0, at seven places of the third of six steps: in the forward, in backward with the gradients of 0, 1, 2, 3
-# or 4 layers there, and in the optimizer. Each with one bucket for everything, with a bucket for each parameter, and with the
-# flag that the error message recommends. Rank 0 catches *everything*, as careless loops do. When it is through, it closes its
-# connections, so that whoever still waits for it is woken.
+# runs out on rank 0, at six places of the third of six steps: in the forward, in backward with the gradients of 0, 1, 2 or 4
+# layers there, and in the optimizer. Each with one bucket for everything, with a bucket for each parameter, and with the
+# flag that the error message recommends. Rank 0 catches *everything*. When it is through, it closes its connections, so that
+# whoever still waits for it is woken.
 
 # %% claims={"9": "incomplete", "11": "wrong"}
 # %%ranks --as out
@@ -316,7 +317,6 @@ PLACES = {
     "0 of 4": 0,
     "1 of 4": 1,
     "2 of 4": 2,
-    "3 of 4": 3,
     "4 of 4": 4,
     "step": "step",
 }
@@ -385,7 +385,7 @@ def verdict(key):
 
 verdicts = {key: verdict(key) for key in lives[0]}
 for kind in dict.fromkeys(kind for kind, _ in lives[0]):
-    assert [v for (k, _), v in verdicts.items() if k == kind] == ["s", "s", "E", "E", "E", "E", "d"]
+    assert [v for (k, _), v in verdicts.items() if k == kind] == ["s", "s", "E", "E", "E", "d"]
 
 # %%
 LOOKS = {
@@ -401,15 +401,15 @@ for (kind, place), letter in verdicts.items():
     corner = (places.index(place) - 0.5, kinds.index(kind) - 0.45)
     axes.add_patch(plt.Rectangle(corner, 1, 0.9, facecolor=colour, hatch=hatch, edgecolor="#444444", lw=0.6))
 axes.set(
-    xlim=(-0.5, 6.5),
+    xlim=(-0.5, 5.5),
     ylim=(2.5, -0.5),
     xlabel="where in the step memory runs out: gradients of so many layers are there",
 )
-axes.set_xticks(range(7), [place.replace("step", "optimizer") for place in places])
+axes.set_xticks(range(6), [place.replace("step", "optimizer") for place in places])
 axes.set_yticks(
     range(3), [kind.replace(" for ", "\nfor ").replace("_unused_", "_unused_\n") for kind in kinds]
 )
-axes.set_title("It only “crashes” between the first gradient and the last", fontsize=11)
+axes.set_title("It only “crashes” where the backward was cut short after its first gradient", fontsize=11)
 patches = [
     plt.Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="#444444", label=label)
     for colour, hatch, label in LOOKS.values()
@@ -418,25 +418,25 @@ figure.legend(handles=patches, fontsize=8, loc="outside lower center", frameon=F
 plt.show()
 
 # %% [markdown]
-# The border is the first *parameter*, not the first bucket: the two upper rows are the same. When the first gradient arrives,
-# `Reducer::mark_variable_ready` sets `require_finalize_`, and only `finalize_backward` takes it back, at the end of a
-# complete backward. A later forward finds it set and raises (`ensure_prior_reduction_finished`; all in
+# The border is the first *gradient*, not the first bucket: the two upper rows are the same. When the first gradient arrives,
+# `Reducer::mark_variable_ready` sets `require_finalize_`, and `finalize_backward` takes it back at the end of a complete
+# backward. A later forward finds it set and raises (`ensure_prior_reduction_finished`; all in
 # `torch/csrc/distributed/c10d/reducer.cpp`). Before the first gradient, nothing has been noted, and the next forward prepares
 # the reducer anew (`prepare_for_backward`), as after any forward that was thrown away. The flag from the message changes
 # nothing: it looks for parameters outside the graph, and all of these were in it.
 #
-# So that is the “one time in ten”. Activations pile up in the forward and are freed in backward: memory is usually fullest
-# around the turn, where nothing has been noted yet. What you *see* as crashes are the failures that come later. The times
-# that “worked” were the shift.
+# That can explain the “one time in ten”. Activations pile up in the forward and are freed in backward: memory is often
+# fullest around the turn, where nothing has been noted yet. What you *see* as crashes are the failures that come later. The
+# times that “worked” were the shift.
 #
-# And the last columns are the worst. With all gradients reduced, rank 1 takes its third step and rank 0 does not. If that is in
-# the optimizer (Adam allocates its state in the *first* step), nobody ever says a word: the weights differ for the rest of the
-# training. The optimizer's step must never be inside that `try`.
+# And the last two columns are the worst. With all gradients reduced, rank 1 takes its third step and rank 0 does not. If that
+# is in the optimizer (Adam allocates its state in its *first* step), there is no message at all: the weights differ for the
+# rest of the training. The optimizer's step must never be inside that `try`.
 #
 # ## Half-reduced is worth nothing
 #
-# What do the gradients look like that such a backward leaves behind? Once more two of four layers, a bucket each, and
-# gradients that are views into the buckets (`gradient_as_bucket_view=True`, which saves memory):
+# What do the gradients look like that such a backward leaves behind? Once more two of four layers, a bucket for each
+# parameter, and gradients that are views into the buckets (`gradient_as_bucket_view=True`, which saves memory):
 
 
 # %%
@@ -476,16 +476,16 @@ photo = photograph()
 print("rank 1: " + ", ".join(f"layer {n}: {what}" for n, what in enumerate(out["photo"][1])))
 
 # %% [markdown]
-# Rank 1, which did nothing wrong, holds a gradient that belongs to no model: two layers are averaged, two are its own,
-# divided by the number of ranks already. (Rank 0's is worse, and from run to run another one: its buckets may be under way
-# while you look.) There is nothing to be saved here. Whatever you do after a failed backward, on *every* rank: throw the
-# gradients away, or fill in what is missing before anybody steps. Both follow.
+# Rank 1, which did nothing wrong, holds a gradient that belongs to no batch: two layers are averaged, two are its own,
+# divided by the number of ranks already. (Rank 0's changes from run to run: its buckets may still be under way while you
+# look.) Whatever you do after a failed backward, on *every* rank: throw the gradients away, or fill in what is missing before
+# anybody steps. Both follow.
 #
 # ## A bench for ways out
 #
-# From here on, a way out is a function that does one training step. The bench trains for five steps on three ranks; in the
+# From here on, a way out is a function that does one training step. The bench trains for four steps on three ranks; in the
 # third, rank 1's trap springs. At the end it asks: are the weights equal on all ranks, bit by bit? And which single process,
-# without DDP and without a failure, ends with the same weights?
+# without DDP and without a failure, ends with the same weights, up to rounding?
 
 
 # %%
@@ -495,11 +495,11 @@ def loss_of(model, x):
 
 
 def train(step, place):
-    """Five steps, with a failure at this place of the third on rank 1; the weights."""
+    """Four steps, with a failure at this place of the third on rank 1; the weights."""
     torch.manual_seed(0)
     ddp = DistributedDataParallel(Net(), bucket_cap_mb=1e-6)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5, momentum=0.9)
-    for number in range(5):
+    for number in range(4):
         ddp.module.trap = place if (rank, number) == (1, 2) else None
         step(ddp, optimizer, inputs(number))
     return nn.utils.parameters_to_vector(ddp.parameters()).detach()
@@ -510,7 +510,7 @@ def alone(third):
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-    for number in range(5):
+    for number in range(4):
         if members := third if number == 2 else range(world):
             optimizer.zero_grad()
             sum(loss_of(net, inputs(number, r)) / len(members) for r in members).backward()
@@ -565,14 +565,14 @@ def agree(ddp, optimizer, x):
 check(agree, "forward")
 
 # %% [markdown]
-# “DDP cannot recover by itself” holds for the loop above, where nobody tells it. Ten lines tell it. What it costs: a tiny
-# all-reduce in each step (and with GPUs a stop: the host must *know* before it goes on); when it strikes, everybody's
-# forward. And it covers the forward only. For a failure in backward it comes too early.
+# “DDP cannot recover by itself”: true, but a few lines around it can. What they cost: a tiny all-reduce in each step (and
+# with GPUs a stop: the host must *know* before it goes on); in a failure, everybody's forward. And they cover the forward
+# only. For a failure in backward they come too early.
 #
 # ## Way 2: take part with zeros
 #
-# The forum's idea: the failed rank contributes zeros, so the others lose nothing. Run something tiny that certainly fits, and
-# multiply its loss by zero. DDP gets its gradients, and all is well?
+# The forum's idea: the failed rank contributes zeros, so the others lose nothing. Run something tiny that fits, and multiply
+# its loss by zero. DDP gets its gradients, and all is well?
 
 # %%
 p = predict(
@@ -601,6 +601,8 @@ def zeros(ddp, optimizer, x, corrected=True):
     optimizer.zero_grad()
     loss.backward()
     dist.all_reduce(good)
+    if good == 0:  # nobody has a gradient; with momentum, zeros would be a step as well
+        return
     for parameter in ddp.parameters():
         parameter.grad *= world / good if corrected else 1
     optimizer.step()
@@ -623,12 +625,13 @@ ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
 # %% [markdown]
 # DDP divides by the number of *ranks*, not by that of contributions. A zero gradient is a vote for standing still. So
 # multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
-# weigh by samples, as in lesson 05.) Three traps: 0 × infinity is NaN, so the tiny batch must be harmless. A BatchNorm takes
-# the tiny batch into its statistics, and its buffers' broadcast comes with every forward: set `ddp.require_forward_param_sync
-# = False` for the second one. And the rank that fails with half its gradients reduced cannot do this.
+# weigh by samples, as in [lesson 05](05_stragglers.ipynb).) Three traps: 0 × infinity is NaN, so the tiny batch must be
+# harmless. A BatchNorm takes the tiny batch into its statistics, and its buffers are broadcast in every forward: set
+# `ddp.require_forward_param_sync = False` before the second one. And a rank that fails with some of its gradients reduced
+# cannot do this.
 #
-# **`Join`** is often named here, for it shadows missing ranks with zeros (lesson 05). It does so for a rank that has *left*
-# the block:
+# **`Join`** is often named here, for it stands in for missing ranks with zeros ([lesson 05](05_stragglers.ipynb)). It does so
+# for a rank that has *left* the block:
 
 
 # %% claims={"14": "wrong"}
@@ -658,18 +661,17 @@ out = run(swallow_inside_join, ranks=2, expect="died")
 # %% [markdown]
 # Under `join()`, each forward begins with an all-reduce of one number that says “I am still here”
 # (`Join.notify_join_context`, `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again: that meets
-# a bucket, and gloo aborts the process. Around a loop that swallows errors, `Join` makes it worse.
+# a bucket, and gloo aborts the process. `Join` does not help a loop that swallows errors.
 #
 # ## Way 3: reduce by hand
 #
-# Now everywhere, not in the forward only. The plan: no collective *inside* forward and backward at all, so there is nothing
-# that could be half-done. Then one single all-reduce that carries all gradients and, as one number more, how many ranks are
-# good.
+# Now backward, too. The plan: no collective *inside* forward and backward, so nothing can be half-reduced. Then one single
+# all-reduce that carries all gradients and, as one number more, how many ranks are good.
 
 
 # %% claims={"12": "incomplete"}
 # %%ranks
-ANYWHERE = ["forward", 0, 1, 2, 3, 4]
+ANYWHERE = ["forward", 0, 2, 4]
 
 
 def by_hand(ddp, optimizer, x):
@@ -699,16 +701,16 @@ def by_hand(ddp, optimizer, x):
 check(by_hand, *ANYWHERE)
 
 # %% [markdown]
-# Six places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks'
-# work is kept, and nobody has to know beforehand. The price is what DDP was made for: the all-reduce no longer overlaps with
-# backward (lesson 04), and a flat copy of all gradients needs memory. (Under `no_sync` buffers are not broadcast, either:
-# average a BatchNorm's now and then, lesson 09.)
+# Four places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks'
+# work is kept, and nobody has to know beforehand. The price: the all-reduce no longer overlaps with backward
+# ([lesson 04](04_buckets.ipynb)), and flat copies of all gradients need memory, outside the `try`. (Forwards under `no_sync`
+# do not broadcast buffers again, either: average a BatchNorm's now and then, [lesson 09](09_synchronised.ipynb).)
 #
 # ## Way 4: catch up
 #
 # “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, the thread says. But think of what
-# the others see: they stand in an all-reduce and wait. They do not know why. If the missing buckets come, whenever and by
-# whatever means, that was a slow rank and nothing else.
+# the others see: they stand in an all-reduce and wait. They do not know why. If the missing buckets come before the timeout,
+# by whatever means, that was a slow rank and nothing else.
 #
 # So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP;
 # fill the buckets that have *not* left; send these; take the means from all.
@@ -762,10 +764,10 @@ def catch_up(ddp, optimizer, x, again=True):
 check(catch_up, *ANYWHERE)
 
 # %% [markdown]
-# **As if nothing had failed**, at every place. No batch is lost, and while it happens no other rank does anything but wait.
-# “Train through it, like a slow start” is what the forum wanted, and here it is. Two warnings come with it:
+# **As if nothing had failed**, at each of these places. No batch is lost, and while it happens no other rank does anything but
+# wait. “Train through it, like a slow start” is what the forum wanted, and here it is. Three warnings come with it:
 # `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
-# so pin your torch version. And the second try must fit.
+# so pin your torch version. The second try must fit. And a BatchNorm or a dropout does not compute the same twice.
 #
 # If it cannot fit, send zeros in the missing buckets: the thread's other idea, thought to be the feasible one.
 
@@ -774,9 +776,9 @@ check(catch_up, *ANYWHERE)
 check(partial(catch_up, again=False), "forward", 2, 4)
 
 # %% [markdown]
-# Feasible, too: equal on all ranks. But no process would have these weights. Some layers have averaged three batches and some
-# two, and no single factor corrects that. (At 4 of 4 everything had left, and nothing was missing.) Of the two ideas it is
-# the weaker one.
+# Feasible, too: equal on all ranks. But no process would have these weights. After a failure in the forward, the factor of
+# way 2 would put that right. After one in backward, some layers have averaged three batches and some two, and no single
+# factor does. (At 4 of 4 everything had left, and nothing was missing.) Of the two ideas it is the weaker one.
 #
 # ## Way 5: throw away and rebuild
 #
@@ -798,7 +800,7 @@ for number in range(5):
         ddp = DistributedDataParallel(ddp.module)
 
 # %% [markdown]
-# The constructor is a collective, too, and the others are in another one. All must do it, so all must *notice*. “Issue the
+# The constructor makes collectives, too, and the others are in another one. All must do it, so all must *notice*. “Issue the
 # failed collective again”, then? Rank 1 comes to this one after rank 0 has given up:
 
 # %% claims={"17": "wrong"}
@@ -824,7 +826,7 @@ for r in (0, 1):
 assert "ok" not in out["said"][0] + out["said"][1]
 
 # %% [markdown]
-# A gloo group that has failed once has closed its connections and never opens them again. A *new* group is needed. There is a
+# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed. There is a
 # fast way to tell the others: destroy the group, and their connections break. No timeout has to pass.
 
 # %% claims={"16": "holds", "15": "incomplete"}
@@ -841,7 +843,7 @@ def train_rebuilding(step, place):
     torch.manual_seed(0)
     net, ddp = Net(), None
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-    for number in range(5):
+    for number in range(4):
         ddp = ddp or DistributedDataParallel(net)
         net.trap = place if (rank, number) == (1, 2) else None
         optimizer.zero_grad()
@@ -864,10 +866,10 @@ def train_rebuilding(step, place):
     return nn.utils.parameters_to_vector(net.parameters()).detach()
 
 
-check(None, "forward", 0, 2, 4, train=train_rebuilding)
+check(None, "forward", 2, 4, train=train_rebuilding)
 
 # %% [markdown]
-# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and everything is right. Note the
+# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and the weights are right. Note the
 # all-reduce before the step: without it, a failure at 4 of 4 lets the others step alone. (Give such a group a timeout that
 # you can afford, as a second net: its destructor, `~ProcessGroupGloo`, waits for its threads, and so for collectives that are
 # still under way.) Note also *where* the repair stands:
@@ -894,8 +896,8 @@ print("after the except block:           ", "alive" if still_there() else "gone"
 #
 # ### A rank that leaves, and comes back
 #
-# “Whether ranks may leave and come back is up to the backend; it may not allow it.” A group cannot change its members. The
-# *model* can change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
+# “Whether ranks may leave and come back is up to the backend; it may not allow it.” A gloo group cannot change its members.
+# The *model* can change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
 
 # %% claims={"18": "incomplete"}
 # %%ranks
@@ -932,13 +934,13 @@ print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones)
 # %% [markdown]
 # `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they
 # are. So a rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of
-# one that is in use, for backends that can; as you see, gloo cannot. NCCL cannot be run here.)
+# one that is in use, for backends that can; as you see, gloo cannot. NCCL has not been tried here.)
 
 # %% [markdown]
 # ## Way 6: fail fast, and let the launcher restart
 #
-# No `try` at all: the rank ends, its connections break, the others raise at once, and whoever started them starts all of them
-# again from the last checkpoint. `torchrun` does that (lesson 12); here the kernel does.
+# No `try` at all: the rank ends, and whoever started the ranks ends the others and starts all of them again from the last
+# checkpoint. `torchrun` does that ([lesson 12](12_elastic.ipynb)); here the kernel does.
 
 
 # %%
@@ -976,7 +978,7 @@ from course_lib.running import run_quietly
 
 with tempfile.TemporaryDirectory() as folder:
     for attempt in range(1, 4):
-        finished = run_quietly(from_checkpoint, folder, attempt, ranks=3).kind == "ok"
+        finished = run_quietly(from_checkpoint, folder, attempt, ranks=2).kind == "ok"
         print(f"attempt {attempt}: {'finished' if finished else 'failed'}")
         if finished:
             break
@@ -986,9 +988,8 @@ print("steps:", *steps, "| done twice:", len(steps) - len(set(steps)))
 restart = next(float(t) for n, _, t in log if n == "2") - max(float(t) for n, _, t in log if n == "1")
 
 # %% [markdown]
-# Nothing to understand, nothing to get wrong, and the same answer to every kind of failure. The price is a restart (here
-# processes that have torch loaded already; a real job loads libraries, data and weights for minutes) and the steps since the
-# checkpoint.
+# Little to get wrong, and the same answer to every kind of failure. The price is a restart (here of processes that have torch
+# loaded already; a real job loads libraries, data and weights again) and the steps since the checkpoint.
 #
 # ## What each way costs
 #
@@ -1030,7 +1031,7 @@ for name, begin, end in zip(
 class Wide(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8)))
+        self.layers = nn.Sequential(*(nn.Linear(256, 256) for _ in range(6)))
         self.trap = None
 
     def forward(self, x):
@@ -1040,21 +1041,20 @@ class Wide(nn.Module):
         return self.layers(x)
 
 
-def milliseconds(repeat=6):
+def milliseconds(repeat=3):
     """Of each way: an ordinary step, and one in which rank 1 fails in its forward; the shortest of some."""
     wrapped = {name: DistributedDataParallel(Wide()) for name in WAYS}
     best = {}
-    for number in range(2 * repeat + 2):
+    for number in range(2 * repeat):
         for name, ddp in wrapped.items():  # by turns: what else this machine does hits all of them
             fails = number % 2 == 1 and name != "plain DDP"
             ddp.module.trap = fails and rank == 1
             optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
             dist.barrier()
             begin = time.perf_counter()
-            WAYS[name](ddp, optimizer, torch.ones(64, 256))
+            WAYS[name](ddp, optimizer, torch.ones(32, 256))
             dist.barrier()
-            if number > 1:
-                best[name, fails] = min(best.get((name, fails), 1e9), 1e3 * (time.perf_counter() - begin))
+            best[name, fails] = min(best.get((name, fails), 1e9), 1e3 * (time.perf_counter() - begin))
     return best
 
 
@@ -1073,28 +1073,30 @@ left.barh(list(ordinary), list(ordinary.values()), color="#56B4E9", hatch="//", 
 left.set(title="an ordinary step", xlabel="milliseconds", ylim=(4.6, -0.6))
 right.barh(list(price), list(price.values()), color="#E69F00", hatch="..", edgecolor="black")
 right.set(title="time lost in one failure", xlabel="milliseconds", xscale="log", ylim=(5.6, -0.6))
+right.minorticks_off()
 figure.suptitle("You pay a little in each step, or much for each failure", fontsize=11)
 plt.show()
 
 # %% [markdown]
 # (A small model, three ranks on few cores: look at the shape, not at the numbers. *Time lost* counts work that is thrown
 # away, a third of a step for one rank's batch.) With a failure in one of *n* steps, a way costs *its overhead in each step +
-# its price ÷ n*. A restart costs nothing but checkpoints until it happens: where failures are rare enough, nothing beats it;
-# where they are frequent, nothing is worse. And mind what is lost:
+# its price ÷ n*. A restart costs nothing but checkpoints until a failure happens: it is cheap where failures are rare, and
+# expensive where they are frequent. And mind what is lost:
 #
 # | way | fails where | what is lost | in each step |
 # | --- | --- | --- | --- |
 # | agree, skip together | in the forward | everybody's batch | one all-reduce of 1 number |
-# | zeros, corrected | before the first gradient | one batch | one all-reduce of 1 number |
-# | by hand | forward and backward | one batch | no overlap, a copy of the gradients |
+# | zeros, corrected | in the forward | one batch | one all-reduce of 1 number |
+# | by hand | forward and backward | one batch | no overlap, copies of the gradients |
 # | catch up | forward and backward | nothing | one all-reduce of 1 number; private functions |
 # | rebuild | forward and backward | everybody's batch | one all-reduce of 1 number |
 # | restart | anywhere | all steps since the checkpoint | a checkpoint now and then |
 #
 # ## Prevention
 #
-# The best failure is the one that does not come. Memory is taken by the *longest* text of a batch, for all others are padded
-# to it. Here are 512 texts, and three ways to put them into batches. (For a plain attention, a batch needs texts × longest².)
+# The best failure is the one that does not come. The *longest* text of a batch decides how much memory it takes, for all
+# others are padded to it. Here are the lengths of 512 texts, and three ways to put them into batches. (For plain attention, a
+# batch needs texts × longest².)
 
 # %%
 import random
@@ -1135,13 +1137,14 @@ axes.set(
     ylabel="table entries (millions)",
     yscale="log",
 )
+axes.minorticks_off()
 axes.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
 # Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. A **cap
-# by size** bounds it, with fewer texts in long batches (so weigh ranks by samples, lesson 05). And run the largest batch
-# *first*: what does not fit should fail in step 1, not at three in the morning.
+# by size** bounds it, with fewer texts in long batches (so weigh ranks by samples, [lesson 05](05_stragglers.ipynb)). And run
+# the largest batch *first*: what does not fit should fail in step 1.
 #
 # When a batch does not fit all the same, cut it in two. Under `no_sync`, gradients of pieces add up, and no other rank needs
 # to know; only the last reduction is common. This is a way out of its own, with nothing lost:
@@ -1174,10 +1177,10 @@ def in_pieces(ddp, optimizer, x):
     optimizer.step()
 
 
-check(in_pieces, "forward", 2, 4)
+check(in_pieces, "forward", 2)
 
 # %% [markdown]
-# (A BatchNorm sees smaller batches then. And the rank becomes a straggler for one step: lesson 05.)
+# (A BatchNorm sees smaller batches then. And the rank is late for one step: [lesson 05](05_stragglers.ipynb).)
 #
 # ## What goes wrong in real life
 #
@@ -1221,20 +1224,21 @@ with tempfile.TemporaryDirectory() as folder:
     print(verdict_text(examine(str(script), ranks=2)))
 
 # %% [markdown]
-# - **`except RuntimeError: continue`** swallows everything: shape errors, lost connections, DDP's own complaint. Test for out of memory, and
-#   raise the rest.
-# - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It heals no reducer.
+# - **`except RuntimeError: continue`** swallows everything: shape errors, lost connections, DDP's own complaint. Test for out
+#   of memory, and raise the rest.
+# - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It repairs no reducer.
 # - **The kernel's killer** (`exit code -9`) is another matter: no exception, nothing to catch. Restart, or go on without
 #   that rank.
-# - **It hangs until the timeout, and then all ranks fail**, each with a message about a collective. Look for the rank that is *not* in the
-#   same one, and read its log from the beginning (lesson 13).
-# - **The failure was in `no_sync`.** Half a micro-batch is in `.grad`, and stays there. Zero it, all of it.
+# - **It hangs until the timeout, and then ranks fail** with a message about a collective. Look for the rank that is *not* in
+#   the same one, and read its log from the beginning ([lesson 13](13_debugging.ipynb)).
+# - **The failure was in `no_sync`.** Part of a micro-batch is in `.grad`, and stays there. Zero it, all of it.
 #
 # ## Rule of thumb
 #
 # > Never catch an out-of-memory error on one rank and go on: not even when it works. Either let it crash and restart from a
-# > checkpoint, or make every rank *know* before anybody steps, by one all-reduce that is never inside the `try`. Then throw the half-reduced
-# > gradients away, divide by the ranks that were good, and repair after the `except` block. And cap your batches by size.
+# > checkpoint, or make every rank *know* before anybody steps, by an all-reduce that a failed rank makes, too. Then throw
+# > half-reduced gradients away, divide by the ranks that were good, and repair after the `except` block. And cap your batches
+# > by size.
 #
 # ## Your turn
 #
@@ -1243,8 +1247,8 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # ## Further reading
 #
-# - `torch/csrc/distributed/c10d/reducer.cpp`: `prepare_for_backward`, `mark_variable_ready`, `ensure_prior_reduction_finished` and `reset_state`
-#   (in PyTorch's repository) are what this lesson is about.
+# - `torch/csrc/distributed/c10d/reducer.cpp` in PyTorch's repository: `prepare_for_backward`, `mark_variable_ready`,
+#   `ensure_prior_reduction_finished` and `reset_state`.
 # - `torch/nn/parallel/distributed.py`: `_update_process_group` and its note on shrinking and growing.
 # - PyTorch, *Frequently Asked Questions* (in the notes of the documentation): why recovery belongs outside the `except` block.
 #
