@@ -369,7 +369,7 @@ for number, (kill, ready) in enumerate(zip(kills, again, strict=True)):
     )
 downtime = sum(ready["time"] - kill["time"] for kill, ready in zip(kills, again, strict=True))
 share = downtime / (steps[-1]["time"] - origin)
-left.margins(x=0.09)
+left.margins(x=0.14)
 left.set(title=f"Three kills: {share:.0%} of the time is restarts", xlabel="seconds", ylabel="step")
 left.legend(fontsize=8, loc="upper left")
 last = {note["step"]: note["loss"] for note in steps}

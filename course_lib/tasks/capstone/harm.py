@@ -106,7 +106,7 @@ class Harm:
     def _is_checkpoint(self, path: Any) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
-        return os.path.realpath(os.fsdecode(path)) == os.path.realpath(self.case["checkpoint"])
+        return bool(os.path.realpath(os.fsdecode(path)) == os.path.realpath(self.case["checkpoint"]))
 
     def _on_the_way_to_the_checkpoint(self, event: str, told: tuple[Any, ...]) -> None:
         """An audit hook: Python tells of every file that is about to be opened or renamed."""
