@@ -10,7 +10,7 @@
 #
 # **You will be able to** accumulate so that the big batch's gradient comes out, with one reduction; tell from length and
 # direction of a gradient what is wrong; clip the right norm in the right place; and use 16 bits without losing what you have
-# accumulated. 20 minutes. **Before this:** lessons [04](04_buckets.ipynb) and [05](05_stragglers.ipynb).
+# accumulated. 20 minutes. **Before this:** lessons 04 and 05.
 
 # %%
 # %load_ext course_lib
@@ -277,7 +277,9 @@ right.bar(
 )
 right.axhline(reduced, color="black", linestyle="--", label="without no_sync")
 right.set_xticks(range(5), counts)
-right.set(title="computed from that: what K makes of it", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced))
+right.set(
+    title="computed from that: what K makes of it", xlabel="micro-batches a step (K)", ylim=(0, 1.7 * reduced)
+)
 right.legend(fontsize=8, loc="upper right")
 figure.suptitle("Under no_sync, K micro-batches share one all-reduce")
 plt.show()

@@ -12,7 +12,7 @@
 # **You will be able to** say from the place of a failure what will follow, write a training step that survives it in forward
 # and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 25 minutes.
 #
-# **Before this:** lessons [00](00_first_ranks.ipynb), [04](04_buckets.ipynb) and [06](06_alternation.ipynb).
+# **Before this:** lessons 00, 04 and 06.
 
 # %%
 # %load_ext course_lib
