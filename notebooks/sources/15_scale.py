@@ -438,7 +438,7 @@ def a_step(**options):
     ddp = DistributedDataParallel(
         torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(9)]), **options
     )
-    seen, inputs = [], torch.randn(16, 1024)
+    seen, inputs = [], torch.randn(32, 1024)
     ddp.register_comm_hook(seen, finished)
     for _ in range(3):
         seen.clear()
