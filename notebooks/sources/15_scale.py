@@ -1027,7 +1027,7 @@ for rank in (0, 1000):
 #   bandwidth. Fit each stretch by itself.
 # - **Steps per second scale, the loss does not.** Weak scaling makes a larger batch. Fewer, larger steps are another training
 #   (learning rate, warm-up: [lesson 10](10_accumulation.ipynb)). Time *to a given loss* is what you pay for.
-# - **Compression measured on two ranks.** See above; the same goes for PowerSGD's settings.
+# - **Compression measured on two ranks.** What is sent as zero grows with the ranks: see above.
 # - **“DDP needs 16 bytes a parameter, so it fits.”** Activations are not in it, nor fragments, nor the peak while a checkpoint is
 #   gathered. And the first optimizer step allocates Adam's state: a job may run out of memory *after* its first backward.
 #
