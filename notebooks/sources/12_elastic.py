@@ -185,7 +185,9 @@ def machines(folder, options, number=2, after=None, share_store=False):
         typed = [option.replace("MEET", meet) for option in options]
         typed += [f"--log-dir={folder}/logs", f"{folder}/train.py"]
         threading.excepthook = lambda _: os._exit(1)
-        threading.Thread(target=main, args=(typed,)).start()  # with a short stack: it often looks through it
+        agent = threading.Thread(target=main, args=(typed,))  # has a short stack: it often looks through it
+        agent.start()
+        agent.join()
 
     fork = multiprocessing.get_context("fork")
     processes = [fork.Process(target=torchrun, args=(machine,)) for machine in range(number)]

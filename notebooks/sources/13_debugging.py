@@ -85,6 +85,7 @@ def investigate(folder):
     import signal
     import subprocess
     import sys
+    import threading
     import time
 
     def torchrun():
@@ -92,7 +93,10 @@ def investigate(folder):
 
         os.environ.pop("TORCHELASTIC_USE_AGENT_STORE")  # left by the course, which also launches
         os.dup2(os.open(f"{folder}/torchrun.log", os.O_CREAT | os.O_WRONLY), 2)
-        main([*OPTIONS, f"--log-dir={folder}", f"{folder}/job.py"])
+        typed = [*OPTIONS, f"--log-dir={folder}", f"{folder}/job.py"]
+        agent = threading.Thread(target=main, args=(typed,))  # has a short stack: it often looks through it
+        agent.start()
+        agent.join()
 
     def log(rank, stream):
         found = list(Path(folder).glob(f"*/attempt_0/{rank}/{stream}.log"))
@@ -219,7 +223,7 @@ if rank != 2:
 #
 # “Turn on the debugging utilities”, everybody says. The environment variable has three values. It is read once, when
 # `torch.distributed` is imported; in a running process `dist.set_debug_level` does the same, *before* the group is made. With
-# `INFO`, DDP's errors name parameters (lesson 08). `DETAIL` wraps every process group: before each collective, the ranks compare
+# `INFO`, DDP's errors name parameters ([lesson 08](08_unused.ipynb)). `DETAIL` wraps every process group: before each collective, the ranks compare
 # what they are about to do (`_create_process_group_wrapper` in `distributed_c10d.py`).
 
 # %%
@@ -305,7 +309,7 @@ for number, way in enumerate(others):
 # %% [markdown]
 # Read the right column for what `DETAIL` finds: another operation, another shape, another type, a rank that is missing. And for
 # what it does not: another *reduction*, another *root*, the same call with another *meaning*. The left column is why people are
-# fond of it: without it, gloo adds the bits of floats to those of integers and says nothing.
+# fond of it: without it, gloo takes the bits of integers for floats and says nothing.
 #
 # What it costs, measured in the ranks that you have (the bars are yours):
 
@@ -396,8 +400,12 @@ def lost(fate):
         return next(words for words in ("Timed out", "Connection") if words in str(error))
 
 
-for fate in ("is killed", "ends, exit code 0", "is busy elsewhere"):
-    print(f"rank 1 {fate}: rank 0 is told “{run_quietly(lost, FATES[fate], ranks=2).values[0]} ...”")
+three = [fate for fate in FATES if fate != "is stopped"]
+with ThreadPoolExecutor() as pool:
+    for fate, out in zip(
+        three, pool.map(lambda fate: run_quietly(lost, FATES[fate], ranks=2), three), strict=True
+    ):
+        print(f"rank 1 {fate}: rank 0 is told “{out.values[0]} ...”")
 
 # %%
 p = predict(
@@ -412,15 +420,15 @@ p = predict(
 out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
 
 # %% [markdown]
-# Death is told at once, even a peaceful one: the system closes the connections. So with gloo, **in a hang nobody is dead.** The
-# culprit is alive: in another collective, in a long computation, in a debugger, waiting for a file. That is why you look at
+# The death of a process is told at once, even a peaceful one: the system closes its connections. (A machine without power closes
+# none; then it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another collective, in a long computation, in a debugger, waiting for a file. That is why you look at
 # stacks and not at a list of processes. (With NCCL, ranks wait on their GPUs, and may not notice a death before the timeout.
 # `torchrun` notices, and ends the others. There is no GPU here to show it.)
 #
 # ## Timeouts, and NCCL's variables
 #
-# A timeout is the end of one wait (lesson 05), and the message is written by those who waited. Set it per group:
-# `init_process_group(timeout=...)`, and again in each `new_group` (lesson 02). With NCCL, a watchdog thread does the waiting, and
+# A timeout is the end of one wait ([lesson 05](05_stragglers.ipynb)), and the message is written by those who waited. Set it per group:
+# `init_process_group(timeout=...)`, and again in each `new_group` ([lesson 02](02_process_groups.ipynb)). With NCCL, a watchdog thread does the waiting, and
 # environment variables say what it does then. Much of what you read about them uses old names. Which names does *this* torch
 # read? They stand in its headers, current name first:
 
@@ -449,12 +457,12 @@ assert all(current.startswith("TORCH_") for current, *_ in names)
 #   wait has timed out. The next two sections read such lists.
 # - `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`: for when the watchdog itself is stuck.
 #
-# `NCCL_DEBUG=INFO` is NCCL's own. gloo reads none that has NCCL in its name: it has the timeout of its group.
+# `NCCL_DEBUG=INFO` is NCCL's own. gloo's waits heed none of these: they have the timeout of their group.
 
 # %% [markdown]
 # ## The flight recorder
 #
-# torch keeps a list of what each rank has called: the last 2,000 collectives, on by default, with gloo too (`TORCH_FR_BUFFER_SIZE`
+# torch keeps a list of what each rank has called: the last 2,000 calls, by default, with gloo too (`TORCH_FR_BUFFER_SIZE`
 # in `FlightRecorder.hpp`). With NCCL a timeout can write it to a file; here you ask for it. Put stacks and list together, and
 # you have a **black box** for any training loop:
 
@@ -868,7 +876,7 @@ sorted(totals(seen).items())
 # - **It hangs once a week.** Then the black box has to be in the script *before*: `faulthandler.register`, the flight recorder
 #   (it is there), and a timeout short enough that somebody is still awake.
 #
-# And the doctor? It asks the questions of this lesson, in this order, in a fraction of a second. Here it is with the patient:
+# And the doctor? Here it is with the patient:
 
 # %%
 # %%ranks --expect hang
