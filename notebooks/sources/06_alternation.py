@@ -450,7 +450,8 @@ kinds = [kind(value) for value in found.values()]
 # Go through it once with a finger:
 #
 # - **`A(B(x))` is right everywhere**, and so is a forward that is thrown away, or one under `no_grad` in between. You will
-#   read that a forward without backward harms. It does not.
+#   read that a forward without backward harms. It does not, unless the next backward is one under `no_sync`
+#   ([lesson 10](10_accumulation.ipynb)).
 # - **`F B, F B` is right.** That is how the DCGAN tutorial writes the discriminator. **`F F, then B B` is wrong** in every
 #   mode. Two lines in another order.
 # - **`retain_graph`** is the same mistake with one forward. With `autograd.grad` or `.module` nothing is averaged at all: DDP

@@ -905,6 +905,29 @@ for step in range(10):
     optimizer.step()
 
 # %% [markdown]
+# And the opposite, `no_sync` that sends after all. It is the forward that prepares the all-reduces
+# (`DistributedDataParallel._post_forward`), and what it has prepared waits for the next backward, whoever's that is. A
+# validation batch whose loss was never meant to be reduced, without `no_grad`, is enough:
+
+# %%
+# %%ranks
+toy, sent = wrap(nn.Linear(1, 1, bias=False))
+mine = torch.full((1, 1), 1.0 + 2 * rank)
+seen = []
+for thrown_away in (False, True):
+    if thrown_away:
+        toy(mine)  # no no_grad, no backward
+    with toy.no_sync():
+        toy(mine).sum().backward()
+    seen.append((len(sent), toy.module.weight.grad.item()))
+    toy.zero_grad()
+print("all-reduces and .grad under no_sync, then the same after a forward that was thrown away:", seen)
+assert [count for count, _ in seen] == [0, 1]
+
+# %% [markdown]
+# As long as all ranks do it, the result is right all the same. If one does it alone, it has issued one all-reduce more than the
+# others, and theirs no longer belong together.
+#
 # - **The loss curve is fine, the result is worse than the paper's.** `zero_grad` inside the loop, or an effective batch that
 #   is not what you think. Print the number of samples between two steps, over all ranks, once.
 # - **It trains until clipping is switched on.** An undivided loss under Adam, or a missing `unscale_`.
