@@ -136,12 +136,13 @@ fig.tight_layout()
 #
 # ## How it is judged
 #
-# Five launches, by torchrun's own agent, on digits that are drawn anew for each answer. Something happens in four of them, and it is real:
+# Six launches, by torchrun's own agent, on digits that are drawn anew for each answer. Something happens in most of them, and it is real:
 #
 # | launch | processes | what happens |
 # | --- | --- | --- |
+# | alone | 1 | nothing, but some micro-batches are left over |
 # | plain | 2 | nothing: two epochs, compared with what one process finds on the same images |
-# | killed | 1 | killed in the second epoch, restarted by the agent, killed again while it writes its checkpoint |
+# | killed | 2 | rank 0 is killed in the second epoch, all are restarted, the writer is killed while it writes the checkpoint, and all are restarted |
 # | hungry | 2 | an allocation fails in rank 1, in the middle of a forward |
 # | blanks | 3 | some images are blank, so one rank may have less to do |
 # | slow | 4, playing two machines | rank 1 is four seconds late |

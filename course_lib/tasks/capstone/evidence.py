@@ -45,6 +45,10 @@ class Evidence:
         found: Sequence[Event] = self.seen["attempts"].get(str(attempt), {}).get(str(rank), [])
         return found
 
+    def found(self, attempt: int) -> Mapping[str, Any]:
+        """The checkpoint that rank 0 found when it was started again; empty if it was not."""
+        return next((event for event in self.events(0, attempt) if event["what"] == "found"), {})
+
     def has(self, rank: int, what: str, attempt: int = 0) -> bool:
         """Whether anything of this kind happened on that rank."""
         return any(event["what"] == what for event in self.events(rank, attempt))
@@ -122,7 +126,7 @@ class Evidence:
 
     def end(self) -> str:
         """How the launch went, for a check that was not reached."""
-        for attempt in ("1", "0"):
+        for attempt in ("2", "1", "0"):
             for rank, events in self.seen["attempts"].get(attempt, {}).items():
                 for event in events:
                     if event["what"] == "raised" and "closed by peer" not in event["message"]:

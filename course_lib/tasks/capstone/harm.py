@@ -28,9 +28,10 @@ class Harm:
     """What the case has in store for this process.
 
     The case says: `slow` and `hungry`: {"rank", "pass": the number of the Classifier's training pass before which it
-    happens}; slow also "seconds"; `killed`: the number of the pass at which rank 0 is killed in its first attempt, and
-    in the second one while it writes its first checkpoint: with half of the file written when it saves to `checkpoint`
-    itself; else just before it renames something to that, or just after it has opened that for writing.
+    happens}; slow also "seconds"; `killed`: the number of the pass at which rank 0 is killed in the first attempt. In
+    the second one, who writes the first checkpoint is killed while it does: with half of the file written when it saves
+    to `checkpoint` itself; else just before it renames something to that, or just after it has opened that for writing.
+    What the third one does is its own.
     """
 
     def __init__(self, case: Mapping[str, Any], notes: Notes) -> None:
@@ -72,7 +73,7 @@ class Harm:
 
             self.notes.put("hungry")
             torch.empty(_MORE_THAN_THERE_IS, dtype=torch.uint8)
-        if self.case.get("killed") == number and self.notes.attempt == 0:
+        if self.case.get("killed") == number and self.notes.rank == self.notes.attempt == 0:
             self._die()
 
     def _is_here(self, fault: str, number: int) -> bool:
@@ -84,6 +85,10 @@ class Harm:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _save(self, state: Any, place: Any, *arguments: Any, **options: Any) -> None:
+        if not isinstance(state, Mapping) or "classifier" not in state:
+            # Whoever sends a tensor as an object saves it, too.
+            real_save(state, place, *arguments, **options)
+            return
         path = os.fspath(place) if isinstance(place, str | os.PathLike) else str(getattr(place, "name", ""))
         self.notes.put("save", path=os.path.basename(path))
         copy = self.notes.folder / f"saved-{self.notes.rank}-{self.notes.attempt}-{self.saves}.pt"

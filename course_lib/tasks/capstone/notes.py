@@ -40,3 +40,24 @@ def read_notes(folder: Path) -> dict[int, dict[int, list[Event]]]:
                 continue  # cut off by a kill
         found.setdefault(attempt, {})[rank] = events
     return found
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """What the file says of itself: `epoch` and `history`; or the `problem` with it."""
+    import torch
+
+    if not path.is_file():
+        return {"problem": "there is none"}
+    try:
+        state = torch.load(path, weights_only=True)
+        return {
+            "epoch": int(state["epoch"]),
+            "history": [float(one["accuracy"]) for one in state["history"]],
+        }
+    except Exception as error:  # whatever a file may hold
+        return {"problem": unreadable(error)}
+
+
+def unreadable(error: Exception) -> str:
+    """Why a file is no checkpoint."""
+    return f"it cannot be read ({type(error).__name__})"

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from course_lib.tasks.capstone.notes import Notes
+from course_lib.tasks.capstone.notes import Notes, read_checkpoint
 
 
 class _Ended(BaseException):
@@ -41,6 +41,8 @@ def run_script(case: Mapping[str, Any], script: str, folder: str) -> None:
             GROUP_WORLD_SIZE=str(case["machines"]),
         )
     notes = Notes(Path(folder) / "notes", rank, attempt)
+    if attempt and rank == 0:
+        notes.put("found", **read_checkpoint(Path(case["checkpoint"])))
     code = _run(case, script, folder, notes)
     notes.put("ended", code=code)
     for stream in (sys.stdout, sys.stderr):

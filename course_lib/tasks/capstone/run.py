@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.tasks.capstone.cases import write_images
-from course_lib.tasks.capstone.notes import read_notes
+from course_lib.tasks.capstone.notes import read_checkpoint, read_notes, unreadable
 
 #: A way out where all else fails; a launch takes a second or two.
 SECONDS = 40.0
@@ -70,17 +70,12 @@ def _checkpoint(path: Path, data: Path) -> dict[str, Any]:
 
     from course_lib.tasks.capstone.single_process import Images, right_answers
 
-    if not path.is_file():
-        return {"problem": "there is none"}
-    try:
-        state = torch.load(path, weights_only=True)
-        found = {
-            "epoch": int(state["epoch"]),
-            "history": [float(one["accuracy"]) for one in state["history"]],
-        }
-        found["right"] = right_answers(state["classifier"], Images(data))
-    except Exception as error:  # whatever a file may hold
-        return {"problem": f"it cannot be read ({type(error).__name__})"}
+    found = read_checkpoint(path)
+    if "problem" not in found:
+        try:
+            found["right"] = right_answers(torch.load(path, weights_only=True)["classifier"], Images(data))
+        except Exception as error:  # whatever a file may hold
+            return {"problem": unreadable(error)}
     return found
 
 
@@ -96,10 +91,16 @@ def _off(case: Mapping[str, Any], folder: Path, data: Path, notes: Mapping[int, 
         passes = [alone.images_of(events) for _, events in sorted(notes[0].items())]
         last = max((folder / "notes").glob("saved-*-*-*.pt"), key=_order)
         if case["launch"] == "killed":
-            # What was begun in the epoch of the kill is lost; the second attempt does it again.
-            micro_batches = len(case["digits"]) // case["micro_batch"]
-            passes = [passes[0][:micro_batches] + alone.images_of(notes[1][0])]
-        right = alone.trained(start, alone.steps_of(passes, accumulate), alone.Images(data))
+            # What was begun in the epoch of the kill is lost; the last attempt does it again.
+            each = len(case["digits"]) // case["micro_batch"] // case["ranks"]
+            again = notes[max(notes)]
+            passes = [one[:each] + alone.images_of(again[rank]) for rank, one in enumerate(passes)]
+        steps = alone.steps_of(passes, accumulate)
+        if case["launch"] == "alone":
+            steps = [
+                step for one in alone.epochs_of(notes[0][0]) for step in alone.steps_of([one], accumulate)
+            ]
+        right = alone.trained(start, steps, alone.Images(data))
         return alone.difference(torch.load(last, weights_only=True), right)
     except Exception:  # whatever the script has written, or not
         return None

@@ -161,11 +161,11 @@ class Spies:
         self.notes.put("step", gradients=gradients, remembers=len(optimizer.state) > 0)
 
 
-def real_save(state: Any, place: Any) -> None:
+def real_save(state: Any, place: Any, *arguments: Any, **options: Any) -> None:
     """`torch.save` as it is, whatever has taken its place."""
     from torch.serialization import save
 
-    save(state, place)
+    save(state, place, *arguments, **options)
 
 
 def _marks(parameters: list[Any]) -> list[float]:

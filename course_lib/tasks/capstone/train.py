@@ -13,7 +13,7 @@ from course_lib.ranks.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.capstone import taught
 from course_lib.tasks.capstone.bugs import BUGS
-from course_lib.tasks.capstone.cases import TESTS, cases
+from course_lib.tasks.capstone.cases import TESTS, blank_images, cases
 from course_lib.tasks.capstone.evidence import SAME, Evidence, other_statistics
 from course_lib.tasks.capstone.gradients import (
     first_bypass,
@@ -23,6 +23,9 @@ from course_lib.tasks.capstone.gradients import (
     first_weight,
 )
 from course_lib.tasks.task import Miss, Task, Trial, check
+
+#: Seconds that groups must be ready to wait, at least.
+_PATIENT = 60.0
 
 
 class Train(Task):
@@ -86,12 +89,18 @@ class Train(Task):
                     f"{toys.short(shares[rank])}",
                     "local_rank",
                 )
+        twice = sum(len(share) for share in shares) - len(set().union(*shares))
+        if twice >= seen.world_size:
+            return Miss(f"{twice} of {len(seen.case['digits'])} images are in the shares of several ranks")
         writers = [rank for rank in seen.ranks if seen.has(rank, "save")]
         return Miss(f"{rank_list(writers)} wrote the checkpoint", "local_rank") if len(writers) > 1 else None
 
     @check("Each epoch has an order of its own.")
     def order(self, trial: Trial) -> Miss | None:
-        """Two epochs on two ranks."""
+        """Two epochs on two ranks; and the second one once more, after the kill."""
+        seen = _launch(trial, "killed")
+        if seen is not None:
+            return _order_after_a_kill(seen)
         seen = _launch(trial, "plain")
         if seen is None:
             return None
@@ -105,8 +114,8 @@ class Train(Task):
 
     @check("The accuracy counts each test image once.")
     def accuracy(self, trial: Trial) -> Miss | None:
-        """25 test images on two ranks."""
-        seen = _launch(trial, "plain")
+        """25 test images on two ranks, and on four."""
+        seen = _launch(trial, "plain") or _launch(trial, "slow")
         if seen is None:
             return None
         found = seen.seen["checkpoint"]
@@ -140,6 +149,10 @@ class Train(Task):
         for event in raised:
             if found := re.search(r"[Tt]imed out( waiting \d+ ?ms)?", event["message"]):
                 return Miss(f"rank 1 was four seconds late, and another rank raised: {found[0]}", "impatient")
+        told = [(e["timeout"], rank) for rank in seen.ranks for e in seen.events(rank) if e["what"] == "init"]
+        seconds, rank = min(((s, rank) for s, rank in told if s is not None), default=(_PATIENT, 0))
+        if seconds < _PATIENT:
+            return Miss(f"rank {rank} has made its group with a timeout of {seconds:g} s", "impatient")
         return None
 
     @check("Blank images on one rank keep nobody waiting.")
@@ -152,6 +165,10 @@ class Train(Task):
         micro_batches = {sum(map(len, seen.micro_batches(rank))) for rank in seen.ranks}
         if micro_batches == {0}:
             return _not_reached(seen)
+        blank = set(blank_images(seen.case))
+        for rank in seen.ranks:
+            if blank.intersection(itertools.chain(*seen.shares(rank))):
+                return Miss(f"rank {rank} trained on blank images")
         # A script that swallows every error goes on when the doctor ends the deadlock.
         if len(there) == trial.world_size and not (len(micro_batches) > 1 and seen.deadlock):
             return None
@@ -238,7 +255,12 @@ class Train(Task):
         whats = [event["what"] for event in seen.events(rank)]
         afterwards = whats[whats.index("hungry") + 1 :]
         if not {"pass", "step", "save", "collective"} & set(afterwards):
-            return None
+            if not seen.seen["ok"]:
+                return None
+            return Miss(
+                f"rank {rank} had no memory for its second micro-batch, and the run ended as if all were well",
+                "swallowed",
+            )
         together = all(seen.trained(other) for other in seen.ranks) and not seen.deadlock
         theirs, its = seen.backwards(0), seen.backwards(rank)
         if together and len(theirs) == len(its) and all(map(operator.ge, its, theirs)):
@@ -253,11 +275,18 @@ class Train(Task):
         seen = _launch(trial, "killed")
         if seen is None or seen.as_one_process:
             return None
-        first = next((event for event in seen.events(0, 1) if event["what"] == "step"), None)
-        if first is None:
-            return _not_reached(seen)
-        if not first["remembers"]:
-            return Miss("rank 0 was killed in epoch 2 and came back without momentum", "forgotten")
+        problem = seen.found(1).get("problem")
+        if problem and seen.has(0, "killed"):
+            return Miss(f"rank 0 was killed in epoch 2, and of the checkpoint after epoch 1, {problem}")
+        for rank in seen.ranks:
+            first = next((event for event in seen.events(rank, 1) if event["what"] == "step"), None)
+            if first is None:
+                return _not_reached(seen)
+            if not first["remembers"]:
+                return Miss(
+                    f"the ranks were killed in epoch 2, and rank {rank} came back without momentum",
+                    "forgotten",
+                )
         return None
 
     @check("All ranks come to the same collectives, to the end.")
@@ -281,12 +310,15 @@ class Train(Task):
         seen = _launch(trial, "killed")
         if seen is None:
             return None
-        if not seen.has(0, "killed", 1):
+        if seen.seen["ok"] and seen.as_one_process:
+            return None  # however it has found its way back
+        writer = next((rank for rank in seen.ranks if seen.has(rank, "killed", 1)), None)
+        if writer is None:
             good = seen.seen["ok"] and "problem" not in seen.seen["checkpoint"]
             return None if good else _not_reached(seen)
-        problem = seen.seen["checkpoint"].get("problem")
+        problem = seen.found(2).get("problem")
         if problem:
-            return Miss(f"rank 0 was killed while it wrote checkpoint.pt: {problem}", "half_written")
+            return Miss(f"rank {writer} was killed while it wrote checkpoint.pt: {problem}", "half_written")
         return None
 
     @check("On 1 to 4 processes, it ends well, with the weights that one process would have found.")
@@ -294,20 +326,52 @@ class Train(Task):
         """The whole: an end, and weights."""
         seen = Evidence(trial)
         ranks = toys.ranks_text(trial.world_size)
-        if seen.case["launch"] in ("plain", "blanks", "slow") and not seen.seen["ok"]:
-            return Miss(f"the run on {ranks} did not end well")
-        if seen.case["launch"] in ("plain", "killed", "slow") and not seen.as_one_process:
+        if seen.case["launch"] != "hungry" and not seen.seen["ok"]:
+            return Miss(f"the {seen.case['launch']!r} run on {ranks} did not end well")
+        if seen.case["launch"] in ("alone", "plain", "killed", "slow"):
+            told = seen.seen["checkpoint"]
+            epochs = seen.case["epochs"]
+            if "problem" not in told and (told["epoch"], len(told["history"])) != (epochs, epochs):
+                return Miss(
+                    f"the {seen.case['launch']!r} run on {ranks} trained {epochs} epochs; its checkpoint tells of "
+                    f"{told['epoch']}, its history of {len(told['history'])}"
+                )
+        if seen.case["launch"] in ("alone", "plain", "killed", "slow") and not seen.as_one_process:
             off = seen.seen["off"]
             if off is None:
-                return Miss(f"after the run on {ranks}, rank 0 has left no weights to compare")
+                return Miss(f"the {seen.case['launch']!r} run on {ranks} has left no weights to compare")
             if off > SAME:
-                return Miss(f"after the run on {ranks}, a weight that rank 0 saved is {off:.4f} off")
+                return Miss(
+                    f"after the {seen.case['launch']!r} run on {ranks}, a saved weight is {off:.4f} off"
+                )
         return None
 
 
 def _launch(trial: Trial, name: str) -> Evidence | None:
     """The launch that a check is about; None for the others."""
     return Evidence(trial) if trial.case["launch"] == name else None
+
+
+def _order_after_a_kill(seen: Evidence) -> Miss | None:
+    """What the second epoch trains on, before rank 0 is killed in it and afterwards."""
+    for rank in seen.ranks:
+        before, after = seen.micro_batches(rank), seen.micro_batches(rank, 1)
+        if seen.found(1).get("epoch") != 1 or len(before) < 2 or not after:
+            return None  # said elsewhere
+        first, begun, again = (list(itertools.chain(*epoch)) for epoch in (*before[:2], after[0]))
+        if again == first:
+            return Miss(
+                f"after a kill in epoch 2 and a restart, rank {rank} trained on {toys.short(again)}, in the order of "
+                "epoch 1",
+                "same_order",
+            )
+        both = min(len(begun), len(again))  # a rank may be stopped at any moment
+        if again[:both] != begun[:both]:
+            return Miss(
+                f"rank {rank} had begun epoch 2 with {toys.short(begun)}, and began it with {toys.short(again)} after "
+                "a kill and a restart"
+            )
+    return None
 
 
 def _not_reached(seen: Evidence) -> Miss:

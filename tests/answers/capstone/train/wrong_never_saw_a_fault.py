@@ -13,14 +13,15 @@ What this script promises, however many processes and machines it is started on:
   to the right by one pixel, plus the Completer's mean squared error. The images go through the Classifier in
   two passes, first as they are.
 - A step of the optimizer follows the mean gradient over all processes and `--accumulate` micro-batches: the
-  weights after it are those that one process would have found. Micro-batches left over at the end of an epoch
-  take part in no step.
+  weights after it are those that one process would have found that takes the same micro-batches one after the
+  other. Micro-batches left over at the end of an epoch take part in no step.
 - OUT is a folder that all machines see. After each epoch, one process writes OUT/checkpoint.pt: {"epoch": epochs
   done, "classifier", "completer": state dicts of the bare models, "history": a list of {"epoch", "accuracy"},
   ...}. The accuracy is that of the model in the file, over all test images (none is blank), each counted once.
 - Killed at any moment and started again with the same OUT, it ends as if nothing had happened.
-- When something fails on one process, no process goes on with wrong numbers.
-- A process may be slow for a while; the others wait for it.
+- When something fails on one process, no process goes on with wrong numbers, and the run does not end as if all
+  were well.
+- A process may be slow for a minute; the others wait for it.
 """
 
 import argparse
