@@ -112,7 +112,8 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
                 link.channel.send(Message("free", {"id": 0, "store": cut_store}))
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
-    for _ in range(3):
+    # Who still stands in the call that was proved to be stuck will not leave it for being asked more often.
+    for _ in range(1 if free_first else 3):
         for link in this.running():
             link.interrupt()
         if _wait(wires, this, GRACE_SECONDS / 2):
