@@ -164,7 +164,7 @@ def launch(module, folder, *options):
             os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND), fd)
         arguments = [*options, "--node-rank=" + machine, os.path.join(folder, "script.py")]
         main = importlib.import_module(module).main
-        with ThreadPoolExecutor(1) as pool:  # a thread has a short stack, and the agent looks through it all the time
+        with ThreadPoolExecutor(1) as pool:  # with a short stack: the agent looks through it
             pool.submit(main, arguments).result()
 
     process = multiprocessing.get_context("fork").Process(target=launcher)
