@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
@@ -63,11 +64,18 @@ class Rendezvous:
 RENDEZVOUS = Rendezvous()
 
 
+def make_thread_pool() -> None:
+    """Make torch's pool of threads anew, as it must be after a fork, before two threads want to do that at once.
+
+    Whoever computes first does it (`pthreadpool` in caffe2/utils/threadpool), and a second thread that comes in the
+    middle finds none: "Invalid thread pool!".
+    """
+    torch.set_num_threads(torch.get_num_threads())
+
+
 def start_group(backend: str, rank: int) -> None:
     """`init_process_group` as a learner would write it; on NCCL also choose this rank's GPU."""
     if "nccl" in backend:
-        import torch
-
         torch.cuda.set_device(rank % torch.cuda.device_count())
     dist.init_process_group(backend, timeout=GROUP_TIMEOUT)
 

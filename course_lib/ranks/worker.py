@@ -148,6 +148,7 @@ class Rank:
         try:
             from course_lib.ranks import group
 
+            group.make_thread_pool()
             group.RENDEZVOUS.install()
             group.RENDEZVOUS.new_epoch(self.config["epoch"])
             if self.config["init"]:
