@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from course_lib.tasks.capstone.notes import Event
+from course_lib.tasks.capstone.notes import Event, by_epoch
 from course_lib.tasks.task import Trial
 
 #: Weights that are so close to those of one process differ by rounding only.
@@ -55,20 +55,10 @@ class Evidence:
 
     def micro_batches(self, rank: int, attempt: int = 0) -> list[list[list[int]]]:
         """By epoch: the images of each micro-batch the rank has trained on; epochs end with an evaluation."""
-        epochs: list[list[list[int]]] = [[]]
-        evaluates = False
-        for event in self.events(rank, attempt):
-            if event.get("model") != "Classifier":
-                continue
-            if event["learns"]:
-                if evaluates:
-                    epochs.append([])
-                evaluates = False
-                images = event["images"]
-                if images and min(images) >= 0:
-                    epochs[-1].append(images)
-            else:
-                evaluates = True
+        epochs = [
+            [event["images"] for event in epoch if event["images"] and min(event["images"]) >= 0]
+            for epoch in by_epoch(self.events(rank, attempt))
+        ]
         found = [epoch for epoch in epochs if epoch]
         if len(found) == 1 < self.case["epochs"] and self.finished(rank):
             # A rank that does not evaluate: as many in each epoch.

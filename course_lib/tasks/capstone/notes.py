@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,21 @@ def read_notes(folder: Path) -> dict[int, dict[int, list[Event]]]:
                 continue  # cut off by a kill
         found.setdefault(attempt, {})[rank] = events
     return found
+
+
+def by_epoch(events: Iterable[Event]) -> list[list[Event]]:
+    """A process's training passes of the Classifier; an evaluation ends an epoch."""
+    epochs: list[list[Event]] = [[]]
+    evaluates = False
+    for event in events:
+        if event.get("model") != "Classifier":
+            continue
+        if event["learns"]:
+            if evaluates:
+                epochs.append([])
+            epochs[-1].append(event)
+        evaluates = not event["learns"]
+    return epochs
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

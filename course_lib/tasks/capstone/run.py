@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.tasks.capstone.cases import write_images
-from course_lib.tasks.capstone.notes import read_checkpoint, read_notes, unreadable
+from course_lib.tasks.capstone.notes import by_epoch, read_checkpoint, read_notes, unreadable
 
 #: A way out where all else fails; a launch takes a second or two.
 SECONDS = 40.0
@@ -97,9 +97,8 @@ def _off(case: Mapping[str, Any], folder: Path, data: Path, notes: Mapping[int, 
             passes = [one[:each] + alone.images_of(again[rank]) for rank, one in enumerate(passes)]
         steps = alone.steps_of(passes, accumulate)
         if case["launch"] == "alone":
-            steps = [
-                step for one in alone.epochs_of(notes[0][0]) for step in alone.steps_of([one], accumulate)
-            ]
+            epochs = [alone.images_of(epoch) for epoch in by_epoch(notes[0][0])]
+            steps = [step for epoch in epochs for step in alone.steps_of([epoch], accumulate)]
         right = alone.trained(start, steps, alone.Images(data))
         return alone.difference(torch.load(last, weights_only=True), right)
     except Exception:  # whatever the script has written, or not

@@ -104,17 +104,6 @@ def images_of(events: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     return [numbers for numbers in learnt if numbers and all(0 <= number < FIRST_TEST for number in numbers)]
 
 
-def epochs_of(events: Sequence[Mapping[str, Any]]) -> list[list[list[int]]]:
-    """The same by epoch, of a process that evaluates after each."""
-    epochs: list[list[Mapping[str, Any]]] = [[]]
-    for event in events:
-        if event.get("model") == "Classifier":
-            if event["learns"] and epochs[-1] and not epochs[-1][-1]["learns"]:
-                epochs.append([])
-            epochs[-1].append(event)
-    return [images_of(epoch) for epoch in epochs]
-
-
 def _is_weight(key: str) -> bool:
     return key.endswith((".weight", ".bias", "weight", "bias"))
 
