@@ -46,7 +46,7 @@ class Early:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Around the call of `save`."""
+        """Around the call of `save`. It begins when all ranks are here: nobody writes while another still reads."""
         import torch
         import torch.distributed as dist
 
@@ -55,6 +55,8 @@ class Early:
                 stack.enter_context(mock.patch.object(dist, name, self._counting(getattr(dist, name))))
             for place, name in ((torch, "save"), (os, "replace"), (os, "rename")):
                 stack.enter_context(mock.patch.object(place, name, self._halting(getattr(place, name))))
+            self._store.set(f"{self.rank}/here", "come")
+            self._come([f"{rank}/here" for rank in range(self.world_size)])
             yield
         for number in range(self._begun + 1, self._begun + _AHEAD):
             self._tell(number)
