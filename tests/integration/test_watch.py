@@ -367,11 +367,11 @@ def traced(ranks, source):
 @pytest.mark.parametrize(
     "source",
     [
-        "if rank == 1: time.sleep(0.2)\nstep(ddp)",
-        "if rank == 1: time.sleep(0.2)\ndist.all_reduce(torch.ones(10))",
-        "if rank == 1: time.sleep(0.2)\ndist.barrier()",
-        "if rank == 1: time.sleep(0.2)\ndist.all_reduce(torch.ones(10), async_op=True).wait()",
-        "if rank == 1: time.sleep(0.2)\nstep(batchnormed)",
+        "if rank == 1: time.sleep(0.6)\nstep(ddp)",
+        "if rank == 1: time.sleep(0.6)\ndist.all_reduce(torch.ones(10))",
+        "if rank == 1: time.sleep(0.6)\ndist.barrier()",
+        "if rank == 1: time.sleep(0.6)\ndist.all_reduce(torch.ones(10), async_op=True).wait()",
+        "if rank == 1: time.sleep(0.6)\nstep(batchnormed)",
     ],
     ids=["backward", "all_reduce", "barrier", "wait", "buffers in forward"],
 )
@@ -383,21 +383,20 @@ def test_everybody_waits_for_a_straggler(ranks, source):
     )
     timeline = traced(ranks, source)
     for rank in (0, 2, 3):
-        assert timeline.waiting(rank) >= 0.15, timeline.summary()
-    assert timeline.waiting(1) < 0.08, timeline.summary()
+        assert timeline.waiting(rank) > 0.3 > timeline.waiting(1), timeline.summary()
 
 
 def test_what_is_under_way_in_the_background_is_no_waiting(ranks):
     timeline = traced(
         ranks,
-        "if rank == 1: time.sleep(0.3)\n"
+        "if rank == 1: time.sleep(0.6)\n"
         "work = dist.all_reduce(torch.ones(10), async_op=True)\n"
-        "if rank != 1: time.sleep(0.4)\n"
+        "if rank != 1: time.sleep(0.9)\n"
         "work.wait()",
     )
     for rank in (0, 2, 3):
-        assert timeline.seconds(rank, "communication") > 0.2, timeline.summary()
-        assert timeline.waiting(rank) < 0.1, timeline.summary()
+        assert timeline.seconds(rank, "communication") > 0.4, timeline.summary()
+        assert timeline.waiting(rank) < 0.3, timeline.summary()
 
 
 def test_each_buckets_all_reduce_is_a_span(ranks):
