@@ -20,16 +20,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from course_lib.ranks import preload
+from course_lib.ranks import huge_pages, preload
 from course_lib.ranks.orphans import orphans_of_the_dead
 from course_lib.ranks.protocol import Decoder, Message
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_DONE = object()
+#: Seconds without a request after which there is leisure.
+_QUIET = 0.02
 
 
 def prctl(option: int, value: int | bytes) -> None:
@@ -73,6 +76,9 @@ class Forkserver:
     def __init__(self, sock: socket.socket, method: str) -> None:
         self.sock = sock
         self.method = method
+        self.leisure: Iterator[None] | None = (
+            None  # what is done, step by step, while the kernel wants nothing
+        )
         self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
         self._decoder = Decoder()
         self._fds: list[int] = []
@@ -103,7 +109,10 @@ class Forkserver:
     def _loop(self) -> None:
         while True:
             wanted: list[Any] = [self.sock, self._wake_read]
-            readable, _, _ = select.select(wanted, [], [], self._kill_those_due())
+            due = self._kill_those_due()
+            readable, _, _ = select.select(wanted, [], [], due if self.leisure is None else _QUIET)
+            if not readable and self.leisure is not None and next(self.leisure, _DONE) is _DONE:
+                self.leisure = None
             if self._wake_read in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
@@ -318,13 +327,19 @@ def _spawned(fd: int, place: dict[str, Any]) -> int:
     return run_role(place, fd)
 
 
-def serve(sock: socket.socket, method: str) -> int:
-    """Be the forkserver of the kernel at the other end of the socket, until that is gone; returns the exit code."""
+def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
+    """Be the forkserver of the kernel at the other end of the socket, until that is gone; returns the exit code.
+
+    Args:
+        loaded: this process was forked from one that had loaded torch, and shares its memory.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     server = Forkserver(sock, method)
     if method == "forkserver":
         preload.preload(server.kernel_is_there)
+        if not loaded:
+            server.leisure = huge_pages.collapsing()
     server._send("ready", pid=os.getpid(), **describe_machine(method))
     server.serve()
     return 0

@@ -204,20 +204,22 @@ class _Zygote:
             with contextlib.suppress(OSError):
                 os.chdir(request["cwd"])
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the server reaps its ranks itself
-            return forkserver.serve(socket.socket(fileno=sock), "forkserver")
+            return forkserver.serve(socket.socket(fileno=sock), "forkserver", loaded=True)
 
         forkserver.run_and_exit(serve)
 
 
 def main(arguments: list[str]) -> None:
     """Entry point of the process: the listening socket's descriptor, the owner's, the folder to be removed."""
-    from course_lib.ranks import preload
+    from course_lib.ranks import huge_pages, preload
 
     listener, owner, folder = socket.socket(fileno=int(arguments[0])), int(arguments[1]), arguments[2]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     zygote = _Zygote(listener, owner)
     try:
         preload.preload(zygote.owner_is_there)
+        for _ in huge_pages.collapsing():
+            pass
         zygote.serve()
     finally:
         listener.close()
