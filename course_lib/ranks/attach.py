@@ -2,7 +2,7 @@
 
 The two ends are `MeetingPlace`, by which the processes of one run find their watcher, and `AttachedRanks`, how the
 watcher holds them. A rank is not the watcher's child, so its exit code is read from the system's list of processes, in
-the moment between its end and the launcher's taking note.
+the moment between its end and the launcher's taking note; or after that from the system itself, since Linux 6.15.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import stat
+import struct
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,9 @@ _RUN = (
 )
 _EXIT_FIELD = 52 - 3  # of /proc/PID/stat, counted after the name
 _SECONDS_TO_BE_GONE = 0.5
+# From linux/pidfd.h, where this is PIDFD_INFO_SIZE_VER0, PIDFD_INFO_EXIT and an _IOWR of this size.
+_INFO_SIZE, _INFO_EXIT = 64, 1 << 3
+_PIDFD_GET_INFO = 0xC0000000 | _INFO_SIZE << 16 | 0xFF << 8 | 11
 
 
 class MeetingPlace:
@@ -162,7 +166,7 @@ class AttachedLink(Link):
         if self._exit_code is None and self.channel.closed:
             if self.process is not None:
                 select.select([self.process], [], [], _SECONDS_TO_BE_GONE)
-            self._exit_code = _exit_code_of(self._pid)
+            self._exit_code = _exit_code_of(self._pid, self.process)
         return self._exit_code
 
     def interrupt(self) -> None:
@@ -175,16 +179,24 @@ class AttachedLink(Link):
         self.signal(signal.SIGKILL)
 
 
-def _exit_code_of(pid: int) -> int:
-    """The exit code of a process that has ended and that its parent has not asked about yet."""
-    try:
+def _exit_code_of(pid: int, process: int | None) -> int:
+    """The exit code of a process that has ended; `process` is a descriptor of it (pidfd), opened while it was there."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
         fields = (
             Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
         )
         if fields[0] in "ZX":
             return os.waitstatus_to_exitcode(int(fields[_EXIT_FIELD]))
-    except (OSError, IndexError, ValueError):
-        pass
+    if process is not None:
+        import fcntl  # not on Windows, where there is no such descriptor either
+
+        # Its parent has asked already. struct pidfd_info: a mask of what is asked and told first, the code last.
+        told = bytearray(_INFO_SIZE)
+        struct.pack_into("=Q", told, 0, _INFO_EXIT)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(process, _PIDFD_GET_INFO, told)
+            if struct.unpack_from("=Q", told)[0] & _INFO_EXIT:
+                return os.waitstatus_to_exitcode(struct.unpack_from("=i", told, _INFO_SIZE - 4)[0])
     return EXIT_UNKNOWN
 
 
