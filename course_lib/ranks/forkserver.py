@@ -76,9 +76,8 @@ class Forkserver:
     def __init__(self, sock: socket.socket, method: str) -> None:
         self.sock = sock
         self.method = method
-        self.leisure: Iterator[None] | None = (
-            None  # what is done, step by step, while the kernel wants nothing
-        )
+        #: What is done, step by step, while the kernel wants nothing.
+        self.leisure: Iterator[None] | None = None
         self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
         self._decoder = Decoder()
         self._fds: list[int] = []

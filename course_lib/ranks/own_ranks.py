@@ -39,18 +39,19 @@ class OwnRanks:
         self._meetings = self._plays = 0
         self._started: list[Any] = []
         self._queues: list[_SharedQueue] = []
-        self._start_a_process = BaseProcess.start
+        #: How Python starts a process.
+        self.really_start = BaseProcess.start
 
     def take_part(self) -> None:
         """From now on what the script starts as ranks is played here."""
+        import torch.distributed
         import torch.multiprocessing
 
+        # The module: torch.distributed.rendezvous is a function of it.
+        self._rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
+        self._make_store = self._rendezvous._create_c10d_store
         torch.multiprocessing.spawn = self._spawn
         BaseProcess.start = lambda process: self._start(process)  # type: ignore[method-assign,assignment]
-
-    def really_start(self, process: BaseProcess) -> None:
-        """Start a process as Python does."""
-        self._start_a_process(process)
 
     def play(self) -> None:
         """Take this rank's part among the processes that the script has started, and not yet waited for.
@@ -191,17 +192,14 @@ class OwnRanks:
         """Where a start before used the same port, its store is still there: gloo holds on to it."""
         import torch.distributed
 
-        self._plays += 1
-        rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
-        if self._plays == 1:
-            self._really_store = rendezvous._create_c10d_store
-        name, really = f"start {self._plays}", self._really_store
+        name = f"start {self._plays}"
 
         def store(*arguments: Any, **options: Any) -> Any:
-            return torch.distributed.PrefixStore(name, really(*arguments, **options))
+            return torch.distributed.PrefixStore(name, self._make_store(*arguments, **options))
 
-        if self._plays > 1:
-            rendezvous._create_c10d_store = store
+        if self._plays:
+            self._rendezvous._create_c10d_store = store
+        self._plays += 1
 
     def _exchange(self, mine: Any) -> list[Any]:
         """What each rank has, through the gang's own store. Comes back when all ranks have come."""

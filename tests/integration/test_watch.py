@@ -383,7 +383,8 @@ def test_everybody_waits_for_a_straggler(ranks, source):
     )
     timeline = traced(ranks, source)
     for rank in (0, 2, 3):
-        assert timeline.waiting(rank) > 0.3 > timeline.waiting(1), timeline.summary()
+        assert timeline.waiting(rank) >= 0.45, timeline.summary()
+    assert timeline.waiting(1) < 0.24, timeline.summary()
 
 
 def test_what_is_under_way_in_the_background_is_no_waiting(ranks):
@@ -395,8 +396,8 @@ def test_what_is_under_way_in_the_background_is_no_waiting(ranks):
         "work.wait()",
     )
     for rank in (0, 2, 3):
-        assert timeline.seconds(rank, "communication") > 0.4, timeline.summary()
-        assert timeline.waiting(rank) < 0.3, timeline.summary()
+        assert timeline.seconds(rank, "communication") > 0.45, timeline.summary()
+        assert timeline.waiting(rank) < 0.225, timeline.summary()
 
 
 def test_each_buckets_all_reduce_is_a_span(ranks):

@@ -1,7 +1,6 @@
 """How a process ended that is not ours to wait for."""
 
 import os
-import platform
 import signal
 import sys
 
@@ -9,6 +8,7 @@ import pytest
 
 from course_lib.ranks.attach import _exit_code_of
 from course_lib.ranks.outcome import EXIT_UNKNOWN
+from tests.unit.linux import kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
@@ -31,8 +31,7 @@ def test_the_exit_code_is_told_before_and_after_its_parent_has_asked(how):
     try:
         assert _exit_code_of(pid, process) == how
         os.waitpid(pid, 0)
-        kernel = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-        assert _exit_code_of(pid, process) == (how if kernel >= (6, 15) else EXIT_UNKNOWN)
+        assert _exit_code_of(pid, process) == (how if kernel() >= (6, 15) else EXIT_UNKNOWN)
         assert _exit_code_of(pid, None) == EXIT_UNKNOWN
     finally:
         os.close(process)

@@ -1,11 +1,12 @@
 """Collapsing changes how memory is kept, and nothing of what is in it."""
 
-import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit.linux import kernel
 
 ROOT = Path(__file__).parents[2]
 ASK = """
@@ -30,10 +31,6 @@ print(steps, kept("AnonHugePages"), kept("Rss") - before)
 """
 
 
-def _kernel() -> tuple[int, ...]:
-    return tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_memory_is_kept_in_large_pages_with_what_was_in_it():
     told = subprocess.run(
@@ -41,6 +38,6 @@ def test_memory_is_kept_in_large_pages_with_what_was_in_it():
     ).stdout.split()
     steps, large, more = map(int, told)
     assert steps >= 7
-    if _kernel() >= (6, 1):
+    if kernel() >= (6, 1):
         assert large >= 14 << 10
     assert more < 8 << 10

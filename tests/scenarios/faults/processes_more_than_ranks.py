@@ -1,38 +1,20 @@
 # kind: raised
 # culprits: 0, 1
 # ranks: 2
-# The same way of starting, and three processes where the doctor was given two ranks: it says which number to give.
-import os
-import socket
+# Three processes where the doctor was given two ranks: it says which number to give.
 from multiprocessing import Process
 
-import torch
 import torch.distributed as dist
 
 
-def run(rank, size):
-    tensor = torch.zeros(1)
-    if rank == 0:
-        tensor += 1
-    else:
-        dist.recv(tensor, src=0)
-    print("rank", rank, "has", tensor[0])
-
-
-def init_process(rank, size, fn, backend="gloo"):
-    dist.init_process_group(backend, rank=rank, world_size=size)
-    fn(rank, size)
+def run(rank, world_size):
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    dist.barrier()
 
 
 if __name__ == "__main__":
-    os.environ["MASTER_ADDR"] = "127.0.0.1"
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        os.environ["MASTER_PORT"] = str(sock.getsockname()[1])
-    processes = []
-    for rank in range(3):
-        p = Process(target=init_process, args=(rank, 3, run))
-        p.start()
-        processes.append(p)
-    for p in processes:
-        p.join()
+    processes = [Process(target=run, args=(rank, 3)) for rank in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
