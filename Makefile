@@ -8,6 +8,8 @@
 #
 # Needs only Python >= 3.11 and make. The first run creates .venv from requirements.lock; later ones start at once.
 #
+#   TORCH=2.14.1          another release of torch than the locked one, in an environment of its own (.venv-torch-2.14.1):
+#                         make test TORCH=2.14.1
 #   PYTHON=python3.12     take this Python and look for no other
 #   TORCH_INDEX=ADDRESS   where to get torch from, for when pip would take the CUDA build (several GB) and you have
 #                         no GPU: the address that pytorch.org's "Get started" page shows for pip and CPU. Needed
@@ -18,9 +20,13 @@ PYTHON =
 TORCH_INDEX =
 ARGS =
 
-BIN = .venv/bin
-READY = .venv/.ready
-BENCH_READY = .venv/.ready-bench
+TORCH =
+
+# With TORCH, an environment of its own: .venv-torch-2.14.1
+VENV = .venv$(TORCH:%=-torch-%)
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+BENCH_READY = $(VENV)/.ready-bench
 # Only what a GPU build of torch brings along: torch pins these itself, and the CPU build has no use for them.
 GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
@@ -66,14 +72,17 @@ $(READY): requirements.lock pyproject.toml
 			echo "$$found cannot create virtual environments: its venv module is a package of its own here." >&2; \
 			echo "Debian and Ubuntu:  apt-get install python3-venv   (for a second Python: python3.12-venv, for example)" >&2; exit 1; \
 		fi; \
-		echo "Creating .venv with $$found (once; a few minutes)"; \
-		"$$found" -m venv --clear .venv; \
+		echo "Creating $(VENV) with $$found (once; a few minutes)"; \
+		"$$found" -m venv --clear $(VENV); \
 	fi; \
+	sed 's/^torch==.*/torch==$(TORCH)/' requirements.lock > $(VENV)/requirements.lock; \
+	if [ -z "$(TORCH)" ]; then cp requirements.lock $(VENV)/requirements.lock; fi; \
 	if [ -n "$(TORCH_INDEX)" ]; then \
-		$(BIN)/python -m pip install --quiet --no-deps --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.lock)"; \
+		$(BIN)/python -m pip install --quiet --no-deps --index-url "$(TORCH_INDEX)" \
+			"$$(grep '^torch==' $(VENV)/requirements.lock)"; \
 	fi; \
-	echo "Installing requirements.lock"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock; \
+	echo "Installing requirements.lock$(TORCH:%= with torch %)"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.lock; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	$(BIN)/python -c 'import matplotlib.font_manager' 2>/dev/null; \
 	touch $@
@@ -83,12 +92,12 @@ $(BENCH_READY): $(READY) requirements-bench.lock
 	@touch $@
 
 # Two steps: what everybody installs, then what the benchmarks add to exactly that. torch stays at the release on which
-# the lessons' claims were checked, until somebody raises TORCH here and has looked at what make test then says.
-TORCH = 2.13.0
+# the lessons' claims were checked, until somebody raises it here and has looked at what make test then says.
+LOCKED_TORCH = 2.13.0
 lock: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@set -e; new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
-	echo "torch==$(TORCH)" > "$$new/torch"; \
+	echo "torch==$(LOCKED_TORCH)" > "$$new/torch"; \
 	$(UV_COMPILE) --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
 	{ echo "# Written by 'make lock' from pyproject.toml; Python 3.11 to 3.13, every system."; \
 	  grep -Ev '$(GPU_ONLY)' "$$new/all"; } > "$$new/lock"; \
@@ -101,6 +110,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

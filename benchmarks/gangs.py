@@ -97,7 +97,7 @@ class CourseRanks:
 
     def everybody(self) -> list[int]:
         """The forkserver, the store and the ranks."""
-        return processes.family(self._launcher.process.pid)
+        return processes.family(self._launcher.pid)
 
     def stop(self) -> None:
         """End the gang, keep the forkserver."""

@@ -15,7 +15,8 @@ from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
 from course_lib.ranks.cell import Frame
-from course_lib.ranks.deadlock import fit
+from course_lib.ranks.deadlock import first_misfit, fit
+from course_lib.ranks.facts import groups_told
 from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
 
 _SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."
@@ -133,21 +134,8 @@ def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
 
 def _first_misfit(outcome: Outcome) -> dict[int, Collective] | None:
     """What each rank brought to the first collective that cannot have gone well; None when all of them fit."""
-    recorded = {
-        rank: {(r.group, r.seq): r for r in outcome.collectives.get(rank, ())} for rank in outcome.ranks
-    }
-    groups = {
-        rank: {**facts.get("extras", {}).get("probe", {}).get("groups", {}), **facts.get("groups", {})}
-        for rank, facts in outcome.facts.items()
-    }
-    for rank, records in recorded.items():
-        for key, record in sorted(records.items(), key=lambda entry: entry[1].time_ns):
-            members = groups.get(rank, {}).get(record.group, ())
-            peers = [m for m in members if m in recorded and groups.get(m, {}).get(record.group) == members]
-            met = {peer: recorded[peer][key] for peer in peers if key in recorded[peer]}
-            if any(not fit(record, theirs) for theirs in met.values()):
-                return met
-    return None
+    recorded = {rank: outcome.recorded.get(rank, ()) for rank in outcome.ranks}
+    return first_misfit(recorded, {rank: groups_told(facts) for rank, facts in outcome.facts.items()})
 
 
 def _garbage(met: dict[int, Collective]) -> Diagnosis:

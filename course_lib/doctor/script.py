@@ -99,7 +99,7 @@ def checked(outcome: Outcome) -> list[str]:
     loaders = [loader for each in told for loader in each["loaders"] if loader["trains"]]
     if loaders:
         sentences.append("samples of the training loader compared between ranks")
-    numbers = {len(found) for found in outcome.collectives.values()}
+    numbers = {len(found) for found in outcome.recorded.values()}
     if len(numbers) == 1 and max(numbers):
         sentences.append(f"{steps(numbers.pop(), 'collective')} on every rank, in the same order")
     counts = [each["counts"] for each in told]

@@ -216,9 +216,9 @@ class AttachedRanks(Wires):
             self._watch_link(link)
             link.read()
 
-    def pump(self, timeout: float | None, stop: StopRequests | None = None) -> None:
+    def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
-        super().pump(timeout, stop)
+        super().pump(timeout)
         if self.this is not None:
             self._excuse(self.this)
 

@@ -55,7 +55,7 @@ def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
     tree = ast.parse(padded, filename)
     remember_cell(source, label, first_line)
     value = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(source):
+    if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(padded, tree.body[-1]):
         last = tree.body.pop()
         assert isinstance(last, ast.Expr)
         value = compile(ast.Expression(last.value), filename, "eval", dont_inherit=True)
@@ -71,19 +71,10 @@ def remember_cell(source: str, label: str, first_line: int) -> None:
     linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
 
 
-def _ends_with_semicolon(source: str) -> bool:
+def _ends_with_semicolon(source: str, last: ast.stmt) -> bool:
     """A trailing `;` keeps the value from being shown, as in a notebook."""
-    import io
-    import tokenize
-
-    last = ""
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER):
-                last = token.string
-    except (tokenize.TokenError, IndentationError):
-        return False
-    return last == ";"
+    lines = source.encode(errors="surrogatepass").split(b"\n")[(last.end_lineno or 1) - 1 :]
+    return bool(lines) and lines[0][last.end_col_offset :].lstrip(b" \t\f\\").startswith(b";")
 
 
 def shown(value: Any) -> str:

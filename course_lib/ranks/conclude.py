@@ -115,9 +115,13 @@ def _last_words(this: Run) -> dict[int, Look]:
 
 
 def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
-    """Keep the collectives of a run that went wrong: a rebuilt group forgets them."""
+    """The collectives of a run that went wrong (a rebuilt group forgets them), or that was watched."""
     if kind is Kind.OK:
-        return {}
+        return {
+            rank: tuple(Collective.from_record(record) for record in message.data["records"])
+            for rank, message in sorted(this.done.items())
+            if "records" in message.data
+        }
     return {
         rank: tuple(record for record in look.records if record.time_ns >= this.started_ns)
         for rank, look in sorted({**this.looks, **this.details}.items())

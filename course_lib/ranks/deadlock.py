@@ -10,7 +10,7 @@ nothing either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +122,26 @@ def fit(one: Collective, two: Collective) -> bool:
     if one.op in ("all_reduce", "reduce", "broadcast"):
         return one.sizes == two.sizes and one.dtypes == two.dtypes
     return True
+
+
+def first_misfit(
+    recorded: Mapping[int, Iterable[Collective]], groups: Mapping[int, Mapping[str, Sequence[int]]]
+) -> dict[int, Collective] | None:
+    """What each rank brought to the first collective that cannot have gone well; None when all of them fit.
+
+    Args:
+        recorded: the collectives by rank. groups: the members of each rank's groups, by name; ranks that do not agree
+            on who is in a group are not compared.
+    """
+    issued = {rank: {(r.group, r.seq): r for r in records} for rank, records in recorded.items()}
+    for rank, records in issued.items():
+        for key, record in sorted(records.items(), key=lambda entry: entry[1].time_ns):
+            members = groups.get(rank, {}).get(record.group, ())
+            peers = [m for m in members if m in issued and groups.get(m, {}).get(record.group) == members]
+            met = {peer: issued[peer][key] for peer in peers if key in issued[peer]}
+            if any(not fit(record, theirs) for theirs in met.values()):
+                return met
+    return None
 
 
 def judge(

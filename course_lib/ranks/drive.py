@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from course_lib.ranks import deadlock
 from course_lib.ranks.conclude import conclude
 from course_lib.ranks.ending import end, give_up_on_broken_wires, see_details, see_where
+from course_lib.ranks.facts import groups_told
 from course_lib.ranks.interrupts import StopRequests
 from course_lib.ranks.job import Job, Run, collect, progress_of
 from course_lib.ranks.link import Link
@@ -42,13 +43,18 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
     for link in gang.links:
         link.forget_last_job()
     data = {**job.data, "id": this.number, "trace": job.trace, "around": job.around}
-    message = Message(job.kind, data, job.blob)
+    message = Message(job.kind, data, job.blob).encode()
     for taking_part in links:
-        taking_part.channel.send(message)
+        taking_part.channel.send_encoded(message)
     outcome = follow(gang, this, stop)
     notes = put_right(gang, this)
     fetchable = not this.killed and not outcome.exits
     started, ended = this.started_ns, time.time_ns()
+    if outcome.ok and outcome.recorded:
+        groups = {rank: groups_told(facts) for rank, facts in outcome.facts.items()}
+        if deadlock.first_misfit(outcome.recorded, groups) is not None:
+            # Which lines met? Only now is it worth asking for them.
+            outcome = dataclasses.replace(outcome, recorded=gang.collectives_between(started, ended))
     return dataclasses.replace(
         outcome,
         notes=notes,
@@ -67,7 +73,7 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
         wait = min(job.timeout - now, watch.next_look - now)
         if job.on_progress is not None:
             wait = min(wait, _SHOW_EVERY)
-        wires.pump(wait, stop)
+        wires.pump(wait)
         collect(this)
         give_up_on_broken_wires(this)
         if stop.pressed:

@@ -26,6 +26,8 @@ GRACE_SECONDS = 1.0
 
 def give_up_on_broken_wires(this: Run) -> None:
     """A rank that lives but whose wire is closed (its code closed or wrote to every descriptor) can never answer."""
+    if not any(link.channel.closed for link in this.links):
+        return
     for link in this.running():
         if link.channel.closed:
             since = this.wire_closed.setdefault(link.rank, this.seconds())

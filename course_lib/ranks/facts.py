@@ -10,7 +10,7 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -53,6 +53,11 @@ def _common() -> dict[str, Any]:
             found["extras"][name] = tell()
     found["master"] = [os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")]
     return found
+
+
+def groups_told(facts: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The members of each group that a rank has told of in its facts, also of groups that are gone."""
+    return {**facts.get("extras", {}).get("probe", {}).get("groups", {}), **facts.get("groups", {})}
 
 
 def _resident_bytes() -> int:

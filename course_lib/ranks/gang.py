@@ -189,6 +189,7 @@ class Gang(Wires):
         """
         with contextlib.ExitStack() as stack:
             stop = stop or stack.enter_context(deferred())
+            stack.enter_context(self.heeding(stop))
             patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
             deadline = time.monotonic() + patience
             while any(link.ready is None for link in self.links):
@@ -197,7 +198,7 @@ class Gang(Wires):
                     reason = self._start_problem(lost)
                     self.stop()
                     raise GangError(reason)
-                self.pump(deadline - time.monotonic(), stop)
+                self.pump(deadline - time.monotonic())
                 if stop.pressed:
                     stop.heed()
                     self.stop()
@@ -273,14 +274,14 @@ class Gang(Wires):
         """Run a script on the ranks as `torchrun` would; options as in `job.Job`."""
         return self._run(Job("script", {"path": path, "arguments": list(arguments)}, **options))
 
-    def pump(self, timeout: float | None, stop: StopRequests | None = None) -> None:
+    def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         if self.launcher.gone:
             self._forget(self.launcher.fileno())
-        super().pump(timeout, stop)
+        super().pump(timeout)
 
     def _run(self, job: Job) -> Outcome:
-        with self._lock, deferred() as stop:
+        with self._lock, deferred() as stop, self.heeding(stop):
             self._check_alive()
             unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]
             if unknown:
@@ -325,7 +326,7 @@ class Gang(Wires):
         Raises:
             RankVariableError: no rank has it, or the gang is gone.
         """
-        with self._lock, deferred() as stop:
+        with self._lock, deferred() as stop, self.heeding(stop):
             if self.state is not State.IDLE:
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."

@@ -277,7 +277,7 @@ class Outcome:
     @cached_property
     def collectives(self) -> Mapping[int, tuple[Collective, ...]]:
         """The collectives each rank issued during this run, in order (torch's flight recorder)."""
-        if self.recorded or self._read_collectives is None:
+        if self._read_collectives is None or not self.ok:
             return self.recorded
         return self._read_collectives()
 

@@ -10,7 +10,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,15 +108,22 @@ class BlockingChannel:
         return channel
 
 
+def _nobody() -> None:
+    """Nobody listens."""
+
+
 class BufferedChannel:
     """The kernel's end of the wire: never blocks, neither when reading nor when a stopped rank reads nothing."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.closed = False
+        #: Told when the channel begins or ends to want to write, and when it closes (see `wires`).
+        self.on_change: Callable[[], None] = _nobody
         self._decoder = Decoder()
         self._outgoing = bytearray()
         self._early: list[Message] = []
+        self._told = False
         sock.setblocking(False)
 
     def take_over(self, decoder: Decoder, early: list[Message]) -> None:
@@ -134,7 +141,11 @@ class BufferedChannel:
 
     def send(self, message: Message) -> None:
         """Queue the message and write as much as the rank takes now."""
-        self._outgoing += message.encode()
+        self.send_encoded(message.encode())
+
+    def send_encoded(self, message: bytes) -> None:
+        """The same with a message that has been encoded: once for many ranks."""
+        self._outgoing += message
         self.flush()
 
     def flush(self) -> None:
@@ -143,11 +154,17 @@ class BufferedChannel:
             try:
                 written = self.sock.send(memoryview(self._outgoing)[: 1 << 20])
             except (BlockingIOError, InterruptedError):
-                return
+                break
             except OSError:
                 self.closed = True
-                return
+                break
             del self._outgoing[:written]
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.closed or self.wants_write != self._told:
+            self._told = self.wants_write
+            self.on_change()
 
     def receive(self) -> list[Message]:
         """All messages that have arrived; sets `closed` when the rank is gone or speaks nonsense."""
@@ -166,9 +183,12 @@ class BufferedChannel:
                 messages.extend(self._decoder.feed(chunk))
             except ProtocolError:
                 self.closed = True
+        if self.closed:
+            self._tell()
         return messages
 
     def close(self) -> None:
         """Close the socket; the rank sees the end of the stream and leaves."""
         self.closed = True
+        self._tell()
         self.sock.close()

@@ -5,10 +5,11 @@ Nothing here polls: every wait is for a file descriptor. Who starts and stops th
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from course_lib.ranks.deadlock import Look
@@ -29,53 +30,57 @@ class Wires:
         self.job = 0
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
-        self._writing: set[int] = set()
         self._watched: set[int] = set()
 
     def _watch(self, fd: int, on_ready: Callable[[], Any]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, on_ready)
+        self._selector.register(fd, selectors.EVENT_READ, (on_ready, None))
         self._watched.add(fd)
 
     def _watch_link(self, link: Link) -> None:
-        self._watch(link.channel.fileno(), link.read)
+        channel = link.channel
+        self._watch(channel.fileno(), link.read)
+        channel.on_change = lambda: self._changed(channel, link.read)
         for buffer in (link.stdout, link.stderr, link.stack_dump):
             self._watch(buffer.fd, buffer.read)
+
+    def _changed(self, channel: BufferedChannel, read: Callable[[], Any]) -> None:
+        """A channel has bytes left that its rank does not take yet, or none any more, or is closed."""
+        fd = channel.fileno()
+        if channel.closed:
+            self._forget(fd)
+        elif fd in self._watched and channel.wants_write:
+            self._selector.modify(fd, selectors.EVENT_READ | selectors.EVENT_WRITE, (read, channel.flush))
+        elif fd in self._watched:
+            self._selector.modify(fd, selectors.EVENT_READ, (read, None))
 
     def _forget(self, fd: int) -> None:
         if fd in self._watched:
             self._watched.discard(fd)
             self._selector.unregister(fd)
 
-    def pump(self, timeout: float | None, stop: StopRequests | None = None) -> None:
-        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
-        for link in self.links:
-            self._watch_writing(link.channel)
-            if link.channel.closed:
-                self._forget(link.channel.fileno())
-        if stop is not None:
-            self._selector.register(stop.fileno(), selectors.EVENT_READ, stop.take)
-        try:
-            # Never for long: with several gangs, another thread may have taken in what the launcher said.
-            longest = _LONGEST_WAIT if timeout is None else min(max(0.0, timeout), _LONGEST_WAIT)
-            for key, events in self._selector.select(longest):
-                if events & selectors.EVENT_WRITE:
-                    for link in self.links:
-                        if not link.channel.closed and link.channel.fileno() == key.fd:
-                            link.channel.flush()
-                if events & selectors.EVENT_READ and key.data() is False:
-                    self._forget(key.fd)  # the pipe's other end is closed
-        finally:
-            if stop is not None:
-                self._selector.unregister(stop.fileno())
-
-    def _watch_writing(self, channel: BufferedChannel) -> None:
-        if channel.closed or channel.fileno() not in self._watched:
+    @contextlib.contextmanager
+    def heeding(self, stop: StopRequests) -> Iterator[None]:
+        """Within this block a press of the stop button ends a wait at once."""
+        if stop.fileno() in self._watched:
+            yield
             return
-        fd = channel.fileno()
-        if channel.wants_write != (fd in self._writing):
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_write else 0)
-            self._selector.modify(fd, events, self._selector.get_key(fd).data)
-            (self._writing.add if channel.wants_write else self._writing.discard)(fd)
+        self._watch(stop.fileno(), stop.take)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(KeyError, RuntimeError, ValueError):  # the gang has been stopped, and its selector closed
+                self._forget(stop.fileno())
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        # Never for long: with several gangs, another thread may have taken in what the launcher said.
+        longest = _LONGEST_WAIT if timeout is None else min(max(0.0, timeout), _LONGEST_WAIT)
+        for key, events in self._selector.select(longest):
+            read, write = key.data
+            if events & selectors.EVENT_WRITE and write is not None:
+                write()
+            if events & selectors.EVENT_READ and read() is False:
+                self._forget(key.fd)  # the pipe's other end is closed
 
     def ask(
         self,
@@ -93,8 +98,9 @@ class Wires:
         self.job += 1
         job = self.job
         links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
+        question = Message(kind, {"id": job, **data}).encode()
         for link in links:
-            link.channel.send(Message(kind, {"id": job, **data}))
+            link.channel.send_encoded(question)
         replies: dict[int, Message] = {}
         deadline = time.monotonic() + timeout
         while True:
@@ -108,7 +114,7 @@ class Wires:
                 return replies
             if stop is not None and stop.pressed:
                 return replies
-            self.pump(left, stop)
+            self.pump(left)
 
     def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
         """Where every rank is now; ranks that do not answer in time are left out. `detail`: see `answering.look`."""
