@@ -10,7 +10,6 @@ import enum
 import json
 import pickletools
 import random
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ class End(enum.Enum):
     LOST = enum.auto()  # a rank ended between two calls
     OVER_LIMIT = enum.auto()
     UNREADABLE = enum.auto()  # what the ranks sent is no observation
+    FORGED = enum.auto()  # a rank answered twice: the answer has spoken in its name
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,11 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
                 else:
                     ranks.ask(harness.load, source, first_line, place)
                 for case, oracle in zip(plan[world_size], oracles[world_size], strict=True):
-                    text = _printed(ranks.run(harness.run_trial, task.name, json.dumps(case)))
-                    seen = _observations(ranks.hand_over(), first=not trials)
+                    replies, text = ranks.ask(harness.run_trial, task.name, json.dumps(case))
+                    seen = _observations(replies, first=not trials)
                     trials.append(Trial(world_size, case, oracle, seen))
                     printed.append(text)
+                ranks.ask(harness.sign_off)
         except _Ended as ended:
             words = _printed(ended.outcome) if ended.outcome is not None else ""
             how = (ended.end, ended.outcome, ended.reason, world_size, case, words)
@@ -147,21 +148,17 @@ class _Ranks:
         self.clock = clock
         watch.look()
 
-    def hand_over(self) -> dict[int, Any]:
-        """What the ranks observed in the last trial; raises _Ended for a reply that is not the harness' own."""
-        nonce = secrets.token_hex(8)
-        replies = self.ask(harness.hand_over, nonce)
-        if not all(isinstance(reply, dict) and reply.get("nonce") == nonce for reply in replies.values()):
-            raise _Ended(End.UNREADABLE, "no observation")
-        return replies
-
-    def ask(self, function: Callable[..., str], *arguments: Any) -> dict[int, Any]:
-        """Run a function of the harness on all ranks and read their replies."""
-        raw = self.run(function, *arguments).raw_values
+    def ask(self, function: Callable[..., str], *arguments: Any) -> tuple[dict[int, Any], str]:
+        """Run a function of the harness on all ranks: their replies, and what was printed."""
+        outcome = self.run(function, *arguments)
+        if any(link.unasked for link in self.gang.links):
+            raise _Ended(End.FORGED)
+        raw = outcome.raw_values
         try:
-            return {rank: json.loads(_text(raw[rank])) for rank in range(self.gang.world_size)}
+            replies = {rank: json.loads(_text(raw[rank])) for rank in range(self.gang.world_size)}
         except (ValueError, KeyError, RecursionError) as error:
             raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+        return replies, _printed(outcome)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
         """Run a function of the harness on all ranks; raises _Ended where one of them does not come to its end."""

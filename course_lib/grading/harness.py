@@ -3,10 +3,11 @@
 Loads the answer once, calls it once a trial, and hands the observation back as JSON text: the grader never unpickles
 what an answer's process sent. It decides nothing; forging an observation takes knowing the right one.
 
-What was observed is handed over in a second step, together with a nonce that the grader draws only after the answer has
-returned. A reply that an answer sends in the harness' name while it runs is therefore worth nothing. This does not stop
-an answer that replaces functions of this module, or leaves a thread behind that waits for the nonce: all live in one
-process, and whoever reads this file can do it. Guarding from that takes a judge that calls the answer from elsewhere.
+A rank answers each job once. A reply that an answer sends in the harness' name while it runs is therefore worth
+nothing: the harness' own comes after it, the grader sees two of them (`Link.unasked`), and believes neither. A last
+job, `sign_off`, makes sure that the last one has come. This does not stop an answer that replaces functions of this
+module: all live in one process, and whoever reads this file can do it. Guarding from that takes a judge that calls the
+answer from elsewhere.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ _dumps, _loads = json.dumps, json.loads
 
 # Found while this module is loaded, which happens once, in the process that starts ranks.
 all_tasks()
-
-
-_held: dict[str, Any] = {}
 
 
 class _NotAttempted(BaseException):
@@ -62,25 +60,22 @@ def keep_script(source: str, first_line: int, folder: str, task_name: str) -> st
     return _dumps({"loaded": True})
 
 
-def run_trial(task_name: str, case: str) -> None:
-    """Call the answer once and hold what was observed, for `hand_over`."""
-    global _held
-    _held = {}
+def run_trial(task_name: str, case: str) -> str:
+    """Call the answer once: `{"seen": observation}`, `{"stub": true}` or `{"missing": true}`."""
     task = find_task(task_name)
     function = sys.modules["__main__"].__dict__.get(task.function)
     if not callable(function):
-        _held = {"missing": True, "stub": function is ...}
-        return
+        return _dumps({"missing": True, "stub": function is ...})
     forget_forks()
     try:
-        _held = {"seen": task.trial(_noticing_stubs(function), _loads(case))}
+        return _dumps({"seen": task.trial(_noticing_stubs(function), _loads(case))})
     except _NotAttempted:
-        _held = {"stub": True}
+        return _dumps({"stub": True})
 
 
-def hand_over(nonce: str) -> str:
-    """What the last trial gave: `{"seen": observation}`, `{"stub": true}` or `{"missing": true}`, with the nonce."""
-    return _dumps({**_held, "nonce": nonce})
+def sign_off() -> str:
+    """The last job on a gang: every reply to an earlier one has come before this one's."""
+    return _dumps({})
 
 
 def _noticing_stubs(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -59,6 +59,10 @@ def judge(task: Task, attempt: Attempt, seed: int) -> Verdict:
         case End.UNREADABLE:
             headline = f"What the ranks sent back{_where(task, attempt)} cannot be read ({attempt.reason})."
             return _stopped(task, attempt, headline, seed)
+        case End.FORGED:
+            where = _where(task, attempt)
+            headline = f"A rank replied twice{where}: your answer writes to the grader's own connection."
+            return _stopped(task, attempt, headline, seed)
         case End.UNFINISHED:
             headline = f"Not finished: rank {attempt.reason} came to NotImplementedError or ...{_where(task, attempt)}."
             return _stopped(task, attempt, headline, seed)

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.ranks.interrupts import StopRequests
 from course_lib.ranks.job import Run
 from course_lib.ranks.link import Link
 from course_lib.ranks.outcome import EXIT_UNKNOWN
@@ -148,6 +147,7 @@ class AttachedLink(Link):
         self, rank: int, channel: BufferedChannel, crash: socket.socket, hello: Mapping[str, Any]
     ) -> None:
         super().__init__(rank, channel, [_nothing(), _nothing(), OutputBuffer(crash.detach())])
+        self.awaited = ONLY_JOB
         self.started_ns: int = hello["started_ns"]
         self._pid: int = hello["pid"]
         self._exit_code: int | None = None

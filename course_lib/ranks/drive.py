@@ -45,6 +45,7 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
     data = {**job.data, "id": this.number, "trace": job.trace, "around": job.around}
     message = Message(job.kind, data, job.blob).encode()
     for taking_part in links:
+        taking_part.awaited = this.number
         taking_part.channel.send_encoded(message)
     outcome = follow(gang, this, stop)
     notes = put_right(gang, this)

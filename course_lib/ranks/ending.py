@@ -18,10 +18,11 @@ from course_lib.ranks.cell import Frame, is_learners
 from course_lib.ranks.job import Run, collect
 from course_lib.ranks.link import Link
 from course_lib.ranks.outcome import Waiting
-from course_lib.ranks.protocol import Message
 from course_lib.ranks.wires import Wires
 
 GRACE_SECONDS = 1.0
+#: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
+ANSWER_SECONDS = 2.0
 
 
 def give_up_on_broken_wires(this: Run) -> None:
@@ -109,9 +110,8 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
     this.freed = True
     for cut_store in (False, True):
-        for link in wires.links:
-            if link.alive:
-                link.channel.send(Message("free", {"id": 0, "store": cut_store}))
+        # The thread that frees may still be at the question before: reading the first stacks takes it a second.
+        wires.ask("free", "freed", {"store": cut_store}, ANSWER_SECONDS, enough=lambda: _all_left(this))
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
     # Who still stands in the call that was proved to be stuck will not leave it for being asked more often.
@@ -124,6 +124,11 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
         this.killed.add(link.rank)
         link.kill()
     _wait(wires, this, 5.0)
+
+
+def _all_left(this: Run) -> bool:
+    collect(this)
+    return not this.running()
 
 
 def _wait(wires: Wires, this: Run, seconds: float) -> bool:

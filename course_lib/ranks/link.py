@@ -32,6 +32,10 @@ class Link(abc.ABC):
         self.inbox: list[Message] = []
         self.pictures: list[bytes] = []
         self.killed_by_course = False
+        #: The job whose `done` may come; `unasked` turns true when one comes that nobody waits for. A rank answers each
+        #: job once, so what it runs has then spoken in its name.
+        self.awaited: int | None = None
+        self.unasked = False
 
     @property
     @abc.abstractmethod
@@ -64,7 +68,11 @@ class Link(abc.ABC):
                 self.ready = message.data
             elif message.kind == "picture":
                 self.pictures.append(message.blob)
+            elif message.kind == "done" and message.data.get("id") != self.awaited:
+                self.unasked = True
             else:
+                if message.kind == "done":
+                    self.awaited = None
                 self.inbox.append(message)
 
     def forget_last_job(self) -> None:

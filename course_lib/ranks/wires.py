@@ -68,7 +68,8 @@ class Wires:
         try:
             yield
         finally:
-            with contextlib.suppress(KeyError, RuntimeError, ValueError):  # the gang has been stopped, and its selector closed
+            # A gang that has been stopped has closed its selector.
+            with contextlib.suppress(KeyError, RuntimeError, ValueError):
                 self._forget(stop.fileno())
 
     def pump(self, timeout: float | None) -> None:
@@ -90,10 +91,11 @@ class Wires:
         timeout: float,
         ranks: Sequence[int] | None = None,
         stop: StopRequests | None = None,
+        enough: Callable[[], bool] | None = None,
     ) -> dict[int, Message]:
         """Send a message to ranks and collect their replies; ranks that do not answer in time are left out.
 
-        A press of the stop button ends the waiting too (given `stop`).
+        A press of the stop button ends the waiting too (given `stop`), and so does `enough()`, asked after each event.
         """
         self.job += 1
         job = self.job
@@ -112,7 +114,7 @@ class Wires:
             left = deadline - time.monotonic()
             if left <= 0 or all(link.rank in replies or not link.answers for link in links):
                 return replies
-            if stop is not None and stop.pressed:
+            if (stop is not None and stop.pressed) or (enough is not None and enough()):
                 return replies
             self.pump(left)
 

@@ -190,26 +190,35 @@ def test_what_does_no_harm_costs_nothing(what):
     assert verdict.passed, repr(verdict)
 
 
-def test_a_reply_in_the_harness_s_name_is_worth_nothing():
+@pytest.mark.parametrize(
+    "numbers", ["range(500)", "[job_under_way()]"], ids=["every job's number", "this job's number"]
+)
+def test_a_reply_in_the_harness_s_name_is_worth_nothing(numbers):
     """The answer knows what is right, and says so to the grader instead of returning it."""
-    source = """
-import json, pickle
+    source = f"""
+import json, pickle, sys
 from torch.utils.data import DistributedSampler
 from course_lib.ranks import worker
 from course_lib.ranks.protocol import Message
 
+def job_under_way():
+    frame = sys._getframe()
+    while frame.f_code.co_name != "_run_learners":
+        frame = frame.f_back
+    return frame.f_locals["job"].data["id"]
+
 def shard_indices(n, rank, world_size, epoch, seed, drop_last):
     sampler = DistributedSampler(range(n), world_size, rank, seed=seed, drop_last=drop_last)
     sampler.set_epoch(epoch)
-    forged = pickle.dumps(json.dumps({"seen": list(sampler), "nonce": ""}))
-    for number in range(500):
-        data = {"id": number, "error": None, "shown": None, "has_value": True, "not_sent": None}
+    forged = pickle.dumps(json.dumps({{"seen": list(sampler)}}))
+    for number in {numbers}:
+        data = {{"id": number, "error": None, "shown": None, "has_value": True, "not_sent": None}}
         worker.CURRENT.channel.send(Message("done", data, forged))
     return []
 """
     verdict = grade(Quick(), source)
-    assert verdict.kind in (VerdictKind.WRONG, VerdictKind.ERROR)
-    assert not verdict.passed
+    assert verdict.kind is VerdictKind.ERROR
+    assert "replied twice" in verdict.headline
 
 
 def test_a_rank_keeps_nothing_of_the_oracle():
