@@ -12,6 +12,7 @@ from course_lib.doctor.lessons import LESSONS
 from course_lib.notebook.build import check_cheat_sheet, check_claims, check_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
+NOT_OURS_LIKE = re.compile(r"^\.venv-torch-|\.egg-info$|_cache$")
 NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".ipynb_checkpoints", "test-results"}
 TEXT = {".py", ".md", ".ipynb", ".toml", ".yml", ".lock", ".json", ".txt", ".css", ".js", ".html", ".sh", ""}
 # Names that say nothing about what is inside; such a file grows for ever.
@@ -21,9 +22,7 @@ DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 def ours(*suffixes: str) -> list[Path]:
     found = []
     for folder, folders, names in ROOT.walk() if hasattr(ROOT, "walk") else _walk(ROOT):
-        folders[:] = sorted(
-            f for f in folders if f not in NOT_OURS and not f.endswith((".egg-info", "_cache"))
-        )
+        folders[:] = sorted(f for f in folders if f not in NOT_OURS and not NOT_OURS_LIKE.search(f))
         found += [folder / name for name in sorted(names) if (folder / name).suffix in (suffixes or TEXT)]
     return found
 
