@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from course_lib.doctor.conditions import rank_condition
+from course_lib.doctor.drift import swallowed_error
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import aborted
 from course_lib.doctor.words import (
@@ -32,7 +33,7 @@ def died(outcome: Outcome) -> Diagnosis | None:
         return None
     dead = tuple(outcome.exits)
     if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in dead):
-        found = aborted(outcome, dead)
+        found = swallowed_error(outcome) or aborted(outcome, dead)
         if found is not None:
             return replace(found, advice=found.advice + _gone(outcome))
         found = _met_a_mismatch(outcome, dead)
@@ -43,10 +44,13 @@ def died(outcome: Outcome) -> Diagnosis | None:
     how = "; ".join(sorted({exit_text(code) for code in codes}))
     stack = outcome.last_places.get(dead[0]) if kind == "rank_crashed" else None
     place = f" at {stack[-1].where()}" if stack else ""
-    noticed = [
-        rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.FREED and rank not in dead
-    ]
+    left = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.FREED and rank not in dead]
+    # A collective does not connect every rank with every other: some wait for one that has been told, and is elsewhere.
+    untold = [rank for rank in left if rank in outcome.waiting]
+    noticed = [rank for rank in left if rank not in untold]
     also = f"; {rank_list(noticed)} noticed at once, because the connection broke" if noticed else ""
+    if noticed and untold:
+        also += f"; {rank_list(untold)} {verb(untold, 'waits', 'wait')} for {rank_list(noticed)}"
     return Diagnosis(
         kind,
         f"{capital(rank_list(dead))} died ({how}){place}{also}.",

@@ -170,7 +170,8 @@ def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
 
 def _join(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
     joined = [side for side in (one, other) if side.collective.stage == "join"]
-    if len(joined) != 1:
+    entered = {rank for rank, records in outcome.recorded.items() if any(r.stage == "join" for r in records)}
+    if len(joined) != 1 or entered.issuperset((*one.ranks, *other.ranks)):
         return None
     outside = other if joined[0] is one else one
     return join_on_some_ranks(outcome, joined[0].ranks, outside.ranks)

@@ -26,6 +26,9 @@ STACK_SIGNAL = (
     getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 )
 
+#: What Linux tells of this process's threads.
+TASKS = "/proc/self/task"
+
 
 def answer_kernel(
     channel: BlockingChannel, jobs: queue.SimpleQueue[Message | None], main_thread: int, store_port: int
@@ -95,7 +98,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
         "waiting_in": waiting_in(stack, main_thread),
         # All threads but this one: gloo's own thread moves the data of a collective that is under way.
         "cpu_seconds": time.process_time() - time.thread_time(),
-        "asleep": is_asleep(os.getpid()) and not _workers_awake(),
+        "asleep": is_asleep(os.getpid()) and not workers_awake(),
         "ends_by_itself": False,
         "other_threads": _other_threads(main_thread),
         "sequence": {},
@@ -117,21 +120,21 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
     return seen
 
 
-def is_asleep(thread: int) -> bool:
+def is_asleep(thread: int, tasks: str = TASKS) -> bool:
     """True when this thread (by its native id) waits; False when it runs, or would if a core were to spare for it."""
-    return _state(thread) in ("S", None)
+    return _state(thread, tasks) in ("S", None)
 
 
-def _state(thread: int) -> str | None:
+def _state(thread: int, tasks: str) -> str | None:
     """The kernel's letter for what a thread does (proc(5)), or None where that cannot be told."""
     try:
-        with open(f"/proc/self/task/{thread}/stat", encoding="utf-8", errors="replace") as stat:
+        with open(f"{tasks}/{thread}/stat", encoding="utf-8", errors="replace") as stat:
             return stat.read().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return None
 
 
-def _workers_awake() -> bool:
+def workers_awake(tasks: str = TASKS) -> bool:
     """True when a thread of torch's that carries out what was issued runs, or would if a core were to spare for it.
 
     A worker of gloo's that gets no core has used nothing since the last look, and is about to end a collective. The
@@ -139,15 +142,15 @@ def _workers_awake() -> bool:
     """
     with contextlib.suppress(OSError):
         return any(
-            _is_worker(one) and _state(int(one)) in ("R", "D") for one in os.listdir("/proc/self/task")
+            _is_worker(one, tasks) and _state(int(one), tasks) in ("R", "D") for one in os.listdir(tasks)
         )
     return False
 
 
-def _is_worker(thread: str) -> bool:
+def _is_worker(thread: str, tasks: str) -> bool:
     """True for those that torch names `pt_...`: gloo's workers, the threads of autograd."""
     try:
-        with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as name:
+        with open(f"{tasks}/{thread}/comm", encoding="utf-8", errors="replace") as name:
             return name.read().startswith("pt_")
     except OSError:
         return False

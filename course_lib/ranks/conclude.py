@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from course_lib.ranks import last_words
-from course_lib.ranks.cell import Frame
+from course_lib.ranks.cell import Frame, is_learners
 from course_lib.ranks.deadlock import Look
 from course_lib.ranks.ending import main_stack
 from course_lib.ranks.job import Run
@@ -137,4 +137,10 @@ def _facts(this: Run) -> dict[int, dict[str, Any]]:
 
 def _last_place(this: Run, rank: int) -> tuple[Frame, ...]:
     """Where a rank that crashed was, as far as it could still say."""
+    if rank in this.details:
+        # C++ has ended it, and it could still be asked: what had it issued that was not over? Its main thread may have
+        # gone on meanwhile, and a dump of frames that move breaks off.
+        look = this.details[rank]
+        issued = [record.origin for record in look.records if not record.done and record.origin is not None]
+        return tuple(issued[:1]) or tuple(frame for frame in look.stack if is_learners(frame.file))
     return main_stack(next(link for link in this.links if link.rank == rank))

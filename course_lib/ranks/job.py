@@ -96,8 +96,8 @@ def collect(this: Run) -> None:
                 message = link.take("done", this.number)
                 if message is not None:
                     this.done[link.rank] = message
-                link.stdout.drain()
-                link.stderr.drain()
+                for written in (link.stdout, link.stderr, link.stack_dump):
+                    written.drain()
                 this.died_first[link.rank] = link.exit_code or 0
 
 

@@ -17,14 +17,19 @@ _PIPE_BYTES = 1 << 20
 _TORCH_LOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]+?)(?::\d+)?\] ")
 #: A progress bar's timings: `[00:03<00:01,  1.20it/s, loss=0.3]`.
 _BAR_TIMES = re.compile(r" \[\d+:\d+(?::\d+)?<[^\]]*\]")
-#: The profiler announces itself on stderr with times and process ids.
-_PROFILER_LOG = re.compile(r"^USDT:.*\n?", re.MULTILINE)
+#: The profiler announces itself on stderr with times and process ids; one built for GPUs complains where there is none.
+_PROFILER_LOG = re.compile(
+    r"^(?:USDT:.*|ERROR:\S+ \S+ \d+:\d+ DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed .*)\n?",
+    re.MULTILINE,
+)
 #: A terminal's colours and cursor movements.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: `<function <lambda> at 0x7f2e7b851da0>`: another number on every run.
 _MEMORY = re.compile(r" at 0x[0-9a-f]{6,}")
 #: A line of a traceback as Python writes it, such as that of a DataLoader's worker.
 _TRACEBACK_FILE = re.compile(r'File "/[^"\n]*/([^"/\n]+)", line')
+#: Where torch complains in C++: `[enforce fail at inline_container.cc:672]`; the line moves from release to release.
+_ENFORCE_SOURCE = re.compile(r"(\[enforce fail at )(?:/[\w/.+-]*/)?([\w.]+):\d+")
 #: What was left of a timeout when gloo began to wait, and the port that is taken.
 _GLOO_TIME = re.compile(r"(Timed out waiting) \d+ms")
 _LISTENING = re.compile(r"(failed to listen on any local network address\. port:) \d+")
@@ -123,6 +128,7 @@ def steady(text: str) -> str:
     text = _BAR_TIMES.sub("", text)
     text = _MEMORY.sub(" at 0x…", text)
     text = _TRACEBACK_FILE.sub(r'File "\1", line', text)
+    text = _ENFORCE_SOURCE.sub(r"\1\2", text)
     text = _GLOO_TIME.sub(r"\1", text)
     text = _LISTENING.sub(r"\1 …", text)
     return _ADDRESS.sub(r"\1", text)
@@ -144,7 +150,6 @@ def steady_message(message: str) -> str:
 _BACKTRACE = re.compile(
     r"^Exception raised from .*\n(?:(?:frame #\d+: .*|<omitting python frames>|)(?:\n|\Z))*", re.MULTILINE
 )
-_ENFORCE_SOURCE = re.compile(r"(\[enforce fail at )/[\w/.+-]*/([\w.]+):\d+")
 _INSTALLED = re.compile(r"/[^\s:]*/site-packages/(?:[^\s:/]+/)*([^\s:/]+\.py):\d+")
 _SOCKET = re.compile(r"SocketImpl\(fd=[^)]*\)")
 _RETRY = re.compile(r" \(try=\d+, timeout=\d+ms(?:, delay=\d+ms)?\)")
@@ -153,6 +158,5 @@ _RETRY = re.compile(r" \(try=\d+, timeout=\d+ms(?:, delay=\d+ms)?\)")
 def steady_log(text: str) -> str:
     """What was written to stderr without torch's C++ backtraces, build paths, and numbers of sockets and retries."""
     text = _BACKTRACE.sub("", text)
-    text = _ENFORCE_SOURCE.sub(r"\1\2", text)
     text = _INSTALLED.sub(r"\1", text)
     return steady(_SOCKET.sub("a socket", _RETRY.sub("", text)))

@@ -171,6 +171,7 @@ p = predict(
 # %% claims={"60": "holds"}
 # %%ranks --expect died:3 --as out
 if dist.get_rank() == 3:
+    time.sleep(0.2)  # by now the others are waiting
     os._exit(1)
 dist.barrier()
 

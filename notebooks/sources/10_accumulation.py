@@ -659,13 +659,18 @@ off = (gradient_of(packed) - big_batch(range(K))).norm() / big_batch(range(K)).n
 print(f"sent in 16 bits: {off:.2%} off; in .grad: {str(packed.module[0].weight.grad.dtype)[6:]}")
 try:
     DistributedDataParallel(make_net()).register_comm_hook(None, default_hooks.bf16_compress_hook)
-except TypeError as error:
-    print("bf16_compress_hook:", error)
+    refused = False
+except TypeError:
+    refused = True
+assert refused is (torch.version.cuda is None)  # the build of torch decides, not your network
 
 # %%
 print("sent as:", *{c.dtypes[0] for c in out.collectives[0] if c.op == "all_reduce"})
 
 # %% [markdown]
+# (`bf16_compress_hook` asks how torch was built, before anything is sent: a build without CUDA refuses it with a TypeError.
+# See `_check_comm_hook` in `torch/nn/parallel/distributed.py`.)
+#
 # ### A model that *is* in 16 bits
 #
 # `model.bfloat16()` is another matter: then `.grad` has 16 bits, too. 400 micro-batches, each with a gradient of 1:

@@ -70,7 +70,7 @@ try:
         Reader()(torch.ones(20_000))
 except RuntimeError as error:
     print(type(error).__name__, "-", error)
-print("a short text after that:", Reader()(torch.ones(40)).item())
+print("a short text after that:", round(Reader()(torch.ones(40)).item(), 3))
 print("OutOfMemoryError is a RuntimeError, too:", issubclass(torch.OutOfMemoryError, RuntimeError))
 
 # %% [markdown]
@@ -656,7 +656,7 @@ def swallow_inside_join():
                     raise
 
 
-out = run(swallow_inside_join, ranks=2, expect="died")
+out = run(swallow_inside_join, ranks=2, expect="died", watch=True)
 
 # %% [markdown]
 # Under `join()`, each forward begins with an all-reduce of one number that says “I am still here”

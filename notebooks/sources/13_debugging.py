@@ -392,12 +392,13 @@ def lost(fate):
     import torch.distributed as dist
 
     group = dist.new_group(timeout=timedelta(seconds=0.5))
+    dist.barrier()  # now both have it
     if os.environ["RANK"] == "1":
         return eval(fate, {"os": os, "signal": signal, "time": time})
     try:
         dist.all_reduce(torch.ones(1), group=group)
     except RuntimeError as error:
-        return next(words for words in ("Timed out", "Connection") if words in str(error))
+        return "Timed out" if "Timed out" in str(error) else "Connection lost"
 
 
 three = [fate for fate in FATES if fate != "is stopped"]
@@ -429,8 +430,8 @@ out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
 #
 # A timeout is the end of one wait ([lesson 05](05_stragglers.ipynb)), and the message is written by those who waited. Set it per group:
 # `init_process_group(timeout=...)`, and again in each `new_group` ([lesson 02](02_process_groups.ipynb)). With NCCL, a watchdog thread does the waiting, and
-# environment variables say what it does then. Much of what you read about them uses old names. Which names does *this* torch
-# read? They stand in its headers, current name first:
+# environment variables say what it does then. Much of what you read about them uses old names. What are they called in
+# *this* torch? Its headers list every name, the current one first:
 
 # %%
 import importlib.util
@@ -439,10 +440,9 @@ import re
 headers = Path(importlib.util.find_spec("torch").origin).parent / "include/torch/csrc/distributed/c10d"
 text = "".join(Path(headers, f"{name}.hpp").read_text() for name in ("ProcessGroupNCCL", "FlightRecorder"))
 names = [re.findall(r'"(TORCH_\w+|NCCL_\w+)"', found) for found in re.findall(r"\{\s*(\"[^}]*\")\s*\}", text)]
-for current, *older in sorted(names):
-    if older:
-        print(f"{current:32} was {older[0]}")
-print(sum(not older for _, *older in names), "more with one name only")
+renamed = {old: current for current, *older in names for old in older}
+for old in ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+    print(f"{old:28} is now {renamed[old]}")
 assert all(current.startswith("TORCH_") for current, *_ in names)
 
 # %% [markdown]
@@ -468,11 +468,10 @@ assert all(current.startswith("TORCH_") for current, *_ in names)
 
 # %%
 # %%ranks 3 --fresh
-import faulthandler
 import pickle
 import re
-import tempfile
 import time
+import traceback
 from datetime import timedelta
 
 import torch
@@ -484,24 +483,22 @@ rank = dist.get_rank()
 
 
 class BlackBox:
-    """Notes ten times a second where this rank is, and at the end what it has called."""
+    """Notes what this rank has called, and where it was when it had to leave."""
 
     def __enter__(self):
-        self.file, self.begin, self.left = tempfile.TemporaryFile("w+"), time.time_ns(), False
-        faulthandler.dump_traceback_later(0.1, repeat=True, file=self.file)
+        self.begin = time.time_ns()
         return self
 
-    def __exit__(self, error, *_):
-        faulthandler.cancel_dump_traceback_later()
+    def __exit__(self, error, _, where):
         self.dump, self.left = c10d._dump_fr_trace(True, True, False), error is None
+        self.frames = traceback.extract_tb(where)[1:]  # the first is this cell's `with`
 
     def stack(self):
-        """Where it was last: your functions, from the inside out."""
-        self.file.seek(0)
-        frames = re.findall(r'File "(.*)", line (\d+) in (\w+)', self.file.read().split("Timeout (")[-1])
-        mine = [f"{name} (line {line})" for file, line, name in frames if file.startswith("<rank cell")]
-        inner = [name for file, _, name in frames if re.search("c10d.py|parallel|_tensor.py", file)]
-        return "it has left" if self.left else " < ".join([*inner[-1:], *mine])
+        """Where it was: your functions, from the inside out."""
+        mine = [f for f in self.frames if f.filename.startswith("<rank cell") and f.name.isidentifier()]
+        inner = [f.name for f in self.frames if re.search("c10d.py|parallel|_tensor.py", f.filename)]
+        lines = [f"{f.name} (line {f.lineno})" for f in reversed(mine)]
+        return "it has left" if self.left else " < ".join([*inner[:1], *lines])
 
     def collectives(self):
         """What this rank has called: group, number within the group, operation, shapes."""

@@ -95,6 +95,21 @@ def test_traces_of_the_machine_in_an_output_are_named(course, text, what, kind):
     assert problem.startswith(f"notebooks/00_saved, cell 1: its output holds {what}: ")
 
 
+@pytest.mark.parametrize("text", ["1.0000001192092896", "x = 0.12345678", "-3.1415927e-05", "1234567.5"])
+def test_an_output_with_more_digits_than_processors_agree_on_is_named(course, text):
+    saved(course, nbformat.v4.new_output("stream", text=f"a sum: {text}\n"))
+    (problem,) = check_notebooks(course)
+    assert "more than six digits" in problem
+
+
+@pytest.mark.parametrize(
+    "text", ["0.333333", "00.400000", "2026.10.1842", "3.11.7", "10000000", "v2.1234567x"]
+)
+def test_six_digits_versions_and_whole_numbers_may_stay(course, text):
+    saved(course, nbformat.v4.new_output("stream", text=f"a sum: {text}\n"))
+    assert check_notebooks(course) == []
+
+
 def test_ordinary_output_holds_no_traces(course):
     text = "ranks 0-3 | 6.0\nstep 41233 at 0.5 s\nfile /etc/hosts\n10:41233 rapid 12\n"
     saved(course, nbformat.v4.new_output("stream", text=text))
