@@ -33,16 +33,38 @@ def _app() -> typer.Typer:
 
     app = typer.Typer(
         name="ddp-course",
-        help="Learn PyTorch DistributedDataParallel by experiment on real ranks.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
+    app.callback()(_course)
     app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_lab)
     app.command("notebooks")(_notebooks)
     register(app)  # check, grade, progress, selfcheck, new-task
     app.command("doctor", context_settings=doctor_command.CONTEXT)(doctor_command.doctor)
     return app
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from course_lib.versions import versions_line
+
+        typer.echo(versions_line())
+        raise typer.Exit(0)
+
+
+def _course(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Say which course, torch and machine this is.",
+            callback=_say_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Learn PyTorch DistributedDataParallel by experiment on real ranks."""
 
 
 def course_root() -> Path:
@@ -123,6 +145,9 @@ def _notebooks(
         build.write_cheat_sheet(root)
         for problem in build.check_claims(root) + build.check_cheat_sheet(root):
             typer.echo(problem, err=True)
+    except build.UnknownNotebookError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
     except build.BuildError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -74,8 +74,8 @@ class Fault:
             raise InjectedFault(f"fault injected on rank {self.rank} at {self.at} {self.nth}")
 
     @contextlib.contextmanager
-    def armed(self, rank: int) -> Iterator[None]:
-        """Within this block the fault is ready to strike, if `rank` is its rank."""
+    def armed(self, rank: int, never_struck: list[str]) -> Iterator[None]:
+        """Within this block the fault is ready to strike, if `rank` is its rank; adds a sentence if it never did."""
         if rank != self.rank:
             yield
             return
@@ -87,10 +87,22 @@ class Fault:
             if seen == self.nth:
                 self.strike()
 
-        with _moment(self.at, count):
-            if self.at == "start":
-                count()
-            yield
+        try:
+            with _moment(self.at, count):
+                if self.at == "start":
+                    count()
+                yield
+        finally:
+            if seen < self.nth:
+                never_struck.append(self._never_struck(seen))
+
+    def _never_struck(self, seen: int) -> str:
+        came = f"came {seen} times" if seen > 1 else "came once" if seen else "never came"
+        note = " (collectives count that the code calls itself; those that DDP issues do not)"
+        return (
+            f"The fault on rank {self.rank} never struck: it waits for {self.at} number {self.nth}, and {self.at} "
+            f"{came} on that rank{note if self.at == 'collective' else ''}."
+        )
 
 
 @contextlib.contextmanager

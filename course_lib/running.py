@@ -121,8 +121,12 @@ def run(
             raise Refused(
                 f"run() needs a function to call on every rank, not {type(fn).__name__} {fn!r:.60}."
             )
-        if not timeout > 0:
-            raise Refused(f"timeout={timeout}: seconds are a number above 0.")
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+            raise Refused(f"timeout={timeout!r} must be a positive number of seconds.")
+        if isinstance(ranks, bool) or not isinstance(ranks, int):
+            raise Refused(f"ranks={ranks!r} must be a whole number.")
+        if not all(isinstance(fault, Fault) for fault in faults):
+            raise Refused("faults= takes what course_lib.faults makes, as in [kill(rank=1, at='step')].")
         absent = [fault.rank for fault in faults if fault.rank >= ranks]
         if absent:
             raise Refused(

@@ -34,6 +34,9 @@ def grade(
         Path | None,
         typer.Option("--html", help="Write an overview and a page for each learner to this folder."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write also over files that this command did not write.")
+    ] = False,
     results: Annotated[
         Path | None,
         typer.Option(
@@ -50,9 +53,11 @@ def grade(
     from course_lib.grading.classroom.batch import grade_class
     from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
     from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
+    from course_lib.own_files import NotOurFileError
 
     kept = results if results is not None else submissions / FILE_NAME
     try:
+        _check_outputs(submissions, csv, json, html, force)
         handed_in = read_submissions(
             submissions, [path for path in (kept, csv, json, html) if path is not None]
         )
@@ -64,7 +69,7 @@ def grade(
                 typer.echo(f"{store.damaged} damaged line(s) in {kept}: graded again.", err=True)
             report = grade_class(handed_in, store, jobs or _cores(), _say_how_far)
         _write(report, csv, csv_layout, json, html)
-    except (NoSubmissionsError, ResultsError) as error:
+    except (NoSubmissionsError, NotOurFileError, ResultsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     except OSError as error:
@@ -75,6 +80,46 @@ def grade(
         raise typer.Exit(130) from None
     _print(report)
     raise typer.Exit(0 if report.flawless else 1)
+
+
+def _check_outputs(
+    submissions: Path, csv: Path | None, json: Path | None, html: Path | None, force: bool
+) -> None:
+    """Refuse, before anything is graded, to write over what this command did not write.
+
+    Raises:
+        NotOurFileError: one line. What was handed in is never written over, `force` or not.
+    """
+    from course_lib.grading.cells import SUFFIXES
+    from course_lib.grading.classroom.gradebook import JSON_MARK
+    from course_lib.grading.classroom.pages import MARK
+    from course_lib.own_files import NotOurFileError, check_ours
+
+    for path, mark in (
+        (csv, ""),
+        (json, JSON_MARK),
+        (html / "index.html" if html is not None else None, MARK),
+    ):
+        if path is None:
+            continue
+        if path.suffix in SUFFIXES and path.resolve().is_relative_to(submissions.resolve()):
+            raise NotOurFileError(
+                f"{path} would be taken for something that was handed in: name another file."
+            )
+        if not force:
+            check_ours(path, mark)
+    if html is not None and html.exists() and not html.is_dir():
+        raise NotOurFileError(f"{html} is a file: --html names a folder.")
+    if (
+        not force
+        and html is not None
+        and html.is_dir()
+        and not (html / "index.html").exists()
+        and any(html.iterdir())
+    ):
+        raise NotOurFileError(
+            f"{html} holds something else than a report: name a new folder, or say --force."
+        )
 
 
 def _cores() -> int:
@@ -89,10 +134,12 @@ def _write(
     report: ClassReport, csv: Path | None, layout: Layout, json: Path | None, html: Path | None
 ) -> None:
     from course_lib.grading.classroom import gradebook
+    from course_lib.own_files import remember
 
     for path, text in ((csv, gradebook.as_csv(report, layout)), (json, gradebook.as_json(report))):
         if path is not None:
             path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+            remember(path)
     if html is not None:
         from course_lib.grading.classroom.pages import write_pages
 
@@ -104,6 +151,7 @@ def _print(report: ClassReport) -> None:
 
     from course_lib.grading.report import one_line
     from course_lib.grading.terminal import console
+    from course_lib.versions import versions_line
 
     screen = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -125,3 +173,4 @@ def _print(report: ClassReport) -> None:
                 screen.print(one_line(f"{learner.name}: {name}: {entry.problem}"))
     for note in report.notes:
         screen.print(one_line(note))
+    screen.print(versions_line(), style="dim")

@@ -43,6 +43,9 @@ def show() -> None:
 @app.command("export")
 def export(
     file: Annotated[Path, typer.Argument(help="The file to write.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also over a file that is no earlier export.")
+    ] = False,
 ) -> None:
     """Write your progress to a file."""
     from course_lib.grading.progress import Progress
@@ -50,7 +53,7 @@ def export(
 
     log = Progress()
     try:
-        number = export_progress(log, file)
+        number = export_progress(log, file, force=force)
     except ProgressFileError as error:
         _fail(str(error))
     _tell(log)

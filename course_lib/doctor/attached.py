@@ -5,6 +5,7 @@ Started by `observe()` on the first rank that enters it; ends with the ranks. Wr
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,11 +19,16 @@ from typing import Any
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.script import Examination, checked, error_text, verdict_text
 from course_lib.doctor.words import capital, rank_list
+from course_lib.own_files import NotOurFileError, check_ours
 from course_lib.ranks import drive
 from course_lib.ranks.attach import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
 from course_lib.ranks.interrupts import StopRequests
 from course_lib.ranks.job import Job, Run
 from course_lib.ranks.outcome import Outcome
+from course_lib.versions import versions_line
+
+#: By its last line the course knows a report of its own again.
+_MARK = "Watched by ddp-course"
 
 
 def watch(ranks: AttachedRanks) -> Outcome:
@@ -44,8 +50,15 @@ def write_report(text: str, config: Mapping[str, Any]) -> None:
     """Put the report in its file, all at once; a restarted run's follows the one before."""
     path = Path(config["report"])
     attempt = f", attempt {config['attempt'] + 1}" if config["attempt"] else ""
-    text = f"{Path(config['script']).name} on {config['world_size']} ranks{attempt}\n\n{text}"
+    title = f"{Path(config['script']).name} on {config['world_size']} ranks{attempt}"
+    text = f"{title}\n\n{text}Watched by {versions_line()}\n"
     before = ""
+    try:
+        check_ours(path, _MARK)
+    except NotOurFileError:
+        number = next(n for n in itertools.count(2) if not path.with_stem(f"{path.stem}-{n}").exists())
+        taken, path = path, path.with_stem(f"{path.stem}-{number}")
+        print(f"course_lib.observe: {taken} is no report, and stays: see {path}", file=sys.stderr)
     if config["attempt"] and path.is_file():
         before = path.read_text(encoding="utf-8", errors="replace") + "\n"
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")

@@ -4,12 +4,41 @@ from __future__ import annotations
 
 import math
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def _positive_seconds(seconds: float) -> float:
+    if not seconds > 0:
+        raise typer.BadParameter("must be a positive number of seconds.")
+    return seconds
+
+
+def _problem_with(script: Path) -> str:
+    """Why this file cannot be run at all, or nothing."""
+    if script.is_dir():
+        return f"{script} is a folder: name the training script in it."
+    if not script.is_file():
+        return f"There is no file {script}."
+    if script.suffix == ".ipynb":
+        return (
+            f"{script} is a notebook: the doctor runs scripts. In the notebook, `%%ranks --watch` watches a cell; or "
+            "write the script out (`jupyter nbconvert --to script`) and give that to the doctor."
+        )
+    try:
+        compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+    except OSError as error:
+        return f"{script} cannot be read: {error.strerror}."
+    except SyntaxError as error:
+        return "".join(traceback.format_exception_only(error)).rstrip()
+    except ValueError as error:
+        return f"{script} is not Python: {error}."
+    return ""
 
 
 def doctor(
@@ -22,7 +51,10 @@ def doctor(
         int, typer.Option("--steps", min=1, help="Compare weights every so many optimizer steps.")
     ] = 50,
     timeout: Annotated[
-        float, typer.Option(help="Stop after so many seconds (a deadlock is proved without).")
+        float,
+        typer.Option(
+            help="Stop after so many seconds (a deadlock is proved without).", callback=_positive_seconds
+        ),
     ] = math.inf,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not pass on what the ranks print.")
@@ -36,9 +68,10 @@ def doctor(
     from course_lib.doctor.script import error_text, examine, verdict_text, waiting_sentence
     from course_lib.doctor.terminal import show
     from course_lib.ranks.gang import GangError, LaunchError
+    from course_lib.versions import versions_line
 
-    if not script.is_file():
-        typer.echo(f"There is no file {script}.", err=True)
+    if problem := _problem_with(script):
+        typer.echo(problem, err=True)
         raise typer.Exit(2)
     out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
     try:
@@ -56,6 +89,7 @@ def doctor(
     show(verdict_text(found))
     if waiting := waiting_sentence(found.outcome):
         typer.echo(f"  {waiting}")
+    typer.echo(versions_line())
     raise typer.Exit(0 if found.sound else 1)
 
 

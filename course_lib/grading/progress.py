@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
+from course_lib.own_files import data_folder
 
 if TYPE_CHECKING:
     from course_lib.grading.verdict import Verdict
@@ -71,12 +72,6 @@ class TaskProgress:
         return (
             datetime.fromisoformat(self.passed_at) - datetime.fromisoformat(self.began_at)
         ).total_seconds()
-
-
-def data_folder() -> Path:
-    """Where progress is kept: DDP_COURSE_HOME if that is set, else the user's data folder."""
-    chosen = os.environ.get("DDP_COURSE_HOME")
-    return Path(chosen) if chosen else Path(platformdirs.user_data_dir("ddp-course", appauthor=False))
 
 
 class Progress:
@@ -246,7 +241,7 @@ class Progress:
     def _stay_in_memory(self, reason: object) -> sqlite3.Connection:
         if self._memory is None:
             self.notices.append(
-                f"Your progress cannot be saved ({reason}): it is remembered until this kernel ends. "
+                f"Your progress cannot be saved ({reason}): it is remembered until this {_here()} ends. "
                 "Tasks are checked as always."
             )
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
@@ -257,6 +252,11 @@ class Progress:
         """What the learner should know about the file, each thing once."""
         taken, self.notices = self.notices, []
         return taken
+
+
+def _here() -> str:
+    """What this process is to who uses it."""
+    return "kernel" if "ipykernel" in sys.modules else "command"
 
 
 class _TooNewError(Exception):

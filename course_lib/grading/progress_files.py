@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.progress import COLUMNS, KINDS, Event, Progress
+from course_lib.own_files import NotOurFileError, check_ours
 
 _MARK = "ddp-course progress"
 _VERSION = 1
@@ -19,12 +20,17 @@ class ProgressFileError(Exception):
     """The file cannot be read or written, or holds no progress; the message is one line."""
 
 
-def export_progress(progress: Progress, path: Path) -> int:
-    """Write all events; returns how many.
+def export_progress(progress: Progress, path: Path, *, force: bool = False) -> int:
+    """Write all events; returns how many. With `force`, whatever the file was before.
 
     Raises:
-        ProgressFileError: the file cannot be written.
+        ProgressFileError: the file cannot be written, or is none that this function has written.
     """
+    if not force:
+        try:
+            check_ours(path, _MARK)
+        except NotOurFileError as error:
+            raise ProgressFileError(str(error)) from None
     events = [dict(zip(COLUMNS, event, strict=True)) for event in progress.events()]
     try:
         path.write_text(json.dumps({_MARK: _VERSION, "events": events}, indent=1) + "\n", encoding="utf-8")

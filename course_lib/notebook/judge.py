@@ -35,7 +35,7 @@ def judged(outcome: Outcome, expectation: Expectation, view: View) -> Outcome:
     """Show the outcome in the light of what was expected; returns it when it was.
 
     Raises:
-        Stopped: the learner pressed stop. UnexpectedOutcome: it ended otherwise.
+        Stopped: the learner pressed stop. UnexpectedOutcome: it ended in another way, or a fault never struck.
     """
     met = expectation.met_by(outcome)
     if outcome.interrupted and not met:
@@ -47,4 +47,7 @@ def judged(outcome: Outcome, expectation: Expectation, view: View) -> Outcome:
     reveal_predictions(outcome)
     if not met:
         raise UnexpectedOutcome(f"expected {expectation}, but {in_words(outcome)}.", outcome)
+    if outcome.ok and outcome.never_struck:
+        # Else one would believe that the code has survived it.
+        raise UnexpectedOutcome(outcome.never_struck[0], outcome)
     return outcome

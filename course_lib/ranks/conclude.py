@@ -86,6 +86,9 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         trace_events={
             rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")
         },
+        never_struck=tuple(
+            sentence for _, m in sorted(this.done.items()) for sentence in m.data.get("never_struck", ())
+        ),
         _blobs={
             rank: (m.blob, m.data.get("not_sent"))
             for rank, m in sorted(this.done.items())

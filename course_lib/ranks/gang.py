@@ -293,6 +293,10 @@ class Gang(Wires):
             self.state = State.BUSY
             try:
                 outcome = drive.run(self, job, stop)
+                self.pump(0.0)
+                if outcome.ok and self.launcher.gone:
+                    note = "The process that starts ranks was killed, and the ranks with it: their variables are lost."
+                    outcome = dataclasses.replace(outcome, notes=(*outcome.notes, note))
                 if stop.pressed:
                     stop.heed()
                     outcome = dataclasses.replace(outcome, interrupted=True)

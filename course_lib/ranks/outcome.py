@@ -201,6 +201,7 @@ class Outcome:
         what: what was run: a `cell`, a `function`, a `script`. recorded: see `collectives`.
         facts: what ranks said of themselves when something went wrong (see `ranks.facts`). last_places: the stack of
             a rank that crashed. seconds: wall time of the run.
+        never_struck: faults that were meant for this run, and whose moment never came: a sentence each.
         expected: whether it ended as it was expected to (None: nobody asked).
     """
 
@@ -227,6 +228,7 @@ class Outcome:
     facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
     trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    never_struck: tuple[str, ...] = ()
     _blobs: Mapping[int, Packed] = field(default_factory=dict, repr=False)
     _fetch: Callable[[str | None], dict[int, Packed]] | None = field(default=None, repr=False, compare=False)
     _read_collectives: Callable[[], dict[int, tuple[Collective, ...]]] | None = field(

@@ -47,8 +47,8 @@ def sections(outcome: Outcome) -> list[Section]:
     stderr = fold({rank: steady_log(text) for rank, text in outcome.stderr.items()})
     if stderr:
         parts.append(Section("stderr", "stderr", rows=tuple(stderr)))
-    if outcome.notes:
-        parts.append(Section("note", lines=outcome.notes))
+    if outcome.notes or outcome.never_struck:
+        parts.append(Section("note", lines=(*outcome.never_struck, *outcome.notes)))
     return parts
 
 

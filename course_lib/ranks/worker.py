@@ -12,6 +12,7 @@ import gc
 import importlib
 import io
 import os
+import pdb  # noqa: T100 - to refuse it
 import queue
 import signal
 import sys
@@ -24,6 +25,18 @@ from course_lib.ranks import answering, facts, values
 from course_lib.ranks.cell import compile_cell, report_exception, shown
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
 
+#: Nobody can type on a rank. What to do instead depends on what is run.
+_NO_INPUT = {
+    "cell": "input() has nobody to ask on a rank: ask in a plain cell and send the answer along.",
+    "script": "input() has nobody to ask here: give the script its answers as arguments.",
+}
+_NO_DEBUGGER = {
+    "cell": "no debugger works on a rank: nobody can type there. Look at its variables afterwards: run the cell with "
+    "--as out, then out['name'] gives a variable by rank, and watch.snapshot(out) says where every rank was.",
+    "script": "no debugger works here: nobody can type on a rank. Print what you want to see; each line is passed on "
+    "with its rank.",
+}
+
 
 class Rank:
     """One rank: its channel to the kernel and the learner's namespace."""
@@ -35,6 +48,7 @@ class Rank:
         self.pid = os.getpid()
         self.main_thread = threading.get_ident()
         self.in_learners_code = False
+        self.job_kind = ""
         self.main = types.ModuleType("__main__")
         self.kept_value: Any = None
         self.jobs: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
@@ -70,6 +84,7 @@ class Rank:
         return 0
 
     def _answer(self, job: Message) -> None:
+        self.job_kind = job.kind
         handler = {
             "cell": self._cell,
             "call": self._call,
@@ -136,11 +151,14 @@ class Rank:
         sys.argv = [""]
 
         def no_input(prompt: object = "", /) -> str:
-            raise RuntimeError(
-                "input() has nobody to ask on a rank: ask in a plain cell and send the answer along."
-            )
+            raise RuntimeError(_NO_INPUT.get(self.job_kind, _NO_INPUT["cell"]))
+
+        def no_debugger(*_: object, **__: object) -> None:
+            raise RuntimeError(_NO_DEBUGGER.get(self.job_kind, _NO_DEBUGGER["cell"]))
 
         builtins.input = no_input
+        # breakpoint(), pdb.set_trace() and torch.distributed.breakpoint() all come through here, at their line.
+        pdb.Pdb.set_trace = no_debugger  # type: ignore[method-assign]
         # Figures drawn on a rank are sent to the notebook (see rank_figures).
         os.environ["MPLBACKEND"] = "module://course_lib.ranks.rank_figures"
 
@@ -187,14 +205,18 @@ class Rank:
     def _call(self, job: Message) -> Message:
         import cloudpickle
 
+        never_struck: list[str] = []
+
         def body() -> Any:
             function, arguments, faults = cloudpickle.loads(job.blob)
             with contextlib.ExitStack() as stack:
                 for fault in faults:
-                    stack.enter_context(fault.armed(self.rank))
+                    stack.enter_context(fault.armed(self.rank, never_struck))
                 return function(*arguments)
 
-        return self._run_learners(job, body)
+        reply = self._run_learners(job, body)
+        reply.data["never_struck"] = never_struck
+        return reply
 
     def _script(self, job: Message) -> Message:
         def body() -> None:

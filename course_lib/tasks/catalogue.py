@@ -41,4 +41,10 @@ def find_task(name: str) -> Task:
     near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.5)
     if near:
         raise UnknownTaskError(f"There is no task {name!r}. Did you mean {' or '.join(near)}?")
-    raise UnknownTaskError(f"There is no task {name!r}. Tasks are: {', '.join(tasks)}.")
+    lesson = [full for full in tasks if full.partition(".")[0] == name.partition(".")[0]]
+    if lesson:
+        raise UnknownTaskError(f"There is no task {name!r}. Tasks of that lesson: {', '.join(lesson)}.")
+    raise UnknownTaskError(
+        f"There is no task {name!r}. A task is lesson.name, such as {next(iter(tasks))}; "
+        "%progress, or `ddp-course progress` in a terminal, shows all of them."
+    )

@@ -311,7 +311,7 @@ with ThreadPoolExecutor(4) as pool:
 for name, examination in zip(repairs, found, strict=True):
     errors = examination.outcome.errors
     said = errors[0].message.splitlines()[0] if errors else examination.outcome.stdout[0].strip()
-    print(f"{name:17}", "NCCL needs GPUs, and a torch built for them" if "NCCL" in said else said)
+    print(f"{name:17}", "NCCL needs GPUs, and a torch built for them" if "nccl" in said.lower() else said)
 assert [examination.sound for examination in found] == [False, False, False, True]
 
 # %% [markdown]

@@ -441,7 +441,12 @@ headers = Path(importlib.util.find_spec("torch").origin).parent / "include/torch
 text = "".join(Path(headers, f"{name}.hpp").read_text() for name in ("ProcessGroupNCCL", "FlightRecorder"))
 names = [re.findall(r'"(TORCH_\w+|NCCL_\w+)"', found) for found in re.findall(r"\{\s*(\"[^}]*\")\s*\}", text)]
 renamed = {old: current for current, *older in names for old in older}
-for old in ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+for old in (
+    "NCCL_ASYNC_ERROR_HANDLING",
+    "NCCL_BLOCKING_WAIT",
+    "NCCL_DESYNC_DEBUG",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE",
+):
     print(f"{old:28} is now {renamed[old]}")
 assert all(current.startswith("TORCH_") for current, *_ in names)
 

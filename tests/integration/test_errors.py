@@ -91,3 +91,20 @@ def test_a_reply_longer_than_any_message_does_not_break_the_wire(ranks):
     outcome = ranks("class Long:\n    def __repr__(self): return 'r' * 200_000_000\nLong()", only=(0,))
     assert outcome.ok
     assert len(str(outcome)) < 50_000
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "breakpoint()",
+        "import pdb; pdb.set_trace()",
+        "import pdb; pdb.Pdb().set_trace()",
+        "dist.breakpoint(0)",
+    ],
+)
+def test_a_debugger_is_refused_at_its_own_line(ranks, stop):
+    ranks("import torch.distributed as dist")
+    outcome = ranks(f"x = 1\n{stop}\ny = 2")
+    assert "no debugger works on a rank" in outcome.errors[0].message
+    assert "--as out" in outcome.errors[0].message
+    assert outcome.errors[0].where.endswith("line 3")

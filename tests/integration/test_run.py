@@ -77,11 +77,49 @@ def test_another_end_than_expected_raises_with_the_outcome_in_hand(capsys):
         (fail(rank=1, at="forward", nth=2), "raises:1"),
         (fail(rank=0), "raises:InjectedFault"),
         (delay(rank=1, seconds=0.6, at="forward"), "ok"),
-        (kill(rank=1, at="step", nth=99), "ok"),
     ],
 )
 def test_a_fault_strikes_its_rank_at_its_moment(fault, expect):
-    run(train, ranks=2, faults=[fault], expect=expect)
+    assert run(train, ranks=2, faults=[fault], expect=expect).never_struck == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            kill(rank=1, at="step", nth=99),
+            "rank 1 never struck: it waits for step number 99, and step came 3 times",
+        ),
+        (
+            fail(rank=0, at="collective"),
+            "collective never came on that rank (collectives count that the code calls",
+        ),
+        (delay(rank=1, seconds=9, at="forward", nth=10), "forward came 3 times"),
+    ],
+)
+def test_a_fault_that_never_strikes_fails_the_run(fault, said):
+    """Else one would believe that the code has survived it."""
+    with pytest.raises(UnexpectedOutcome, match="never struck") as raised:
+        run(train, ranks=2, faults=[fault])
+    assert said in str(raised.value)
+    assert said in repr(raised.value.outcome)
+
+
+def test_a_fault_that_another_one_kept_from_striking_is_only_told():
+    outcome = run(
+        train,
+        ranks=2,
+        faults=[kill(rank=0, at="step", nth=2), fail(rank=0, at="step", nth=3)],
+        expect="died:0",
+    )
+    assert outcome.never_struck == ()  # rank 0 cannot say so any more
+    outcome = run(
+        train,
+        ranks=2,
+        faults=[fail(rank=0, at="step", nth=2), fail(rank=0, at="step", nth=3)],
+        expect="raises:0",
+    )
+    assert "step number 3" in repr(outcome)
 
 
 def test_a_fault_before_a_collective_strikes():

@@ -73,8 +73,20 @@ def test_notebooks_are_built_then_found_to_match(course):
 
 def test_a_name_that_means_no_notebook_is_one_line(course):
     done = ddp_course("notebooks", "07_nowhere")
-    assert done.exit_code == 1
-    assert done.output == "no source for a notebook called '07_nowhere'; there are: notebooks/00_tiny\n"
+    assert done.exit_code == 2
+    assert done.output == (
+        "no source for a notebook called '07_nowhere'; say 03, 03_samplers or exercises/03_samplers, for example.\n"
+    )
+    assert "did you mean 00_tiny?" in ddp_course("notebooks", "00_tinny").output
+    assert ddp_course("notebooks", "99", "--check").exit_code == 2
+
+
+def test_the_version_line_says_what_a_bug_report_needs(course):
+    done = ddp_course("--version")
+    assert done.exit_code == 0
+    for word in ("ddp-course 0.", "torch 2.", "Python 3.", "core", "GB"):
+        assert word in done.output
+    assert done.output.count("\n") == 1
 
 
 def test_the_command_answers_from_a_terminal_without_loading_what_is_heavy():
@@ -90,3 +102,26 @@ def test_the_course_in_a_kernel_never_loads_typer():
     code = "import sys, course_lib; print('typer' in sys.modules, 'course_lib.cli' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["."], "is a folder: name the training script in it"),
+        (["nowhere.py"], "There is no file nowhere.py"),
+        (["lesson.ipynb"], "is a notebook: the doctor runs scripts. In the notebook, `%%ranks --watch`"),
+        (["wrong.py"], "SyntaxError: "),
+        (["zeros.py"], "wrong"),
+        (["--timeout", "-3", "right.py"], "must be a positive number of seconds"),
+        (["--timeout", "nan", "right.py"], "must be a positive number of seconds"),
+    ],
+)
+def test_the_doctor_refuses_what_cannot_be_run(course, words, said):
+    (course / "lesson.ipynb").write_text("{}", encoding="utf-8")
+    (course / "wrong.py").write_text("def f(:\n", encoding="utf-8")
+    (course / "zeros.py").write_bytes(b"x = 1\0")
+    (course / "right.py").write_text("", encoding="utf-8")
+    done = ddp_course("doctor", *words)
+    assert done.exit_code == 2
+    assert said in done.output or words == ["zeros.py"]
+    assert "Diagnosis" not in done.output

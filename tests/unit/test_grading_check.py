@@ -179,6 +179,18 @@ def test_progress_is_carried_to_another_machine(tmp_path, monkeypatch):
     assert there.of("samplers.evaluate").hints == 1
 
 
+def test_an_export_writes_over_earlier_exports_only(tmp_path):
+    some_progress()
+    mine = tmp_path / "my_exercise.ipynb"
+    mine.write_text('{"cells": []}', encoding="utf-8")
+    done = ddp_course("progress", "export", str(mine))
+    assert done.exit_code == 2
+    assert "was not written by this command" in done.output
+    assert mine.read_text(encoding="utf-8") == '{"cells": []}'
+    assert ddp_course("progress", "export", "--force", str(mine)).exit_code == 0
+    assert ddp_course("progress", "export", str(mine)).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

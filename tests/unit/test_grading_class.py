@@ -6,7 +6,9 @@ import json
 import re
 
 import pytest
+from typer.testing import CliRunner
 
+from course_lib import cli
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
 from course_lib.grading.classroom.gradebook import LONG_COLUMNS, as_csv, as_json
 from course_lib.grading.classroom.layout import Layout
@@ -146,9 +148,11 @@ def test_a_line_cut_off_by_a_crash_costs_that_line(tmp_path):
 )
 def test_damaged_lines_are_counted_and_passed_over(tmp_path, line):
     path = tmp_path / "r.jsonl"
-    path.write_bytes(line + b"\n\n")
     with Results(path) as results:
-        assert results.damaged == 1
+        results.add("one", PASSED)
+    path.write_bytes(path.read_bytes() + line + b"\n\n")
+    with Results(path) as results:
+        assert (results.get("one"), results.damaged) == (PASSED, 1)
 
 
 def test_two_graders_do_not_write_into_one_file(tmp_path):
@@ -375,3 +379,61 @@ def test_every_learner_has_a_page_of_their_own():
     pages = [page_name(name) for name in names]
     assert len({page.lower() for page in pages}) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,80}\.html", page) for page in pages)
+
+
+@pytest.fixture
+def handed_in(tmp_path, monkeypatch):
+    """A folder in which everything has been graded: `grade` has nothing to run, and writes its reports."""
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "data"))
+    folder = tmp_path / "class"
+    write(folder / "anna.ipynb", notebook(cell("# nothing to grade", "markdown")))
+    write(folder / "bo" / "03.ipynb", notebook(cell("# nothing to grade", "markdown")))
+    return folder
+
+
+def ddp_course(*words):
+    return CliRunner().invoke(cli._app(), [str(word) for word in words])
+
+
+def test_reports_are_written_over_and_over(handed_in, tmp_path):
+    outputs = ("--csv", tmp_path / "a.csv", "--json", tmp_path / "a.json", "--html", tmp_path / "html")
+    for layout in Layout:
+        for _ in range(2):
+            done = ddp_course("grade", handed_in, *outputs, "--csv-layout", layout.value)
+            assert done.exit_code in (0, 1), done.output
+    assert "ddp-course 0." in done.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "content"),
+    [
+        ("--csv", "class.csv", "my own table\n"),
+        ("--json", "class.json", '{"mine": 1}'),
+        ("--results", "notes.txt", "my own notes\n"),
+        ("--csv", "class/bo/03.ipynb", None),
+        ("--csv", "class/bo/03.py", ""),
+        ("--html", "html/index.html", "<p>my own page</p>"),
+        ("--html", "html/notes.txt", "my own notes"),
+    ],
+)
+def test_no_report_is_written_over_somebody_elses_file(handed_in, tmp_path, option, name, content):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    before = path.read_bytes()
+    target = path.parent if option == "--html" else path
+    done = ddp_course("grade", handed_in, option, target)
+    assert done.exit_code == 2
+    assert len(done.output.strip().splitlines()) == 1
+    assert path.read_bytes() == before
+    if option != "--results" and path.suffix not in (".ipynb", ".py"):
+        assert ddp_course("grade", handed_in, option, target, "--force").exit_code in (0, 1)
+
+
+def test_a_table_that_the_instructor_has_changed_stays(handed_in, tmp_path):
+    table = tmp_path / "class.csv"
+    ddp_course("grade", handed_in, "--csv", table)
+    table.write_text(table.read_text(encoding="utf-8") + "my remark\n", encoding="utf-8")
+    assert ddp_course("grade", handed_in, "--csv", table).exit_code == 2
+    assert "my remark" in table.read_text(encoding="utf-8")

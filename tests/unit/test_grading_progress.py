@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.progress import FILE_NAME, Progress, TaskProgress, data_folder
+from course_lib.grading.progress import FILE_NAME, Progress, TaskProgress
+from course_lib.own_files import data_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "samplers.evaluate"

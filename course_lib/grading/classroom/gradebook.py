@@ -10,6 +10,7 @@ from course_lib.grading.classroom.batch import ClassReport
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.verdict import CheckState, as_data
 from course_lib.tasks import Task
+from course_lib.versions import versions_line
 
 LONG_COLUMNS = (
     "learner",
@@ -25,6 +26,8 @@ LONG_COLUMNS = (
     "place",
     "problem",
 )
+#: By this the course knows its own JSON again; its value says what made it.
+JSON_MARK = "ddp-course report"
 #: What Canvas' gradebook import expects before the assignments.
 CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
@@ -124,6 +127,7 @@ def _harmless(text: str) -> str:
 def as_json(report: ClassReport) -> str:
     """Everything, verdicts included, as JSON."""
     data = {
+        JSON_MARK: versions_line(),
         "tasks": [
             {"name": task.name, "title": task.title, "lesson": task.lesson, "max_score": 1}
             for task in report.tasks

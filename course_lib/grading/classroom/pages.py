@@ -13,11 +13,15 @@ from operator import attrgetter
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 from course_lib.grading.classroom.batch import ClassReport, Learner
 from course_lib.grading.report import MARKS, checks_title, closing_lines, plain
+from course_lib.versions import versions_line
 
 LEARNERS = "learners"
+#: By this the course knows its own pages again.
+MARK = '<meta name="generator" content="ddp-course">'
 _SIGNS = {
     "pass": "✓",
     "wrong": "✗",
@@ -47,6 +51,8 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
     environment.globals.update(
         signs=_SIGNS,
         marks=MARKS,
+        generator=Markup(MARK),
+        versions=versions_line(),
         checks_title=checks_title,
         closing_lines=closing_lines,
         missing_of=lambda learner: [task for task in report.tasks if learner.entry(task).state == "missing"],

@@ -22,6 +22,8 @@ from course_lib.tasks import Task, find_task
 
 FILE_NAME = "ddp-course-results.jsonl"
 _FORM = 1
+#: What a file of results begins with, also one that was torn.
+_BEGINNING = b'{"form"'
 _GRADER = ("attempt", "confine", "grader", "harness", "judge", "verdict", "watch")
 
 
@@ -80,6 +82,11 @@ class Results:
         except BaseException:
             self._file.close()
             raise
+        if content.strip() and not content.lstrip().startswith(_BEGINNING):
+            self._file.close()
+            raise ResultsError(
+                f"{self.path} holds something else than results: --results names another file."
+            )
         for line in content.splitlines():
             self._take(line)
         if content and not content.endswith(b"\n"):  # the last run ended in the middle of a line

@@ -37,12 +37,13 @@ from .cheatsheet import check_cheat_sheet, write_cheat_sheet
 from .check import check_notebooks
 from .claims import check_claims, write_claims_page
 from .execute import build_notebook
-from .plan import BuildError, Edition, Target, find_targets
+from .plan import BuildError, Edition, Target, UnknownNotebookError, find_targets
 
 __all__ = [
     "BuildError",
     "Edition",
     "Target",
+    "UnknownNotebookError",
     "build_notebook",
     "check_cheat_sheet",
     "check_claims",

@@ -1,5 +1,6 @@
 """Which notebook comes from which source."""
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -10,6 +11,10 @@ NOTEBOOK_FOLDERS = ("notebooks", "exercises", "solutions")
 
 class BuildError(Exception):
     """A notebook cannot be built or found; the message names it and, where there is one, the cell."""
+
+
+class UnknownNotebookError(BuildError):
+    """No source has this name."""
 
 
 class Edition(Enum):
@@ -51,8 +56,15 @@ def find_targets(root: Path, names: Sequence[str] = ()) -> list[Target]:
     ]
     for name in names:
         if not any(target.is_called(name) for target in targets):
-            known = ", ".join(target.name for target in targets) or "no sources at all"
-            raise BuildError(f"no source for a notebook called {name!r}; there are: {known}")
+            near = difflib.get_close_matches(
+                name, [target.source.stem for target in targets], n=1, cutoff=0.5
+            )
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else "say 03, 03_samplers or exercises/03_samplers, for example."
+            )
+            raise UnknownNotebookError(f"no source for a notebook called {name!r}; {hint}")
     return [t for t in targets if not names or any(t.is_called(name) for name in names)]
 
 
