@@ -1,5 +1,6 @@
 # make lab        open the course in JupyterLab               (make lab ARGS=--no-browser  on a server)
 # make test       everything that proves the course works     (make test ARGS="-k sampler")
+# make quick      a part of it for while you work: a minute   (make quick ARGS=-x)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
 # make bench      compare speed with other ways to start ranks
 # make lint       format the code and say what is wrong with it
@@ -32,7 +33,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test notebooks bench lint lock clean
+.PHONY: lab test quick notebooks bench lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -42,6 +43,11 @@ lab: $(READY)
 # waiting for kernels and ranks to start (make test ARGS=-n0 runs one after the other).
 test: $(READY)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(ARGS)
+
+# While you work: the unit tests (house rules and types among them), ranks driven from a kernel, one lesson.
+QUICK = tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb
+quick: $(READY)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(QUICK) $(ARGS)
 
 notebooks: $(READY)
 	@$(BIN)/ddp-course notebooks $(ARGS)

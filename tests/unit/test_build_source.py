@@ -159,5 +159,5 @@ def test_names_mean_what_people_write(course):
     assert named("exercises/03_samplers.ipynb") == ["exercises/03_samplers"]
     assert named("notebooks/sources/index.py") == ["notebooks/index"]
     assert len(named()) == 4
-    with pytest.raises(BuildError, match=r"'04'; there are: notebooks/03_samplers"):
+    with pytest.raises(BuildError, match=r"'04'; say 03, 03_samplers or exercises/03_samplers"):
         named("04")

@@ -32,9 +32,15 @@ def test_a_wrong_name_is_one_line_with_what_was_meant(name, meant):
     assert "\n" not in str(caught.value)
 
 
-def test_a_name_like_no_other_lists_all_tasks():
-    with pytest.raises(UnknownTaskError, match=r"Tasks are: .*samplers\.shard_indices, "):
+def test_a_name_like_no_other_says_what_names_look_like_and_where_they_are():
+    with pytest.raises(UnknownTaskError, match=r"A task is lesson\.name, such as .*ddp-course progress"):
         find_task("zzz")
+
+
+def test_a_lesson_without_that_task_lists_its_tasks_only():
+    with pytest.raises(UnknownTaskError, match=r"Tasks of that lesson: .*samplers\.shard_indices") as caught:
+        find_task("samplers.zzzzzzzzzzzzzzzzzzzz")
+    assert "alternation" not in str(caught.value)
 
 
 @pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
