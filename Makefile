@@ -94,7 +94,9 @@ $(READY): requirements.lock pyproject.toml
 	touch $@
 
 $(BENCH_READY): $(READY) requirements-bench.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
+	@grep -v '^-r ' requirements-bench.lock > $(VENV)/requirements-bench.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-r $(VENV)/requirements.lock -r $(VENV)/requirements-bench.lock
 	@touch $@
 
 # Two steps: what everybody installs, then what the benchmarks add to exactly that. torch stays at the release on which

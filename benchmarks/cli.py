@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import measures, report
 from benchmarks.processes import nothing_left_over
-from benchmarks.results import Report, judge_all
+from benchmarks.results import COURSE, Report, judge_all
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -23,6 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="repetitions (default 5)")
     parser.add_argument("--quick", action="store_true", help="one repetition, fewer cells, shorter bounds")
+    parser.add_argument("--alone", action="store_true", help="measure the course only, without its peers")
     parser.add_argument(
         "--only", action="append", choices=sorted(measures.ABOUT), help="measure this only; may be repeated"
     )
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; returns 0 also when a goal is missed: a slow machine is no error."""
     options = _parser().parse_args(arguments)
     plan = measures.QUICK if options.quick else measures.Plan(repeat=max(1, options.repeat))
+    if options.alone:
+        plan = dataclasses.replace(plan, contenders=(COURSE,))
     # A terminated benchmark tidies up like an interrupted one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()
@@ -53,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(report.as_json(finished), encoding="utf-8")
     if options.markdown:
         page = options.markdown.read_text(encoding="utf-8") if options.markdown.exists() else ""
+        if page and report.BEGIN not in page:
+            _say(f"{options.markdown} has no place for the table ({report.BEGIN}): it stays as it is")
+            return 2
         options.markdown.write_text(report.placed_in(page, report.as_markdown(finished)), encoding="utf-8")
     return 0
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 from benchmarks import grading, processes, watched, workloads
 from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, ScriptRanks, installed, make
@@ -24,6 +24,7 @@ _PROBLEMS = (RuntimeError, OSError)
 ABOUT = {
     "gang": "new gang, first DDP step, memory",
     "cell": "cell round trip",
+    "history": "cell round trip after many collectives",
     "deadlock": "from deadlock to verdict",
     "first": "first cell in a fresh kernel",
     "stop": "from stop button to usable gang",
@@ -40,6 +41,9 @@ class Plan:
         repeat: repetitions. cells: round trips a repetition. sizes: numbers of ranks for round trips.
         reading: seconds a learner reads before the first cell. bound: how long to wait for what may never come.
         torchrun_tasks: how many tasks are graded with one `torchrun` each, which takes half a minute a task.
+        graded_tasks: how many tasks are graded at all (None: all). steps: of a watched training loop, a repetition.
+        history: collectives in earlier cells, before cells are measured that have them behind them.
+        contenders: who takes part.
     """
 
     repeat: int = 5
@@ -48,6 +52,14 @@ class Plan:
     reading: float = 10.0
     bound: float = 10.0
     torchrun_tasks: int = 4
+    graded_tasks: int | None = None
+    steps: int = watched.STEPS
+    history: int = 2000
+    contenders: tuple[str, ...] = CONTENDERS
+
+    def takes_part(self, names: tuple[str, ...] = CONTENDERS) -> list[str]:
+        """Those of these contenders that take part, and whose package is there."""
+        return [name for name in installed(names) if name in self.contenders]
 
 
 QUICK = Plan(repeat=1, cells=10, sizes=(2, 4), bound=5.0, torchrun_tasks=1)
@@ -101,6 +113,7 @@ def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
     measures = {
         "gang": _gang,
         "cell": _cell,
+        "history": _history,
         "deadlock": _deadlock,
         "first": _first,
         "stop": _stop,
@@ -117,7 +130,7 @@ def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
 
 def _gang(plan: Plan, book: _Book) -> list[Row]:
     for _ in book.repetitions(plan.repeat):
-        for who in installed():
+        for who in plan.takes_part():
             ranks = make(who, 4)
             try:
                 book.write("start", who, ranks.start())
@@ -143,7 +156,7 @@ def _cell(plan: Plan, book: _Book) -> list[Row]:
     rows = []
     for size in plan.sizes:
         row = f"round-trip-{size}"
-        seated = {who: make(who, size) for who in installed((COURSE, "ipyparallel"))}
+        seated = {who: make(who, size) for who in plan.takes_part((COURSE, "ipyparallel"))}
         try:
             for who in seated:
                 seated[who].start()
@@ -154,7 +167,7 @@ def _cell(plan: Plan, book: _Book) -> list[Row]:
                     for who, ranks in seated.items():
                         book.write(row, who, _one_cell(ranks, size))
                 if size == 4:
-                    _cells_of_scripts(row, book)
+                    _cells_of_scripts(row, plan, book)
         except _PROBLEMS as error:
             book.failed(row, who, error)
         finally:
@@ -175,9 +188,32 @@ def _one_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, size: int) -> floa
     return milliseconds
 
 
-def _cells_of_scripts(row: str, book: _Book) -> None:
+def _history(plan: Plan, book: _Book) -> list[Row]:
+    """What earlier cells add to one that has nothing to do with them: the recorder's list is full by then."""
+    for _ in book.repetitions(plan.repeat):
+        for who in plan.takes_part((COURSE, "ipyparallel")):
+            ranks = make(who, 4)
+            try:
+                ranks.start()
+                before = _median_cell(ranks, plan.cells)
+                ranks.run(workloads.many_collectives(plan.history))
+                book.write("history", who, max(0.0, _median_cell(ranks, plan.cells) - before))
+            except _PROBLEMS as error:
+                book.failed("history", who, error)
+            finally:
+                ranks.stop()
+    return [book.row("history", f"What {plan.history:,} collectives in earlier cells add to a cell", "ms")]
+
+
+def _median_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, cells: int) -> float:
+    for _ in range(3):  # the first ones import and allocate
+        ranks.run(workloads.ROUND_TRIP)
+    return median(_one_cell(ranks, 4) for _ in range(cells))
+
+
+def _cells_of_scripts(row: str, plan: Plan, book: _Book) -> None:
     """Launchers of scripts keep nothing between runs: to run a cell is to start anew."""
-    for who in installed(("spawn", "notebook_launcher", "torchrun")):
+    for who in plan.takes_part(("spawn", "notebook_launcher", "torchrun")):
         ranks = make(who, 4)
         try:
             seconds = ranks.start()
@@ -194,7 +230,7 @@ def _cells_of_scripts(row: str, book: _Book) -> None:
 def _deadlock(plan: Plan, book: _Book) -> list[Row]:
     for repetition in book.repetitions(plan.repeat):
         source = workloads.deadlock(0.5 * repetition / plan.repeat)
-        for who in installed((COURSE, "spawn", "notebook_launcher", "torchrun", "ipyparallel")):
+        for who in plan.takes_part((COURSE, "spawn", "notebook_launcher", "torchrun", "ipyparallel")):
             if who != COURSE and repetition:
                 continue  # one look at somebody who says nothing is enough
             ranks = make(who, 4)
@@ -223,7 +259,7 @@ def _first(plan: Plan, book: _Book) -> list[Row]:
         (plan.reading, "first-warm", min(plan.repeat, 3)),
     ):
         for _ in book.repetitions(repeat):
-            for who in installed(IN_NOTEBOOKS):
+            for who in plan.takes_part(IN_NOTEBOOKS):
                 try:
                     with Kernel() as kernel:
                         cells = cells_of(who, kernel.folder)
@@ -244,7 +280,7 @@ def _first(plan: Plan, book: _Book) -> list[Row]:
 
 def _stop(plan: Plan, book: _Book) -> list[Row]:
     for repetition in book.repetitions(plan.repeat):
-        for who in installed(IN_NOTEBOOKS):
+        for who in plan.takes_part(IN_NOTEBOOKS):
             if who != COURSE and repetition >= 2:
                 continue
             try:
@@ -285,14 +321,14 @@ def _press_stop(who: str, bound: float, book: _Book) -> None:
 
 
 def _grade(plan: Plan, book: _Book) -> list[Row]:
-    solutions = grading.solutions()
+    solutions = dict(list(grading.solutions().items())[: plan.graded_tasks])
     for repetition in book.repetitions(plan.repeat):
         try:
             taken = mean(grading.seconds_by_grader(task, source) for task, source in solutions.items())
             book.write("grade", COURSE, taken)
         except _PROBLEMS as error:
             book.failed("grade", COURSE, error)
-        if repetition:
+        if repetition or "torchrun" not in plan.contenders:
             continue  # the other takes half a minute a task, and hardly differs from time to time
         step = max(1, -(-len(solutions) // plan.torchrun_tasks))
         sample = dict(list(solutions.items())[::step])
@@ -306,7 +342,7 @@ def _grade(plan: Plan, book: _Book) -> list[Row]:
 
 def _watched(plan: Plan, book: _Book) -> list[Row]:
     try:
-        pairs = watched.milliseconds(2 * plan.repeat)
+        pairs = watched.milliseconds(2 * plan.repeat, plan.steps)
         for _, (with_doctor, without) in zip(book.repetitions(2 * plan.repeat), pairs, strict=True):
             book.write("watched", COURSE, with_doctor)
             book.write("watched", UNWATCHED, without, "the same steps, nobody watching")

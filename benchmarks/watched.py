@@ -45,8 +45,8 @@ for _ in range(6):
 """
 
 
-def milliseconds(repetitions: int) -> Iterator[tuple[float, float]]:
-    """Pairs of the mean time of a step, watched and not watched, taken one after the other."""
+def milliseconds(repetitions: int, steps: int = STEPS) -> Iterator[tuple[float, float]]:
+    """Pairs of the mean time of `steps` steps, watched and not watched, taken one after the other."""
     gang = Gang(4)
     try:
         gang.wait_ready()
@@ -55,7 +55,7 @@ def milliseconds(repetitions: int) -> Iterator[tuple[float, float]]:
             # Who comes first changes, so that a machine that slows down slows both.
             order = (True, False) if number % 2 else (False, True)
             taken = {
-                watched: _run(gang, f"seconds({FIRST_STEPS}, batch)\nseconds({STEPS}, batch)", watched) * 1000
+                watched: _run(gang, f"seconds({FIRST_STEPS}, batch)\nseconds({steps}, batch)", watched) * 1000
                 for watched in order
             }
             yield taken[True], taken[False]

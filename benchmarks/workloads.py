@@ -25,6 +25,16 @@ optimizer.step()
 """
 
 
+def many_collectives(number: int) -> str:
+    """What an earlier cell has done that trained a little."""
+    return f"""\
+import torch
+import torch.distributed as dist
+for _ in range({number}):
+    dist.all_reduce(torch.ones(1))
+"""
+
+
 def deadlock(last_comes_after: float) -> str:
     """Rank 2 skips the all-reduce its peers wait in; the last of them comes `last_comes_after` seconds late.
 

@@ -79,6 +79,8 @@ def test_every_goal_can_be_judged_by_a_row_of_its_own_unit():
     units = {
         "start": "s",
         "round-trip-4": "ms",
+        "round-trip-16": "ms",
+        "history": "ms",
         "ddp-step": "s",
         "memory": "MB",
         "deadlock": "s",
@@ -116,7 +118,8 @@ def test_the_text_shows_medians_spreads_ratios_bounds_and_goals():
     assert "> 10.0 s" in silent
     assert "> 83x" in silent
     assert silent.endswith("says nothing")
-    assert "met     new warm gang of 4" in text
+    assert "NOT MET new warm gang of 4" in text
+    assert "met     ... at least 30 times faster than spawn: 42x" in text
 
 
 def test_a_missed_goal_is_called_missed():
