@@ -7,6 +7,7 @@ is what a first DDP training step was seen to import on torch 2.13 (tests/integr
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -63,6 +64,18 @@ def preload(keep_going: object = None) -> None:
     import torch
 
     torch.set_num_threads(1)
+    _forget_what_ranks_forget()
     # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them.
     gc.collect()
     gc.freeze()
+
+
+def _forget_what_ranks_forget() -> None:
+    """Empty caches that `init_process_group` empties in every rank (`torch/distributed/distributed_c10d.py`).
+
+    Each rank would first copy the pages that hold them: a third of all that it copies until its group is up.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._dynamo import trace_rules
+
+        trace_rules.clear_lru_cache()

@@ -138,11 +138,6 @@ def test_input_is_refused_with_a_reason(shared_ranks):
     assert "input() has nobody to ask" in str(outcome)
 
 
-def test_breakpoint_ends_with_the_same_reason(ranks):
-    assert "input() has nobody to ask" in str(ranks("breakpoint()\nx = 1"))
-    assert ranks("1").ok
-
-
 def test_a_value_that_cannot_be_pickled_stays_on_its_rank(shared_ranks):
     outcome = shared_ranks("(n for n in [1])")
     assert outcome.ok

@@ -78,15 +78,17 @@ def test_a_deadlock_is_ended_and_written_down(tmp_path):
     done, report = torchrun(tmp_path, "uneven")
     assert done.returncode != 0
     assert report.splitlines()[2].startswith("Diagnosis: Rank 1 has finished after 3 ")
-    assert report.splitlines()[-1] == "[uneven_batches]"
-    assert report.split("\n\n", 1)[1].strip() in done.stderr
+    assert report.splitlines()[-2] == "[uneven_batches]"
+    assert report.splitlines()[-1].startswith("Watched by ddp-course ")
+    verdict, _, _ = report.split("\n\n", 1)[1].rpartition("Watched by")
+    assert verdict.strip() in done.stderr
 
 
 def test_the_rank_that_was_killed_is_to_blame_and_not_those_the_launcher_ended(tmp_path):
     _, report = torchrun(tmp_path, "killed")
     first = report.splitlines()[2]
     assert first.startswith("Diagnosis: Rank 1 died (killed by SIGKILL)")
-    assert report.splitlines()[-1] == "[rank_killed]"
+    assert report.splitlines()[-2] == "[rank_killed]"
 
 
 def test_ranks_go_on_when_their_watcher_is_killed(tmp_path):
@@ -131,3 +133,11 @@ def test_ranks_of_several_machines_are_not_watched(tmp_path, local):
     )
     assert done.stdout == "ran\n"
     assert f"4 ranks, {local} of them on this machine" in done.stderr
+
+
+def test_a_file_that_is_no_report_stays(tmp_path):
+    (tmp_path / "told.txt").write_text("my own notes\n", encoding="utf-8")
+    done, told = torchrun(tmp_path, "none")
+    assert told == "my own notes\n"
+    assert "told.txt is no report, and stays: see " in done.stderr
+    assert "No fault found" in (tmp_path / "told-2.txt").read_text(encoding="utf-8")
