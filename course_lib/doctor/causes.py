@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.order import different_order
-from course_lib.doctor.words import rank_list
+from course_lib.doctor.words import names_in_a_row, rank_list
 from course_lib.ranks.outcome import Outcome
+from course_lib.watch.odd import odd_ones
 
 
 @dataclass(frozen=True)
@@ -23,32 +24,24 @@ class Cause:
 
 
 def cause_of(
-    outcome: Outcome, notes: Notes, names: Collection[str], early: bool, odd: tuple[int, ...]
+    outcome: Outcome,
+    notes: Notes,
+    own: Notes,
+    names: Collection[str],
+    early: bool,
+    odd: tuple[int, ...],
 ) -> Cause:
-    """Why these parameters differ.
+    """Why these parameters of one DDP model differ.
 
     Args:
+        own: the notes of the model's ranks, of this model alone; `notes` are those of all models.
         early: they differed before the first step. odd: the ranks whose values are not those of the majority.
     """
-    added = {
-        name
-        for facts in outcome.facts.values()
-        for model in facts.get("models", [])
-        for name in model.get("added", [])
-    }
-    if added & set(names):
-        shown = ", ".join(sorted(added)[:4])
-        return Cause(
-            "parameters_added",
-            f"DDP does not know of {shown}: the parameters were added to the model after it was wrapped.",
-            "build the whole model first, then wrap it.",
-            (7,),
-        )
-    swapped = _registered_otherwise(notes)
-    if swapped is not None:
-        return swapped
-    places = range(max((len(told["gradients"]) for told in notes.values()), default=0))
-    if early and not _gradients_differ(notes, 0):
+    unknown = _unknown_to_ddp(outcome, own, names) or _registered_otherwise(own)
+    if unknown is not None:
+        return unknown
+    places = range(max((len(told["gradients"]) for told in own.values()), default=0))
+    if early and not _gradients_differ(own, 0):
         return Cause(
             "weights_differ",
             "DDP did not make them equal, or they were changed after it had.",
@@ -56,10 +49,59 @@ def cause_of(
             (9,),
             odd,
         )
-    if not any(_gradients_differ(notes, place) for place in places):
-        return _after_equal_gradients(notes, odd)
-    changed = _changed_after_reduction(notes, places)
-    return _lost_averaging(notes) if changed is None else changed
+    skipped = _steps_left_out(own)
+    if skipped is not None:
+        return skipped
+    if not any(_gradients_differ(own, place) for place in places):
+        return _after_equal_gradients(own, odd)
+    changed = _changed_after_reduction(own, places)
+    return _lost_averaging(own, notes) if changed is None else changed
+
+
+def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cause | None:
+    """Parameters that DDP does not manage: it took those that required a gradient when it was constructed."""
+    late = {name for told in own.values() for check in told["weights"] for name in check.get("late", ())}
+    models = [model for facts in outcome.facts.values() for model in facts.get("models", ())]
+    added = late or {name for model in models for name in model.get("added", ())}
+    found = [name for name in names if name in added]
+    if not found:
+        return None
+    first = next(iter(own.values()))["weights"]
+    frozen = [
+        name
+        for name in found
+        if first and name in first[0]["parameters"] and name not in first[0].get("late", ())
+    ]
+    how = (
+        "they required no gradient when the model was wrapped"
+        if frozen
+        else ("they were added to the model after it was wrapped")
+    )
+    return Cause(
+        "parameters_added",
+        f"DDP does not manage {names_in_a_row(found)}: {how}, so nobody averages their gradients.",
+        "build the whole model, adapters included, and set requires_grad on all that is ever to be trained before "
+        "wrapping it; after a change, wrap it anew on every rank.",
+        (7,),
+    )
+
+
+def _steps_left_out(own: Notes) -> Cause | None:
+    """The same backward passes on every rank, and different numbers of optimizer steps."""
+    counts = {rank: told["counts"] for rank, told in own.items()}
+    made = {rank: each["steps"] for rank, each in counts.items()}
+    if len(set(made.values())) == 1 or len({each["backwards"] for each in counts.values()}) > 1:
+        return None
+    fewest, most = min(made.values()), max(made.values())
+    odd = odd_ones(made)
+    return Cause(
+        "optimizer_steps_differ",
+        f"Every rank made the same backward passes, but {rank_list(r for r, n in made.items() if n == fewest)} made "
+        f"{fewest} optimizer steps and {rank_list(r for r, n in made.items() if n == most)} made {most}.",
+        "step on every rank or on none: decide by a value that is the same everywhere (an all_reduce of the flag).",
+        (9, 6),
+        odd,
+    )
 
 
 def _registered_otherwise(notes: Notes) -> Cause | None:
@@ -140,7 +182,7 @@ def _changed_after_reduction(notes: Notes, places: range) -> Cause | None:
     )
 
 
-def _lost_averaging(notes: Notes) -> Cause:
+def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
     kind, advice = "gradients_not_averaged", "call the DDP model itself, once before every backward pass."
 
     def where(event: str) -> str:
@@ -168,7 +210,7 @@ def _lost_averaging(notes: Notes) -> Cause:
         )
         advice = "add the losses and call backward() once, or alternate forward and backward."
         return Cause(kind, sentence, advice, (6,))
-    order = different_order(notes)
+    order = different_order(everything)
     if order is not None and order.swapped:
         return Cause(
             "different_order",

@@ -5,35 +5,22 @@ Read from what the probe has noted (`watch.probe`); a run that was not watched h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from course_lib.doctor.causes import cause_of
+from course_lib.doctor.alone import nothing_distributed
+from course_lib.doctor.causes import Cause, cause_of
 from course_lib.doctor.data import data_fault
 from course_lib.doctor.errors import swallowed_complaint
+from course_lib.doctor.history import END, Difference, Moment, lasting, moment, ordered
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
+from course_lib.doctor.models import SharedModel, shared_models
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.outside import parameters_outside
-from course_lib.doctor.words import capital, lines_of, positions, rank_list, steps
+from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first tensor that was not the same on all ranks at some check.
-
-    Attributes:
-        at_least: by how much values differ; None where the samples do not tell.
-        odd: the ranks that differ from the majority; empty where there is none.
-    """
-
-    step: int
-    name: str
-    at_least: float | None
-    odd: tuple[int, ...]
-    names: tuple[str, ...]
 
 
 def swallowed_error(outcome: Outcome) -> Diagnosis | None:
@@ -68,105 +55,90 @@ def swallowed_error(outcome: Outcome) -> Diagnosis | None:
 
 
 def silent_fault(outcome: Outcome) -> Diagnosis | None:
-    """What is wrong though every rank has ended well; None when nothing is, or nobody watched."""
+    """What is wrong though every rank has ended well; None when nothing is, or nobody watched.
+
+    What is only worth knowing is told where there is nothing worse.
+    """
     found = swallowed_complaint(outcome) or mismatch_in_passing(outcome)
     if found is not None:
         return found
     notes = notes_of(outcome)
     if len(notes) < 2:
         return None
-    weights = _lasting(_differences(notes, "parameters"))
-    if weights is not None:
-        return _weights(outcome, notes, weights)
-    buffers = _lasting(_differences(notes, "buffers"))
-    if buffers is not None and not any(check["managed"] for n in notes.values() for check in n["weights"]):
-        return _buffers(buffers)
-    return parameters_outside(notes) or data_fault(notes)
+    worth_knowing = None
+    for rule in (_drifted_weights, parameters_outside, _drifted_buffers, _data, nothing_distributed):
+        found = rule(outcome, notes)
+        if found is not None and not found.warning:
+            return found
+        worth_knowing = worth_knowing or found
+    return worth_knowing
 
 
-def _differences(notes: Notes, part: str) -> list[tuple[int, Difference | None]]:
-    """For every check that all ranks have made, in order: the first difference, or None."""
-    by_key: dict[tuple[int, int], dict[int, Mapping[str, Any]]] = {}
-    for rank, told in notes.items():
+def _data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    return data_fault(notes)
+
+
+def moments_of(model: SharedModel, notes: Notes, part: str) -> list[Moment]:
+    """A model's parameters or buffers at every moment at which all of its ranks have looked."""
+    by_step: dict[int, dict[int, Mapping[str, Any]]] = {}
+    for rank, told in model.noted(notes).items():
         for check in told["weights"]:
-            by_key.setdefault((check["model"], check["step"]), {})[rank] = check[part]
-    found = []
-    for (_, step), parts in by_key.items():
-        if len(parts) == len(notes):
-            found.append((step, _first_difference(step, parts)))
-    return found
-
-
-def _lasting(checks: list[tuple[int, Difference | None]]) -> Difference | None:
-    """The first difference, unless the ranks were made equal again later (averaging weights now and then)."""
-    unequal = [difference for _, difference in checks if difference is not None]
-    if not unequal or checks[-1][1] is None:
-        return None
-    first = next(place for place, (_, difference) in enumerate(checks) if difference is not None)
-    if any(difference is None for _, difference in checks[first:]):
-        return None
-    return unequal[-1] if unequal[0].step == unequal[-1].step else _since(unequal)
-
-
-def _since(unequal: list[Difference]) -> Difference:
-    """The last difference, with the step at which it began."""
-    last = unequal[-1]
-    return Difference(
-        unequal[0].step, unequal[0].name, last.at_least or unequal[0].at_least, last.odd, last.names
+            by_step.setdefault(check["step"], {})[rank] = check[part]
+    return ordered(
+        moment(step, _by_name(parts)) for step, parts in by_step.items() if len(parts) == len(model.numbers)
     )
 
 
-def _first_difference(step: int, parts: Mapping[int, Mapping[str, Any]]) -> Difference | None:
-    names = list(next(iter(parts.values())))
-    differing = []
-    for name in names:
-        digests = {rank: part.get(name, [None, []]) for rank, part in parts.items()}
-        if len({digest[0] for digest in digests.values()}) > 1:
-            differing.append((name, digests))
-    if not differing:
+def _by_name(parts: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[str, dict[int, Any]]]:
+    for name in next(iter(parts.values())):
+        digests = {rank: part[name] for rank, part in parts.items() if name in part}
+        if len(digests) == len(parts):
+            yield name, digests
+
+
+def _drifted_weights(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """The DDP model that was first to drift apart; the others that did are named with it."""
+    drifted = [
+        (found, model)
+        for model in shared_models(notes)
+        if (found := lasting(moments_of(model, notes, "parameters"))) is not None
+    ]
+    if not drifted:
         return None
-    name, digests = differing[0]
-    gaps = [gap for _, each in differing if (gap := _gap(each)) is not None]
-    return Difference(
-        step, name, max(gaps, default=None), _odd_ranks(digests), tuple(n for n, _ in differing)
-    )
+    drifted.sort(key=lambda each: float("inf") if each[0].step == END else each[0].step)
+    first, *others = ((model, *_weights(outcome, notes, found, model)) for found, model in drifted)
+    diagnosis = first[2]
+    if not others:
+        return diagnosis
+    has = "has" if len(others) == 1 else "have"
+    causes = dict.fromkeys(cause.sentence for _, cause, _ in others if cause.sentence != first[1].sentence)
+    also = f"{' and '.join(model.label for model, _, _ in others)} {has} drifted, too."
+    return replace(diagnosis, summary=" ".join([diagnosis.summary, also, *causes]))
 
 
-def _odd_ranks(digests: Mapping[int, list[Any]]) -> tuple[int, ...]:
-    by_sum: dict[Any, list[int]] = {}
-    for rank, digest in digests.items():
-        by_sum.setdefault(digest[0], []).append(rank)
-    largest = max(by_sum.values(), key=len)
-    if len(largest) * 2 <= len(digests):
-        return ()
-    return tuple(sorted(rank for ranks in by_sum.values() if ranks is not largest for rank in ranks))
-
-
-def _gap(digests: Mapping[int, list[Any]]) -> float | None:
-    rows = [[v for v in digest[1] if v is not None] for digest in digests.values()]
-    columns = list(zip(*rows, strict=False))
-    return max((max(column) - min(column) for column in columns), default=0.0) or None
-
-
-def _weights(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
-    cause = cause_of(outcome, notes, found.names, found.step == 0, found.odd)
+def _weights(
+    outcome: Outcome, notes: Notes, found: Difference, model: SharedModel
+) -> tuple[Cause, Diagnosis]:
+    own = model.noted(notes)
+    cause = cause_of(outcome, notes, own, found.names, found.step == 0, found.odd)
     culprits = cause.culprits or (() if cause.kind == "gradients_changed" else found.odd)
     size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
     since = (
         "at the end"
-        if found.step < 0
+        if found.step == END
         else "from the beginning"
         if found.step == 0
         else f"since step {found.step}"
     )
     texts = {
-        rank: _counted(told) + (_unlike_settings(told, notes) if cause.kind == "optimizer_differs" else "")
-        for rank, told in notes.items()
+        rank: _counted(told) + (_unlike_settings(told, own) if cause.kind == "optimizer_differs" else "")
+        for rank, told in own.items()
     }
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
-    return Diagnosis(
+    of = f" of {model.label}" if model.label else ""
+    return cause, Diagnosis(
         cause.kind,
-        f"The ranks ended without an error, but their weights differ: {found.name}{more}{size}, {since}. "
+        f"The ranks ended without an error, but their weights differ: {found.name}{more}{of}{size}, {since}. "
         f"{cause.sentence}",
         culprits,
         lines_of(texts, culprits),
@@ -197,12 +169,48 @@ def _unlike_settings(told: Mapping[str, Any], notes: Notes) -> str:
     return "".join(f", {setting}" for setting in list(unlike)[:4])
 
 
-def _buffers(found: Difference) -> Diagnosis:
-    more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
+def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Buffers of a model that DDP does not synchronise: statistics of each rank's data, or state that is the model."""
+    for model in shared_models(notes):
+        own = model.noted(notes)
+        found = lasting(moments_of(model, notes, "buffers"))
+        if found is None or any(check["managed"] for told in own.values() for check in told["weights"]):
+            continue
+        statistics = {
+            name for told in own.values() for each in told["models"] for name in each.get("statistics", ())
+        }
+        state = [name for name in found.names if name not in statistics]
+        return _state(model, state) if state and _is_state(own, state) else _statistics(model, found)
+    return None
+
+
+def _is_state(own: Notes, names: list[str]) -> bool:
+    """True for more than a number or two, such as a codebook: the model depends on it."""
+    last = next(iter(own.values()))["weights"][-1]["buffers"]
+    return any(len(last.get(name, [None, []])[1]) > 2 for name in names)
+
+
+def _state(model: SharedModel, names: list[str]) -> Diagnosis:
+    of = f" of {model.label}" if model.label else ""
     return Diagnosis(
         "buffers_drift",
-        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}. DDP was told not to "
-        "synchronise buffers, so every rank keeps the statistics of its own data.",
+        f"The weights are equal, but buffers{of} that hold state of the model differ between ranks: "
+        f"{names_in_a_row(names)}. DDP was told not to synchronise buffers, and every rank changes them by "
+        "its own data.",
+        (),
+        advice="update such a buffer from statistics that are summed over all ranks (one all_reduce), or leave "
+        "forward_sync_buffers (broadcast_buffers) on: then rank 0's values count.",
+        lesson=taught_in(9),
+    )
+
+
+def _statistics(model: SharedModel, found: Difference) -> Diagnosis:
+    more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
+    of = f" of {model.label}" if model.label else ""
+    return Diagnosis(
+        "buffers_drift",
+        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{of}. DDP was told not to "
+        "synchronise buffers, so every rank keeps the statistics of its own data, and evaluates differently.",
         (),
         advice="leave forward_sync_buffers (broadcast_buffers) on, use SyncBatchNorm on GPUs, or average the buffers "
         "before evaluating and saving.",

@@ -1,52 +1,241 @@
-"""Parameters that an optimizer steps and no DDP model holds: nobody averages their gradients."""
+"""Parameters that an optimizer steps and no DDP model holds: who averages their gradients?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from course_lib.doctor.history import END, Difference, Moment, lasting, made_equal_again, moment, ordered
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
-from course_lib.ranks.outcome import Diagnosis
+from course_lib.doctor.words import names_in_a_row, rank_list, verb
+from course_lib.ranks.outcome import Diagnosis, Outcome
+
+Checks = Mapping[int, Mapping[str, Any]]
 
 
-def parameters_outside(notes: Notes) -> Diagnosis | None:
-    """Such parameters that were equal on all ranks at first, or are stepped with a DDP model's, and have drifted apart.
+@dataclass(frozen=True)
+class Stepped:
+    """The parameters outside every DDP model that one optimizer steps, on every rank.
 
-    A rank may also keep parameters of its own on purpose (a part of a model that is cut into pieces): those were never
-    equal and have an optimizer of their own.
+    Attributes:
+        checks: by step, and then by rank, what was noted where all ranks have looked (`watch.weights.outside_check`).
     """
-    checks = [
-        found
-        for place in range(min(len(told["gradients"]) for told in notes.values()))
-        if (found := _comparable([told["gradients"][place] for told in notes.values()]))
-    ]
-    if not checks or not _differing(checks[-1]):
+
+    checks: Mapping[int, Checks]
+
+    def names(self) -> list[str]:
+        """What the parameters are called in the code, or their shapes."""
+        rows = [check["parameters"] for each in self.checks.values() for check in each.values()]
+        return [
+            next((each[place][0] for each in rows if each[place][0]), "")
+            or f"one of shape {'x'.join(map(str, row[1])) or 'scalar'}"
+            for place, row in enumerate(rows[0])
+        ]
+
+    def moments(self) -> list[Moment]:
+        """When ranks that are to hold the same data did, and when they did not."""
+        names = self.names()
+        return ordered(
+            moment(step, _tensors(names, by_rank, column=2)) for step, by_rank in self.checks.items()
+        )
+
+    def same_gradients(self) -> bool:
+        """True when every gradient that is not zero was the same on all ranks, in every step that was looked at."""
+        names = self.names()
+        seen = [
+            digests
+            for step, by_rank in self.checks.items()
+            if step != END
+            for _, digests in _tensors(names, by_rank, column=3)
+            if any(any(values) for _, values in digests.values())
+        ]
+        return bool(seen) and all(len({str(crc) for crc, _ in each.values()}) == 1 for each in seen)
+
+    def in_pieces(self) -> bool:
+        """True when some of the parameters are on each rank in pieces (DTensors)."""
+        rows = next(iter(next(iter(self.checks.values())).values()))["parameters"]
+        return any(row[4] for row in rows)
+
+    def beside_ddp(self) -> bool:
+        """True when the same optimizer steps parameters of a DDP model, too."""
+        return any(check["beside_ddp"] for each in self.checks.values() for check in each.values())
+
+    def settings_differ(self) -> bool:
+        """True when the optimizers have different options from the beginning."""
+        first = self.checks[min(self.checks, key=lambda step: step if step != END else float("inf"))]
+        return len({str(check["settings"]) for check in first.values()}) > 1
+
+
+def stepped_outside(notes: Notes) -> list[Stepped]:
+    """What optimizers step outside of DDP models, paired between ranks by the shapes of the parameters.
+
+    Optimizers that only some ranks have are those ranks' own.
+    """
+    pairs: dict[tuple[str, int], dict[int, Mapping[int, Any]]] = {}
+    for rank, told in notes.items():
+        own: dict[int, dict[int, Any]] = {}
+        for check in told["outside"]:
+            own.setdefault(check["optimizer"], {})[check["step"]] = check
+        alike: dict[str, int] = {}
+        for checks in own.values():
+            shapes = str([row[1] for row in next(iter(checks.values()))["parameters"]])
+            alike[shapes] = alike.get(shapes, -1) + 1
+            pairs.setdefault((shapes, alike[shapes]), {})[rank] = checks
+    found = []
+    for (shapes, _), by_rank in pairs.items():
+        if shapes == "[]" or set(by_rank) != set(notes):
+            continue
+        rows = len(next(iter(next(iter(by_rank.values())).values()))["parameters"])
+        common = set.intersection(*(set(checks) for checks in by_rank.values()))
+        together = {step: {rank: checks[step] for rank, checks in by_rank.items()} for step in sorted(common)}
+        whole = {
+            step: each
+            for step, each in together.items()
+            if all(len(check["parameters"]) == rows for check in each.values())
+        }
+        if whole:
+            found.append(Stepped(whole))
+    return found
+
+
+def parameters_outside(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Such parameters that were equal on all ranks at first, or get equal gradients, and are different at the end.
+
+    A rank may also have parameters of its own on purpose: a part of a model that is cut into pieces, a model of
+    another setting, an expert. Those were never equal, or their optimizers have different settings, or their ranks
+    exchange messages or activations.
+    """
+    worth_knowing = None
+    for stepped in stepped_outside(notes):
+        found = lasting(stepped.moments())
+        if found is None:
+            continue
+        fault = _judged(outcome, notes, stepped, found)
+        if fault is not None and not fault.warning:
+            return fault
+        worth_knowing = worth_knowing or fault
+    return worth_knowing
+
+
+def on_purpose(outcome: Outcome, notes: Notes) -> list[str]:
+    """Clauses about parameters that differ between ranks and are taken to do so on purpose."""
+    found = []
+    for stepped in stepped_outside(notes):
+        moments = stepped.moments()
+        last = moments[-1].difference
+        if last is None:
+            continue
+        names = names_in_a_row(last.names)
+        if made_equal_again(moments):
+            found.append(f"weights that are averaged now and then differ at the end ({names})")
+        elif _judged(outcome, notes, stepped, last) is None:
+            found.append(f"each rank trains parameters of its own, taken to be meant so ({names})")
+    return found
+
+
+def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference) -> Diagnosis | None:
+    first = stepped.moments()[0].difference
+    if stepped.same_gradients():
+        return _equal_gradients(stepped, found, started_apart=first is not None)
+    if stepped.in_pieces():
+        return _unlike_replicas(found)
+    if first is not None:
+        return _beside_a_ddp_model(found) if stepped.beside_ddp() else None
+    if _cut_into_parts(outcome, notes) or (stepped.settings_differ() and not stepped.beside_ddp()):
         return None
-    mixed = bool(checks[-1][0]["gradients"])
-    if _differing(checks[0]) and not mixed:
-        return None
-    names = _differing(checks[-1])
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    strange = {rank: told["strange"][0] for rank, told in notes.items() if told["strange"]}
+    where = next(iter(strange.values()), "")
+    because = (
+        f"The optimizer steps them on every rank; {rank_list(strange)} {verb(strange, 'calls', 'call')} {where} for a "
+        f"group to which {verb(strange, 'it does', 'they do')} not belong, which does nothing."
+        if strange
+        else "The optimizer steps them on every rank with gradients that nobody averages."
+    )
     return Diagnosis(
         "parameters_outside",
-        f"The ranks ended without an error, but parameters that no DDP model holds differ: {shown}. The optimizer "
-        "steps them on every rank with gradients that nobody averages.",
-        (),
-        advice="make them part of the module that DistributedDataParallel wraps, or wrap their module, too.",
+        "The ranks ended without an error, but parameters that no DDP model holds differ: "
+        f"{_listed(found)}. {because}",
+        tuple(strange) if len(strange) < len(notes) else (),
+        advice="give every rank a group that it is a member of, or let DDP average: DDP(model, process_group=...)."
+        if strange
+        else "make them part of the module that DistributedDataParallel wraps, or wrap their module, too.",
         lesson=taught_in(7, 6),
     )
 
 
-def _comparable(checks: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The same check on all ranks, where it has such parameters and they have the same shapes."""
-    shapes = [[shape for _, shape, _ in check["outside"]] for check in checks]
-    return checks if shapes[0] and all(each == shapes[0] for each in shapes) else []
+def _listed(found: Difference) -> str:
+    more = f" and {len(found.names) - 4} more" if len(found.names) > 4 else ""
+    return ", ".join(found.names[:4]) + more
 
 
-def _differing(checks: list[Mapping[str, Any]]) -> list[str]:
-    found = []
-    for number, (name, shape, _) in enumerate(checks[0]["outside"]):
-        if len({check["outside"][number][2][0] for check in checks}) > 1:
-            found.append(name or f"one of shape {'x'.join(map(str, shape)) or 'scalar'}")
-    return found
+def _equal_gradients(stepped: Stepped, found: Difference, started_apart: bool) -> Diagnosis:
+    """Data parallelism by hand: every gradient is the same on all ranks, and the weights are not."""
+    size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
+    if stepped.settings_differ():
+        return Diagnosis(
+            "optimizer_differs",
+            f"Every gradient is the same on all ranks, but the weights differ at the end: {_listed(found)}{size}. The "
+            "optimizers' settings are not the same.",
+            found.odd,
+            advice="give every rank's optimizer the same settings, and change them by the same schedule.",
+            lesson=taught_in(9),
+        )
+    since = "they were different from the beginning" if started_apart else "something else has changed them"
+    return Diagnosis(
+        "weights_differ",
+        f"Every gradient is the same on all ranks, but the weights are not: {_listed(found)}{size}; {since}. Averaging "
+        "gradients keeps equal weights equal, and never makes them so.",
+        found.odd,
+        advice="broadcast the weights of one rank (the same src on all of them) after the last change to the model and "
+        "before the first step, as DistributedDataParallel does.",
+        lesson=taught_in(9, 7),
+    )
+
+
+def _unlike_replicas(found: Difference) -> Diagnosis:
+    size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
+    return Diagnosis(
+        "weights_differ",
+        f"Ranks that hold the same piece of a parameter have different values in it: {_listed(found)}{size}.",
+        found.odd,
+        advice="replicas stay equal while they begin equal and get the same gradients: change weights on all of them "
+        "alike, and build the model from the same seed or checkpoint everywhere.",
+        lesson=taught_in(9, 7),
+    )
+
+
+def _beside_a_ddp_model(found: Difference) -> Diagnosis:
+    return Diagnosis(
+        "parameters_outside",
+        f"Parameters that no DDP model holds are stepped together with a DDP model's, and were different on the ranks "
+        f"from the beginning: {_listed(found)}. Either they are each rank's own on purpose (a head per rank), or they "
+        "were forgotten: nobody averages their gradients.",
+        (),
+        advice="if they are to be the same on all ranks, make them part of the module that DistributedDataParallel "
+        "wraps; if they are not, save them on every rank.",
+        lesson=taught_in(7, 6),
+        warning=True,
+    )
+
+
+def _cut_into_parts(outcome: Outcome, notes: Notes) -> bool:
+    """True when ranks exchange messages, or the model's own forward has collectives: they hold parts of one model."""
+    if any(told.get("messages") for told in notes.values()):
+        return True
+    return any(
+        record.origin is not None and record.origin.function in ("forward", "backward") and not record.stage
+        for records in outcome.recorded.values()
+        for record in records
+    )
+
+
+def _tensors(names: list[str], by_rank: Checks, column: int) -> Iterator[tuple[str, dict[int, Any]]]:
+    """Each parameter with the digests of the ranks that are to hold the same data of it."""
+    for place, name in enumerate(names):
+        told = {rank: check["parameters"][place] for rank, check in by_rank.items()}
+        among = {rank: tuple(by_rank) if row[4] is None else tuple(row[4]) for rank, row in told.items()}
+        for ranks in dict.fromkeys(among.values()):
+            if len(ranks) > 1 and all(among.get(rank) == ranks for rank in ranks):
+                yield name, {rank: told[rank][column] for rank in ranks}

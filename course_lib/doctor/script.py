@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.notes import notes_of
+from course_lib.doctor.remarks import not_looked_at, silent_about
 from course_lib.doctor.words import steps
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.gang import Gang
@@ -132,11 +133,11 @@ def verdict_text(examination: Examination) -> str:
             lines.append(f"Taught in: {diagnosis.lesson}")
         lines.append(f"[{diagnosis.kind}]")
     if examination.sound:
-        ranks = rank_list(outcome.ranks)
-        lines.append(
-            f"No fault found on {ranks}." if diagnosis is None else f"No other fault found on {ranks}."
-        )
+        other = "" if diagnosis is None else "other "
+        but = silent_about(outcome) if diagnosis is None else ""
+        lines.append(f"No {other}fault found on {rank_list(outcome.ranks)}{but}.")
         lines += [f"  {sentence}" for sentence in examination.checked]
+    lines += [f"  {sentence}" for sentence in not_looked_at(outcome)]
     return "\n".join(lines)
 
 

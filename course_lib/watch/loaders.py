@@ -50,6 +50,7 @@ class Loaders:
         # By the iterator itself: the id of one that has ended is soon used again for the next epoch's.
         self._early: WeakKeyDictionary[Any, list[list[int]]] = WeakKeyDictionary()
         self._epochs: WeakKeyDictionary[Any, Epoch] = WeakKeyDictionary()
+        self._loaders: WeakKeyDictionary[Any, Loader] = WeakKeyDictionary()
 
     def told(self) -> list[dict[str, Any]]:
         """Everything as JSON-able data."""
@@ -69,21 +70,20 @@ class Loaders:
         ]
 
     def trained(self) -> None:
-        """A DDP model is being trained: with what the newest loader gave."""
+        """A model is being trained: with what the newest loader gave."""
         if self._newest is not None:
             self._newest.trains = True
 
-    def wrap(self, stack: ExitStack, replace: Callable[..., None]) -> None:
-        """Note what every loader draws, until the stack is closed."""
+    def wrap(self, stack: ExitStack, replace: Callable[..., None], noting: Any) -> None:
+        """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
         from torch.utils.data import DataLoader
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
         def begin(original: Callable[..., Any]) -> Callable[..., Any]:
             def iterate(loader: Any) -> Iterator[Any]:
-                # With persistent workers the same iterator begins again, and draws before it is handed out.
-                self._epochs.pop(getattr(loader, "_iterator", None) or loader, None)
+                noting.beginning(loader)
                 made: Iterator[Any] = original(loader)
-                self._begin(loader, made)
+                noting.begun(loader, made)
                 return made
 
             return iterate
@@ -91,7 +91,7 @@ class Loaders:
         def draw(original: Callable[..., Any]) -> Callable[..., Any]:
             def _next_index(iterator: Any) -> Any:
                 index = original(iterator)
-                self._drawn(iterator, index)
+                noting.drawn(iterator, index)
                 return index
 
             return _next_index
@@ -99,7 +99,7 @@ class Loaders:
         def give(original: Callable[..., Any]) -> Callable[..., Any]:
             def following(iterator: Any) -> Any:
                 batch = original(iterator)
-                self.batches += 1
+                noting.given(iterator)
                 return batch
 
             return following
@@ -108,7 +108,20 @@ class Loaders:
         replace(stack, _BaseDataLoaderIter, "_next_index", draw)
         replace(stack, _BaseDataLoaderIter, "__next__", give)
 
-    def _begin(self, loader: Any, iterator: Any) -> None:
+    def beginning(self, loader: Any) -> None:
+        """A loader is about to make an iterator."""
+        # With persistent workers the same iterator begins again, and draws before it is handed out.
+        kept = getattr(loader, "_iterator", None)
+        if kept is not None:
+            self._epochs.pop(kept, None)
+
+    def given(self, iterator: Any) -> None:
+        """A batch has been handed out."""
+        self.batches += 1
+        self._newest = self._loaders.get(iterator)
+
+    def begun(self, loader: Any, iterator: Any) -> None:
+        """A loader has made an iterator."""
         if id(loader) not in self.found:
             if len(self.found) >= _MOST_LOADERS:
                 self._newest = None
@@ -124,11 +137,13 @@ class Loaders:
         if len(self._newest.epochs) < _MOST_EPOCHS:
             self._newest.epochs.append(epoch)
         self._epochs[iterator] = epoch
+        self._loaders[iterator] = self._newest
         # Workers have drawn their first batches while the iterator was made.
         for batch in self._early.pop(iterator, []):
             epoch.add(batch)
 
-    def _drawn(self, iterator: Any, index: Any) -> None:
+    def drawn(self, iterator: Any, index: Any) -> None:
+        """The sampler has given the numbers of a batch."""
         batch = [index] if isinstance(index, int) else list(index) if isinstance(index, list | tuple) else []
         if not all(isinstance(number, int) for number in batch):
             return

@@ -9,67 +9,84 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from course_lib.watch.guard import Guarded
+
 if TYPE_CHECKING:
     from course_lib.watch.probe import Probe
 
 
 def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
-    """Put wrappers around what the probe wants to hear of, until the stack is closed."""
+    """Put wrappers around what the probe wants to hear of, until the stack is closed; they never raise."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    models = Guarded(probe, probe.unseen, "DDP models")
+    optimizers = Guarded(probe, probe.unseen, "optimizer steps")
 
     def constructor(original: Callable[..., Any]) -> Callable[..., Any]:
         def construct(self: Any, *arguments: Any, **options: Any) -> None:
             original(self, *arguments, **options)
-            probe.built(self)
+            models.built(self)
 
         return construct
 
     def forward(original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(self: Any, *arguments: Any, **options: Any) -> Any:
-            probe.forward(self, arguments)
-            model = probe.model_of(self)
+            model = models.forward(self, arguments)
             try:
-                if model is not None:
-                    model.inside = True
                 return original(self, *arguments, **options)
             except BaseException as error:
-                probe.failed("forward", error)
+                models.failed("forward", error)
                 raise
             finally:
                 if model is not None:
-                    model.inside = False
+                    models.returned(model)
 
         return forward
 
     def backward(original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(*arguments: Any, **options: Any) -> Any:
-            models = probe.backward()
+            pending = models.backward()
             try:
                 original(*arguments, **options)
             except BaseException as error:
-                probe.failed("backward", error)
+                models.failed("backward", error)
                 raise
-            probe.reduced(models)
+            models.reduced(pending or [])
 
         return backward
 
     def destroy(original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*arguments: Any, **options: Any) -> Any:
-            with contextlib.suppress(Exception):
-                probe.leaving()
+            models.leaving()
             return original(*arguments, **options)
 
         return destroy_process_group
+
+    def script(original: Callable[..., Any]) -> Callable[..., Any]:
+        def script(obj: Any, *arguments: Any, _frames_up: int = 0, **options: Any) -> Any:
+            # TorchScript compiles a module's hooks with it, and cannot compile the probe's.
+            with probe.unhooked():
+                return original(obj, *arguments, _frames_up=_frames_up + 1, **options)
+
+        return script
+
+    def before(optimizer: Any, *_: Any) -> None:
+        optimizers.step(optimizer)
+
+    def after(optimizer: Any, *_: Any) -> None:
+        optimizers.stepped(optimizer)
 
     _replace(stack, torch.distributed, "destroy_process_group", destroy)
     _replace(stack, DistributedDataParallel, "__init__", constructor)
     _replace(stack, DistributedDataParallel, "forward", forward)
     _replace(stack, torch.autograd, "backward", backward)
-    handle = register_optimizer_step_pre_hook(lambda optimizer, *_: probe.step(optimizer))
-    stack.callback(handle.remove)
-    probe.loaders.wrap(stack, _replace)
+    _replace(stack, torch.jit, "script", script)
+    for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
+        stack.callback(handle.remove)
+    probe.exchanges.wrap(stack, _replace, Guarded(probe.exchanges, probe.unseen, "messages"))
+    probe.loaders.wrap(stack, _replace, Guarded(probe.loaders, probe.unseen, "samples"))
 
 
 def _replace(
@@ -82,5 +99,7 @@ def _replace(
     import functools
 
     original = getattr(owner, name)
+    # What getattr() gives of a class of C++ is no longer a method when it is put back.
+    stored = vars(owner)[name]
     setattr(owner, name, functools.wraps(original)(make(original)))
-    stack.callback(setattr, owner, name, original)
+    stack.callback(setattr, owner, name, stored)

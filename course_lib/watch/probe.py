@@ -8,7 +8,6 @@ afterwards, by the doctor. Imports torch when it is entered.
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -16,13 +15,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.ranks import worker
-from course_lib.ranks.cell import is_learners
 from course_lib.ranks.facts import EXTRAS, ddp_wrappers
 from course_lib.ranks.last_words import last_words
+from course_lib.watch.exchanges import Exchanges
+from course_lib.watch.guard import Guarded, Unseen
+from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
+from course_lib.watch.optimizers import Optimizers, is_inner_step
 from course_lib.watch.patches import patch
 from course_lib.watch.waiting import WaitingClock
-from course_lib.watch.weights import CheckPlan, gradient_check, input_digest, reduced_gradients, weight_check
+from course_lib.watch.weights import (
+    CheckPlan,
+    gradient_check,
+    input_digest,
+    outside_check,
+    reduced_gradients,
+    weight_check,
+)
 
 _MOST_EVENTS = 20
 #: Calls of DDP models whose order is told, the newest.
@@ -36,9 +45,17 @@ class Model:
     number: int
     wrapper: weakref.ref[Any]
     found: bool = False  # it was there before the watching began
+    #: The ranks among which it averages, the type of what is wrapped, and the buffers that are a norm's statistics.
+    ranks: list[int] = field(default_factory=list)
+    type: str = ""
+    statistics: list[str] = field(default_factory=list)
     parameters: int = 0
     without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
     forwards: int = 0
+    backwards: int = 0
+    bare_backwards: int = 0
+    no_sync_steps: int = 0
+    steps: int = 0  # of the optimizers that hold its parameters
     plain_forwards: int = 0
     bypassed: int = 0
     pending: bool = False
@@ -59,8 +76,11 @@ class Probe:
     """All that is noted on this rank."""
 
     plan: CheckPlan
+    unseen: Unseen = field(default_factory=Unseen)
     models: list[Model] = field(default_factory=list)
     loaders: Loaders = field(default_factory=Loaders)
+    optimizers: Optimizers = field(default_factory=Optimizers)
+    exchanges: Exchanges = field(default_factory=Exchanges)
     backwards: int = 0
     bare_backwards: int = 0
     no_sync_steps: int = 0
@@ -68,12 +88,17 @@ class Probe:
     failures: list[dict[str, str]] = field(default_factory=list)
     weights: list[dict[str, Any]] = field(default_factory=list)
     gradients: list[dict[str, Any]] = field(default_factory=list)
+    outside: list[dict[str, Any]] = field(default_factory=list)
+    touched_at: int = -1
     checked_at: set[tuple[int, int]] = field(default_factory=set)
-    clock: WaitingClock = field(default_factory=WaitingClock)
+    clock: WaitingClock = field(init=False)
     groups: dict[str, list[int]] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     calls: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
+
+    def __post_init__(self) -> None:
+        self.clock = WaitingClock(self.unseen)
 
     def told(self) -> dict[str, Any]:
         """Everything as JSON-able data; also asked for by the answering thread while the rank is blocked."""
@@ -87,9 +112,18 @@ class Probe:
             "bare_backwards": self.bare_backwards,
             "no_sync_steps": self.no_sync_steps,
             "failures": list(self.failures),
+            "unseen": self.unseen.told(),
             "models": [
                 {
                     "number": model.number,
+                    "ranks": list(model.ranks),
+                    "type": model.type,
+                    "statistics": list(model.statistics),
+                    "forwards": model.forwards,
+                    "backwards": model.backwards,
+                    "steps": model.steps,
+                    "bare_backwards": model.bare_backwards,
+                    "no_sync_steps": model.no_sync_steps,
                     "plain_forwards": model.plain_forwards,
                     "bypassed": model.bypassed,
                     "without_gradient": model.without_gradient[:_MOST_EVENTS],
@@ -106,42 +140,98 @@ class Probe:
             "loaders": self.loaders.told(),
             "weights": list(self.weights),
             "gradients": list(self.gradients),
+            "outside": list(self.outside),
             "waiting": self.clock.told(),
             "groups": dict(self.groups),
+            **self.exchanges.told(),
         }
 
     # -- what is noted, and when --------------------------------------------------------------------------------
 
     def built(self, wrapper: Any, found: bool = False) -> None:
         """A DDP wrapper has been made, or was there before."""
-        model = Model(len(self.models), weakref.ref(wrapper), found)
+        import torch.distributed as dist
+
+        model = Model(len(self.models), weakref.ref(wrapper), found, type=type(wrapper.module).__name__)
         self.models.append(model)
-        self.hooks.append(wrapper.module.register_forward_pre_hook(_entering_module))
+        self.hook(wrapper)
+        model.ranks = list(dist.get_process_group_ranks(wrapper.process_group))
+        model.statistics = [
+            f"{name}.{buffer}".lstrip(".")
+            for name, module in wrapper.module.named_modules()
+            if "running_mean" in dict(module.named_buffers(recurse=False))
+            for buffer, _ in module.named_buffers(recurse=False)
+        ]
+
+    def hook(self, wrapper: Any) -> None:
+        """Hear of it when the wrapped module is called."""
+        self.hooks.append(wrapper.module.register_forward_pre_hook(ENTERING))
+
+    @contextlib.contextmanager
+    def unhooked(self) -> Iterator[None]:
+        """Without the hooks in the wrapped modules."""
+        taken, self.hooks = self.hooks, []
+        for handle in taken:
+            handle.remove()
+        try:
+            yield
+        finally:
+            for model in self.models:
+                if (wrapper := model.wrapper()) is not None:
+                    self.hook(wrapper)
 
     def model_of(self, wrapper: Any) -> Model | None:
         """What is noted of this wrapper."""
         return next((model for model in self.models if model.wrapper() is wrapper), None)
 
-    def forward(self, wrapper: Any, arguments: tuple[Any, ...]) -> None:
-        """A DDP model is about to be called."""
+    def forward(self, wrapper: Any, arguments: tuple[Any, ...]) -> Model | None:
+        """A DDP model is about to be called; gives what is noted of it."""
         import torch
 
         model = self.model_of(wrapper)
         if model is None:
-            return
+            return None
+        model.inside = True
         if not torch.is_grad_enabled():
             model.plain_forwards += 1
-            return
-        if len(model.inputs) < 4:
-            model.inputs.append(input_digest(arguments))
+            return model
         model.forwards += 1
-        self.calls.append((model.number, learners_line()))
         model.no_sync = not wrapper.require_backward_grad_sync
         model.pending |= not model.no_sync
+        self.calls.append((model.number, learners_line()))
         self.loaders.trained()
-        if self.plan.due(self.steps) and (model.number, self.steps) not in self.checked_at:
+        Guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
+        return model
+
+    def looked_at(self, model: Model, wrapper: Any, arguments: tuple[Any, ...]) -> None:
+        """The weights of a model before one of its forward passes, where they are to be compared; its first inputs."""
+        if len(model.inputs) < 4:
+            model.inputs.append(input_digest(arguments))
+        if self.due() and (model.number, self.steps) not in self.checked_at:
             self.checked_at.add((model.number, self.steps))
-            self.weights.append(weight_check(wrapper, model.number, self.steps))
+            self.weights.append(weight_check(wrapper, model.number, self.steps, self.unseen))
+
+    def returned(self, model: Model) -> None:
+        """A DDP model's forward is over, well or not."""
+        model.inside = False
+
+    def due(self, step: int | None = None) -> bool:
+        """True when weights are to be compared now: by plan, or because somebody has changed them between two steps."""
+        if self.optimizers.touched():
+            self.touched_at = self.steps
+        return self.plan.due(self.steps if step is None else step) or self.touched_at == self.steps
+
+    def entering(self, module: Any) -> None:
+        """A module is about to be called: a wrapped one that is trained past its wrapper?"""
+        import torch
+
+        if not torch.is_grad_enabled():
+            return
+        for model in self.models:
+            wrapper = model.wrapper()
+            if wrapper is not None and wrapper.module is module and not model.inside and module.training:
+                model.bypassed += 1
+                model.note("bypassed")
 
     def backward(self) -> list[Model]:
         """A backward pass begins; returns the models whose gradients it reduces."""
@@ -152,9 +242,11 @@ class Probe:
             # The reducer has finished what the last forwards have begun: this pass it does not see.
             self.bare_backwards += 1
             for model in self.models:
+                model.bare_backwards += bool(model.forwards)
                 model.note("bare_backward")
         for model in pending:
             model.pending = False
+            model.backwards += 1
             model.reduced = {}
         return pending
 
@@ -169,19 +261,35 @@ class Probe:
                     named = wrapper.module.named_parameters()
                     model.without_gradient = [name for name, p in named if p.requires_grad and p.grad is None]
                 if self.plan.due(self.steps):
-                    model.reduced = reduced_gradients(wrapper, model.number)
+                    model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
 
     def step(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
+        if is_inner_step():
+            return
         for model in self.models:
             if model.no_sync and model.forwards:
                 self.no_sync_steps += 1
+                model.no_sync_steps += 1
                 model.note("no_sync_step")
+        if not self.models:
+            self.loaders.trained()
+        own = self.optimizers.of(optimizer)
+        wrappers = [model.wrapper() for model in self.models]
         if self.plan.due(self.steps):
             reduced = {name: left for model in self.models for name, left in model.reduced.items()}
-            wrappers = [model.wrapper() for model in self.models]
-            self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced))
+            self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced, self.unseen))
+        if self.due(own.steps):
+            self.outside.append(outside_check(optimizer, wrappers, own.number, own.steps, self.unseen))
+        for model in self.models:
+            model.steps += model.number in own.models(wrappers)
+        own.steps += 1
         self.steps += 1
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has stepped."""
+        if not is_inner_step():
+            self.optimizers.of(optimizer).remember()
 
     def leaving(self) -> None:
         """The process group is about to be destroyed: its connections are kept open.
@@ -215,35 +323,34 @@ class Probe:
             wrapper = model.wrapper()
             # One from an earlier cell that is not used here is none of this run's business.
             if wrapper is not None and (model.forwards or not model.found):
-                self.weights.append(weight_check(wrapper, model.number, -1))
+                self.weights.append(weight_check(wrapper, model.number, -1, self.unseen))
+        wrappers = [model.wrapper() for model in self.models]
+        for each in self.optimizers.found:
+            optimizer = each.optimizer()
+            if optimizer is not None:
+                self.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
 
 
 CURRENT: Probe | None = None
 
 
-def learners_line() -> str:
-    """The learner's innermost line on the stack, such as `train.py, line 12`."""
-    from course_lib.ranks.cell import Frame
+class _Entering:
+    """Called before the forward of every wrapped module.
 
-    frame = sys._getframe(1)
-    while frame is not None:
-        if is_learners(frame.f_code.co_filename):
-            return Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, "").where()
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+    A copy of the module, or one that was saved, has in its place a function that does nothing and needs no course.
+    """
+
+    __name__ = "entering"
+
+    def __call__(self, module: Any, arguments: Any) -> None:
+        if CURRENT is not None:
+            Guarded(CURRENT, CURRENT.unseen, "calls past DDP").entering(module)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, ({}, "get")  # {}.get(module, arguments) gives the arguments
 
 
-def _entering_module(module: Any, _arguments: Any) -> None:
-    """Called before the forward of every wrapped module; a function of this module, so that pickling works."""
-    import torch
-
-    if CURRENT is None or not torch.is_grad_enabled():
-        return
-    for model in CURRENT.models:
-        wrapper = model.wrapper()
-        if wrapper is not None and wrapper.module is module and not model.inside and module.training:
-            model.bypassed += 1
-            model.note("bypassed")
+ENTERING = _Entering()
 
 
 @contextlib.contextmanager
@@ -258,17 +365,18 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
     probe = Probe(CheckPlan(every))
     CURRENT = probe
     EXTRAS["probe"] = probe.told
+    hooks = Guarded(probe, probe.unseen, "DDP models")
     with contextlib.ExitStack() as stack:
         stack.callback(_unwatch, probe)
         for wrapper in ddp_wrappers():
-            probe.built(wrapper, found=True)
+            hooks.built(wrapper, found=True)
         patch(probe, stack)
         if waiting:
             stack.enter_context(probe.clock)
         if worker.CURRENT is not None:
             stack.enter_context(last_words(worker.CURRENT.channel))
         yield probe
-        probe.finish()
+        hooks.finish()
 
 
 def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, Any]]:
@@ -281,4 +389,5 @@ def _unwatch(probe: Probe) -> None:
     global CURRENT
     CURRENT = None
     for hook in probe.hooks:
-        hook.remove()
+        with contextlib.suppress(Exception):
+            hook.remove()

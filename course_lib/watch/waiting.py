@@ -16,6 +16,7 @@ from typing import Any
 from course_lib.ranks.answering import is_asleep
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.waits import waiting_in
+from course_lib.watch.guard import Guarded, Unseen
 
 #: A short run is sampled closely, a long one ten times a second: waking costs the rank a switch of threads each time.
 _CLOSE_SAMPLES, _CLOSE_SECONDS, _SECONDS = 50, 0.02, 0.1
@@ -24,11 +25,13 @@ _CLOSE_SAMPLES, _CLOSE_SECONDS, _SECONDS = 50, 0.02, 0.1
 class WaitingClock:
     """A context manager around the learner's code, entered on its thread; `told()` has the figures so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, unseen: Unseen) -> None:
         self._main = threading.get_ident()
         self._native = threading.get_native_id()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="course-waiting", daemon=True)
+        self._thread = threading.Thread(
+            target=Guarded(self, unseen, "waiting times").sample, name="course-waiting", daemon=True
+        )
         self._watched = self._waiting = 0.0
         self._started = self._seconds = 0.0
 
@@ -48,7 +51,8 @@ class WaitingClock:
         seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
         return {"seconds": seconds, "share": self._waiting / self._watched if self._watched else 0.0}
 
-    def _sample(self) -> None:
+    def sample(self) -> None:
+        """Look again and again until the block is left; what the thread does."""
         for taken in itertools.count():
             period = _CLOSE_SECONDS if taken < _CLOSE_SAMPLES else _SECONDS
             if self._ended.wait(period):

@@ -1,21 +1,25 @@
 """Small digests of weights and gradients, taken often while a script runs: is it still the same on every rank?
 
-A digest is a checksum and a few values, so that the doctor can say by how much ranks differ at least. Used inside a
-rank; imports torch only inside functions.
+A digest is a checksum and a few values, so that the doctor can say by how much ranks differ at least. Nothing here
+issues a collective: of a DTensor only this rank's piece is read. Used inside a rank; imports torch only inside
+functions.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.watch.guard import Unseen
 from course_lib.watch.names import names_in_the_code
 
 _SAMPLES = 8
 _MOST_TENSORS = 400
+#: What a digest is where a tensor has no data, or could not be looked at.
+NOTHING: list[Any] = [None, []]
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,17 @@ class CheckPlan:
 
 
 def digest(tensor: Any) -> list[Any]:
-    """`[checksum, some values]` of a tensor; `[None, []]` where there is no data."""
+    """`[checksum, some values]` of this rank's data; `[None, []]` where there is no data.
+
+    Raises:
+        TypeError: the tensor is of a type that keeps its data in a way of its own.
+    """
     import torch
 
     if tensor is None or tensor.is_meta:
-        return [None, []]
-    with torch.no_grad():
-        flat = tensor.detach()
+        return NOTHING
+    with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
+        flat = _plain(tensor.detach())
         if flat.layout is not torch.strided:
             flat = flat.coalesce().values()
         flat = flat.cpu().contiguous().reshape(-1)
@@ -48,64 +56,159 @@ def digest(tensor: Any) -> list[Any]:
     return [crc, [value if math.isfinite(value) else None for value in samples]]
 
 
-def weight_check(wrapper: Any, number: int, step: int) -> dict[str, Any]:
-    """The parameters and floating-point buffers of a DDP model before step number `step` (-1: at the end)."""
+def _plain(tensor: Any) -> Any:
+    """This rank's data as an ordinary tensor: operations on a DTensor could ask other ranks for theirs."""
+    import torch
+
+    if is_distributed(tensor):
+        tensor = tensor.to_local()
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"{type(tensor).__name__} keeps its data in a way of its own")
+    return tensor.as_subclass(torch.Tensor)
+
+
+def is_distributed(tensor: Any) -> bool:
+    """True for a DTensor: of FSDP2, tensor parallelism and the like."""
+    return hasattr(tensor, "to_local") and hasattr(tensor, "placements")
+
+
+def holders(tensor: Any) -> list[int] | None:
+    """The ranks that are to have the same data in this tensor; None when nothing says that only some are.
+
+    The pieces of a sharded DTensor are equal on the ranks that differ from this one in replicated dimensions of the
+    mesh alone. A piece of a parameter that FSDP1 has flattened is this rank's own.
+    """
+    if is_distributed(tensor):
+        mesh, here = tensor.device_mesh, tensor.device_mesh.get_coordinate()
+        if here is None or any(placement.is_partial() for placement in tensor.placements):
+            return []
+        index = tuple(
+            slice(None) if placement.is_replicate() else place
+            for placement, place in zip(tensor.placements, here, strict=True)
+        )
+        return sorted(mesh.mesh[index].reshape(-1).tolist())
+    return [] if getattr(tensor, "_fsdp_flattened", False) else None
+
+
+def sample(parameter: Any) -> tuple[float, ...]:
+    """A few values of a parameter: cheap enough to be taken in every step."""
+    import torch
+
+    with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
+        flat = _plain(parameter.detach()).reshape(-1)
+        stride = max(1, flat.numel() // 4)
+        return tuple(flat[::stride][:4].tolist())
+
+
+def weight_check(wrapper: Any, number: int, step: int, unseen: Unseen) -> dict[str, Any]:
+    """The parameters and floating-point buffers of a DDP model before step number `step` (-1: at the end).
+
+    `late` are the parameters that require a gradient, and did not when DDP took those that it manages.
+    """
     module = wrapper.module
+    managed = {id(parameter) for parameter in wrapper._module_parameters}
+    ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
+    named = list(module.named_parameters())
+    buffers = [
+        (name, b) for name, b in module.named_buffers() if b.is_floating_point() and name not in ignored
+    ]
     return {
         "model": number,
         "step": step,
-        "parameters": _digests(module.named_parameters()),
-        "buffers": _digests((name, b) for name, b in module.named_buffers() if b.is_floating_point()),
+        "parameters": _digests([(n, p) for n, p in named if n not in ignored], "weights", unseen),
+        "buffers": _digests(buffers, "buffers", unseen),
         "managed": wrapper.forward_sync_buffers,
+        "late": [n for n, p in named if p.requires_grad and id(p) not in managed and n not in ignored][
+            :_MOST_TENSORS
+        ],
     }
 
 
 def gradient_check(
-    optimizer: Any, wrappers: Iterable[Any], step: int, reduced: Mapping[str, list[Any]]
+    optimizer: Any, wrappers: Iterable[Any], step: int, reduced: Mapping[str, list[Any]], unseen: Unseen
 ) -> dict[str, Any]:
-    """What an optimizer is about to use, and its settings.
+    """What an optimizer is about to use of the parameters of DDP models, and its settings.
 
-    `gradients` are those of the parameters that belong to a DDP model, and `reduced` what DDP had left of them (as far
-    as it is known); `outside` are the other parameters themselves, as name, shape and digest.
+    `reduced` is what DDP had left of the gradients, as far as it is known.
     """
-    names = {
+    names = names_in_models(wrappers)
+    gradients = [
+        (names[id(parameter)], parameter.grad)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if id(parameter) in names
+    ]
+    found = _digests(gradients, "gradients", unseen)
+    return {
+        "step": step,
+        "gradients": found,
+        "reduced": {name: reduced[name] for name in found if name in reduced},
+        "settings": settings(optimizer),
+    }
+
+
+def outside_check(
+    optimizer: Any, wrappers: Iterable[Any], number: int, step: int, unseen: Unseen
+) -> dict[str, Any]:
+    """What an optimizer steps that belongs to no DDP model, before its step number `step` (-1: at the end).
+
+    A row a parameter: its name in the code, its shape, its digest, that of its gradient, and its `holders`.
+    """
+    names = names_in_models(wrappers)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    others = [p for p in parameters if id(p) not in names][:_MOST_TENSORS]
+    called = names_in_the_code() if others and step == 0 else {}
+    rows = []
+    for parameter in others:
+        data = _looked_at(digest, parameter, "weights", unseen)
+        gradient = _looked_at(digest, parameter.grad, "gradients", unseen)
+        ranks = _looked_at(holders, parameter, "weights", unseen)
+        among = [] if ranks is NOTHING else ranks
+        rows.append([called.get(id(parameter), ""), list(parameter.shape), data, gradient, among])
+    return {
+        "optimizer": number,
+        "step": step,
+        "beside_ddp": len(others) < len(parameters),
+        "parameters": rows,
+        "settings": settings(optimizer),
+    }
+
+
+def names_in_models(wrappers: Iterable[Any]) -> dict[int, str]:
+    """`0:weight` and the like by the parameter's id, for the parameters of DDP models."""
+    return {
         id(parameter): f"{number}:{name}"
         for number, wrapper in enumerate(wrappers)
         if wrapper is not None
         for name, parameter in wrapper.module.named_parameters()
     }
-    found: dict[str, list[Any]] = {}
-    others = []
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if id(parameter) in names:
-                found[names[id(parameter)]] = digest(parameter.grad)
-            else:
-                others.append(parameter)
-    called = names_in_the_code() if others else {}
-    settings = [
+
+
+def settings(optimizer: Any) -> list[dict[str, float]]:
+    """The numbers among an optimizer's options, group by group."""
+    return [
         {key: value for key, value in group.items() if isinstance(value, int | float)}
         for group in optimizer.param_groups
     ]
-    return {
-        "step": step,
-        "gradients": found,
-        "reduced": {name: reduced[name] for name in found if name in reduced},
-        "outside": [[called.get(id(p), ""), list(p.shape), digest(p)] for p in others[:_MOST_TENSORS]],
-        "settings": settings,
-    }
 
 
-def reduced_gradients(wrapper: Any, number: int) -> dict[str, list[Any]]:
+def reduced_gradients(wrapper: Any, number: int, unseen: Unseen) -> dict[str, list[Any]]:
     """The gradients of a DDP model as a backward pass has left them."""
-    return {
-        f"{number}:{name}": digest(parameter.grad)
-        for name, parameter in list(wrapper.module.named_parameters())[:_MOST_TENSORS]
-    }
+    named = [(f"{number}:{name}", parameter.grad) for name, parameter in wrapper.module.named_parameters()]
+    return _digests(named, "gradients", unseen)
 
 
-def _digests(tensors: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
-    return {name: digest(tensor) for name, tensor in list(tensors)[:_MOST_TENSORS]}
+def _digests(tensors: Iterable[tuple[str, Any]], what: str, unseen: Unseen) -> dict[str, list[Any]]:
+    return {name: _looked_at(digest, tensor, what, unseen) for name, tensor in list(tensors)[:_MOST_TENSORS]}
+
+
+def _looked_at(look: Callable[[Any], Any], tensor: Any, what: str, unseen: Unseen) -> Any:
+    """What `look` tells of a tensor, or `NOTHING` with a note."""
+    try:
+        return look(tensor)
+    except Exception as error:
+        unseen.note(what, error)
+        return NOTHING
 
 
 def input_digest(arguments: Iterable[Any]) -> int:

@@ -1,7 +1,9 @@
 """Rules about scripts that end well: branches that no scenario reaches."""
 
 from course_lib.doctor.diagnose import diagnose
-from tests.unit.watched import gradients, models, notes, watched, weights
+from tests.unit.watched import gradients, models, notes, outside, record, watched, weights
+
+SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(4)}
 
 
 def said(*each, **fields):
@@ -142,30 +144,121 @@ def test_a_model_left_out_on_one_rank_is_not_an_order():
     assert said(*each)[0] == "gradients_not_averaged"
 
 
-def outside(rank, name="head.weight", shape=(1, 4)):
-    return (name, list(shape), [rank, []])
-
-
 def test_parameters_of_another_optimizer_that_were_never_equal_are_a_ranks_own():
-    each = [notes(gradients=gradients(0, 0, outside=(outside(rank),))) for rank in range(2)]
-    assert said(*each) is None
+    each = [notes(outside=outside(rank, 10 + rank)) for rank in range(2)]
+    assert said(*each, recorded=SOME_COLLECTIVE) is None
 
 
 def test_parameters_of_different_shapes_are_parts_of_a_model():
-    each = [notes(gradients=gradients(5, outside=(outside(rank, shape=(1, 4 + rank)),))) for rank in range(2)]
-    assert said(*each) is None
+    each = [notes(outside=outside(5, 6 + rank, shape=(1, 4 + rank))) for rank in range(2)]
+    assert said(*each, recorded=SOME_COLLECTIVE) is None
 
 
 def test_parameters_outside_that_are_kept_equal_by_hand_are_no_fault():
-    told = notes(gradients=gradients(5, 5, outside=(outside(3),)))
-    assert said(told, told) is None
+    told = notes(outside=outside(3, 5))
+    assert said(told, told, recorded=SOME_COLLECTIVE) is None
+
+
+def test_parameters_outside_that_began_equal_are_named_when_they_have_drifted():
+    each = [notes(outside=outside(3, 5 + rank)) for rank in range(2)]
+    assert said(*each) == ("parameters_outside", ())
 
 
 def test_an_unnamed_parameter_outside_is_told_by_its_shape():
-    each = [notes(gradients=gradients(5, outside=(outside(rank, name=""),))) for rank in range(2)]
+    each = [notes(outside=outside(3, 5 + rank, name="")) for rank in range(2)]
+    assert "one of shape 1x4" in diagnose(watched(*each)).summary
+
+
+def test_parameters_beside_a_ddp_model_that_were_never_equal_have_two_readings():
+    each = [notes(outside=outside(rank, 5 + rank, beside_ddp=True)) for rank in range(2)]
     found = diagnose(watched(*each))
-    assert found.kind == "parameters_outside"
-    assert "one of shape 1x4" in found.summary
+    assert (found.kind, found.warning) == ("parameters_outside", True)
+    assert "on purpose" in found.summary
+    assert "forgotten" in found.summary
+
+
+def test_weights_that_are_averaged_by_hand_now_and_then_are_no_fault_wherever_the_run_ends():
+    between = [notes(outside=outside(3, 5 + rank, 9, 10 + rank, end=False)) for rank in range(2)]
+    assert said(*between, recorded=SOME_COLLECTIVE) is None
+    at_the_end = [notes(outside=outside(3, 5 + rank, 7 + rank, 9)) for rank in range(2)]
+    assert said(*at_the_end, recorded=SOME_COLLECTIVE) is None
+
+
+def test_equal_gradients_on_weights_that_were_never_equal_are_averaged_by_hand():
+    each = [notes(outside=outside(rank, 5 + rank, gradient=(7,))) for rank in range(2)]
+    found = diagnose(watched(*each))
+    assert (found.kind, found.warning) == ("weights_differ", False)
+    assert "different from the beginning" in found.summary
+
+
+def test_equal_gradients_that_are_zero_say_nothing():
+    each = [notes(outside=outside(rank, 5 + rank, gradient=(0,))) for rank in range(2)]
+    assert said(*each, recorded=SOME_COLLECTIVE) is None
+
+
+def test_other_settings_from_the_beginning_make_models_of_their_own():
+    each = [notes(outside=outside(3, 5 + rank, settings=[{"lr": rank}])) for rank in range(2)]
+    assert said(*each) is None
+
+
+def test_pieces_of_a_model_are_compared_among_the_ranks_that_hold_the_same_piece():
+    def four(*last):
+        return [
+            notes(outside=outside(rank % 2, value, among=[rank % 2, rank % 2 + 2]))
+            for rank, value in enumerate(last)
+        ]
+
+    assert said(*four(5, 6, 5, 6), recorded=SOME_COLLECTIVE) is None
+    assert said(*four(5, 6, 5, 7), recorded=SOME_COLLECTIVE) == ("weights_differ", ())
+
+
+def test_ranks_that_exchange_messages_hold_parts_of_one_model():
+    each = [notes(outside=outside(3, 5 + rank), messages=4) for rank in range(2)]
+    assert said(*each) is None
+
+
+def test_steps_without_anything_distributed_are_worth_knowing():
+    each = [notes(outside=outside(rank, 5 + rank), groups={}) for rank in range(2)]
+    found = diagnose(watched(*each))
+    assert (found.kind, found.warning) == ("nothing_distributed", True)
+    assert "no DDP model and no collective was seen" in found.summary
+
+
+def two_models(first, second, ranks=((0, 1), (0, 1)), rank=0, numbers=(0, 1)):
+    checks = [
+        {**check, "model": number}
+        for number, sums in zip(numbers, (first, second), strict=True)
+        for check in weights(*sums)
+    ]
+    told = [{**m, "ranks": list(r)} for m, r in zip(models(0, 0), ranks, strict=True)]
+    used = [{**g, "gradients": {f"{n}:weight": [rank, []] for n in (0, 1)}} for g in gradients(1, 1)]
+    return notes(weights=checks, models=told, gradients=used)
+
+
+def test_of_two_models_the_one_that_drifts_is_found_whatever_the_other_does():
+    for first, second in (((1, 2, 3), (4, 5, 6)), ((4, 5, 6), (1, 2, 3))):
+        drifts = second if first[0] == 4 else first
+        each = []
+        for rank in range(2):
+            mine = tuple(value + 10 * rank * (place > 0) for place, value in enumerate(drifts))
+            pair = (mine, second) if drifts is first else (first, mine)
+            each.append(two_models(*pair, rank=rank))
+        found = diagnose(watched(*each))
+        assert found.kind == "gradients_not_averaged"
+        assert f"of DDP model {1 if drifts is first else 2}" in found.summary
+
+
+def test_models_of_smaller_groups_are_compared_among_their_own_ranks():
+    each = [
+        two_models((1, 2), (10 + rank // 2, 20 + rank // 2), ((0, 1, 2, 3), (0, 1) if rank < 2 else (2, 3)))
+        for rank in range(4)
+    ]
+    assert said(*each) is None
+
+
+def test_a_difference_that_comes_and_goes_and_comes_is_averaging_now_and_then():
+    one, other = notes(weights=weights(1, 2, 9, 3)), notes(weights=weights(1, 3, 9, 4))
+    assert said(one, other) is None
 
 
 def failure(message, kind="RuntimeError"):

@@ -21,7 +21,12 @@ def notes(**told: Any) -> dict[str, Any]:
         "loaders": [],
         "weights": [],
         "gradients": [],
+        "outside": [],
         "groups": {},
+        "unseen": {},
+        "messages": 0,
+        "rooted": {},
+        "strange": [],
     }
     return {"counts": counts, **empty, **told}
 
@@ -48,19 +53,40 @@ def weights(*sums: int, step: int = 0, name: str = "weight") -> list[dict[str, A
     ]
 
 
-def gradients(
-    *sums: int, reduced: tuple[int, ...] = (), outside: tuple[Any, ...] = (), settings: Any = ()
-) -> list[dict[str, Any]]:
+def gradients(*sums: int, reduced: tuple[int, ...] = (), settings: Any = ()) -> list[dict[str, Any]]:
     """What an optimizer used in each step, and what DDP had left."""
     return [
         {
             "step": number,
             "gradients": {"0:weight": [one, []]} if one else {},
             "reduced": {"0:weight": [reduced[number], []]} if reduced else {},
-            "outside": list(outside),
             "settings": list(settings),
         }
         for number, one in enumerate(sums)
+    ]
+
+
+def outside(
+    *sums: int,
+    gradient: tuple[int, ...] = (),
+    name: str = "head.weight",
+    shape: tuple[int, ...] = (1, 4),
+    beside_ddp: bool = False,
+    settings: Any = (),
+    among: list[int] | None = None,
+    end: bool = True,
+) -> list[dict[str, Any]]:
+    """Checks of one parameter that no DDP model holds, one a step; the last one is that at the end of the run."""
+    gradients = [*gradient, *[0] * len(sums)]
+    return [
+        {
+            "optimizer": 0,
+            "step": -1 if end and number == len(sums) - 1 else number,
+            "beside_ddp": beside_ddp,
+            "parameters": [[name, list(shape), [one, [float(one)]], [of, [float(of)]], among]],
+            "settings": list(settings),
+        }
+        for number, (one, of) in enumerate(zip(sums, gradients, strict=False))
     ]
 
 

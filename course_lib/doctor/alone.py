@@ -1,0 +1,53 @@
+"""Runs in which nothing was distributed: every rank has trained on its own, and nobody complains."""
+
+from __future__ import annotations
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.notes import Notes
+from course_lib.doctor.outside import stepped_outside
+from course_lib.doctor.words import rank_list, steps
+from course_lib.ranks.facts import groups_told
+from course_lib.ranks.outcome import Diagnosis, Outcome
+
+#: Collectives that carry no data.
+_EMPTY = ("barrier", "monitored_barrier")
+
+
+def not_seen(outcome: Outcome, notes: Notes) -> str:
+    """What a distributed run has and this one had not, in a row: `no process group, no DDP model and no collective`."""
+    lacking = []
+    if not any(groups_told(facts) for facts in outcome.facts.values()):
+        lacking.append("no process group")
+    if not any(told["models"] for told in notes.values()):
+        lacking.append("no DDP model")
+    if not _collectives(outcome):
+        lacking.append("no collective")
+    return " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1]))) if lacking else ""
+
+
+def nothing_distributed(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Optimizers have stepped on every rank, and nothing went from one rank to another."""
+    numbers = [told["counts"]["steps"] for told in notes.values()]
+    trained = all(numbers) and not any(told["models"] for told in notes.values())
+    if not trained or _collectives(outcome) or any(told.get("messages") for told in notes.values()):
+        return None
+    stepped = stepped_outside(notes)
+    if any(each.settings_differ() for each in stepped) or not stepped:
+        return None
+    apart = any(each.moments()[-1].difference is not None for each in stepped)
+    result = "and the ranks now have different models" if apart else "and all ranks have done the same work"
+    number = steps(min(numbers), "optimizer step")
+    return Diagnosis(
+        "nothing_distributed",
+        f"Nothing was distributed: {not_seen(outcome, notes)} was seen on {rank_list(notes)}. An optimizer made "
+        f"{number} on each rank, no gradient was averaged, {result}.",
+        (),
+        advice="call init_process_group and wrap the model in DistributedDataParallel on every rank; if the ranks are "
+        "to train models of their own, nothing is wrong.",
+        lesson=taught_in(1, 2),
+        warning=True,
+    )
+
+
+def _collectives(outcome: Outcome) -> bool:
+    return any(record.op not in _EMPTY for records in outcome.recorded.values() for record in records)

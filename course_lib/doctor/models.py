@@ -1,0 +1,80 @@
+"""DDP models that ranks share: which model of one rank is which of another's, and what was noted of it alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.doctor.notes import Notes
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """One DDP model on all ranks of its process group.
+
+    Attributes:
+        numbers: by rank, which of the rank's models it is, as they were built, from 0.
+        label: `DDP model 2 (Critic)` where some rank has several; empty where it is the only one.
+    """
+
+    numbers: Mapping[int, int]
+    label: str = ""
+
+    def noted(self, notes: Notes) -> dict[int, Mapping[str, Any]]:
+        """The notes of its ranks, of this model alone."""
+        return {rank: _narrowed(notes[rank], number) for rank, number in self.numbers.items()}
+
+
+def shared_models(notes: Notes) -> list[SharedModel]:
+    """The models that several ranks share: paired by the members of their group and the order in which they were made.
+
+    DDP's constructor is a collective, so ranks of one group build its models in the same order.
+    """
+    numbers: dict[tuple[tuple[int, ...], int], dict[int, int]] = defaultdict(dict)
+    everyone = tuple(notes)
+    labels: dict[tuple[tuple[int, ...], int], str] = {}
+    for rank, told in notes.items():
+        made: dict[tuple[int, ...], int] = defaultdict(int)
+        known = {model["number"]: model for model in told["models"]}
+        checked = {check["model"] for check in told["weights"]}
+        for number in sorted(checked | set(known)):
+            model = known.get(number, {})
+            members = tuple(model.get("ranks") or everyone)
+            key = (members, made[members])
+            made[members] += 1
+            numbers[key][rank] = number
+            if len(known) > 1:
+                kind = f" ({model['type']})" if model.get("type") else ""
+                labels.setdefault(key, f"DDP model {number + 1}{kind}")
+    return [
+        SharedModel(dict(sorted(by_rank.items())), labels.get(key, ""))
+        for key, by_rank in numbers.items()
+        if len(by_rank) > 1 and set(by_rank) == set(key[0])
+    ]
+
+
+def _narrowed(told: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    if len(told["models"]) < 2:
+        return told
+    model = next(model for model in told["models"] if model["number"] == number)
+    gradients = [_own_gradients(check, f"{number}:") for check in told["gradients"]]
+    return {
+        **told,
+        "counts": {
+            **told["counts"],
+            **{name: model[name] for name in ("forwards", "backwards", "steps") if name in model},
+        },
+        "models": [model],
+        "weights": [{**check, "model": 0} for check in told["weights"] if check["model"] == number],
+        "gradients": [check for check in gradients if check["gradients"]],
+        **{name: model[name] for name in ("bare_backwards", "no_sync_steps") if name in model},
+    }
+
+
+def _own_gradients(check: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    def own(digests: Mapping[str, Any]) -> dict[str, Any]:
+        return {f"0:{n.removeprefix(prefix)}": d for n, d in digests.items() if n.startswith(prefix)}
+
+    return {**check, "gradients": own(check["gradients"]), "reduced": own(check["reduced"])}

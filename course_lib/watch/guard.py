@@ -1,0 +1,53 @@
+"""No error of a hook reaches the script that is watched: it is noted, and the report says what was not looked at.
+
+Used inside a rank. Only `Exception` is held back: an interrupt that arrives while a hook runs is meant for the script.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_LONGEST = 200
+
+
+class Unseen:
+    """What a rank's probe could not look at, and the first reason for each."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+        self._lock = threading.Lock()  # the clock's thread notes, too
+
+    def note(self, what: str, why: BaseException | str) -> None:
+        """`what` (a plural, such as `weights`) was not looked at."""
+        if isinstance(why, BaseException):
+            try:
+                first = next(iter(str(why).splitlines()), "")
+                why = f"{type(why).__name__}: {first}".removesuffix(": ")
+            except Exception:
+                why = type(why).__name__
+        with self._lock:
+            self._reasons.setdefault(what, why[:_LONGEST])
+
+    def told(self) -> dict[str, str]:
+        """The reasons, by what was not looked at."""
+        with self._lock:
+            return dict(self._reasons)
+
+
+class Guarded:
+    """The methods of `target`, none of which raises: where one does, the call gives None and `unseen` notes it."""
+
+    def __init__(self, target: Any, unseen: Unseen, what: str) -> None:
+        self._target, self._unseen, self._what = target, unseen, what
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            try:
+                return getattr(self._target, name)(*arguments, **options)
+            except Exception as error:
+                self._unseen.note(self._what, error)
+                return None
+
+        return call

@@ -1,0 +1,96 @@
+"""The optimizers of a rank: how often each has stepped, and whether somebody else has changed weights since.
+
+Whoever averages weights now and then (local SGD) does so between two steps: those moments are worth a comparison, too.
+Used inside a rank, within `probe.watching`.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.watch.weights import sample
+
+#: Moments besides the planned ones at which an optimizer's weights are compared.
+_MOST_EXTRA = 40
+
+
+@dataclass
+class Stepped:
+    """One optimizer, counted from 0 in the order of their first steps."""
+
+    number: int
+    optimizer: weakref.ref[Any]
+    steps: int = 0
+    tracked: weakref.ref[Any] | None = None  # one of its parameters
+    values: tuple[float, ...] | None = None  # of that one, after the last step
+    extra: int = 0
+    _models: tuple[int, frozenset[int]] = (-1, frozenset())
+
+    def models(self, wrappers: Sequence[Any]) -> frozenset[int]:
+        """The numbers of the DDP models whose parameters it steps; looked up again when there are more models."""
+        optimizer = self.optimizer()
+        if self._models[0] != len(wrappers) and optimizer is not None:
+            mine = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            held = frozenset(
+                number
+                for number, wrapper in enumerate(wrappers)
+                if wrapper is not None and any(id(p) in mine for p in wrapper.module.parameters())
+            )
+            self._models = (len(wrappers), held)
+        return self._models[1]
+
+    def touched(self) -> bool:
+        """True once when a parameter is no longer what the last step has made of it."""
+        parameter = self.tracked() if self.tracked is not None else None
+        if self.values is None or parameter is None or self.extra >= _MOST_EXTRA:
+            return False
+        if sample(parameter) == self.values:
+            return False
+        self.values = None
+        self.extra += 1
+        return True
+
+    def remember(self) -> None:
+        """A step is over: what has it made of the parameter that is tracked?"""
+        optimizer = self.optimizer()
+        if self.tracked is None and optimizer is not None:
+            moving = (p for g in optimizer.param_groups for p in g["params"] if p.grad is not None)
+            first = next((p for p in moving if p.numel() and p.device.type == "cpu"), None)
+            self.tracked = weakref.ref(first) if first is not None else None
+        parameter = self.tracked() if self.tracked is not None else None
+        self.values = sample(parameter) if parameter is not None else None
+
+
+class Optimizers:
+    """Those that have stepped on this rank."""
+
+    def __init__(self) -> None:
+        self.found: list[Stepped] = []
+
+    def of(self, optimizer: Any) -> Stepped:
+        """What is known of this one."""
+        known = next((each for each in self.found if each.optimizer() is optimizer), None)
+        if known is None:
+            known = Stepped(len(self.found), weakref.ref(optimizer))
+            self.found.append(known)
+        return known
+
+    def touched(self) -> bool:
+        """True when somebody has changed weights since the last step of any of them."""
+        changed = [each for each in self.found if each.touched()]  # every one has to be asked
+        return bool(changed)
+
+
+def is_inner_step() -> bool:
+    """True while one optimizer steps inside another's step, such as ZeroRedundancyOptimizer's own."""
+    frame, depth = sys._getframe(1), 0
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "wrapper" and code.co_filename.endswith("optim/optimizer.py"):
+            depth += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    return depth > 1

@@ -1,0 +1,77 @@
+"""Sound scripts behave the same whatever happens to the probe that watches them: none of its errors comes through."""
+
+import functools
+
+import pytest
+
+from course_lib.ranks.gang import Gang
+from course_lib.watch.exchanges import Exchanges
+from course_lib.watch.loaders import Loaders
+from course_lib.watch.optimizers import Optimizers
+from course_lib.watch.probe import Probe
+from course_lib.watch.waiting import WaitingClock
+from tests.scenarios import failing_hooks
+from tests.scenarios.catalogue import SILENT, scenarios
+
+SOUND = [each for each in scenarios() if each.kind == SILENT]
+#: The scripts in which hooks fail one by one, by what they use most.
+ALONE = {
+    Loaders: ("persistent_workers",),
+    Exchanges: ("stages_times_replicas",),
+    Probe: ("gan", "fsdp2"),
+    Optimizers: ("gan",),
+    WaitingClock: ("gan",),
+}
+AROUND = f"{failing_hooks.__name__}:{failing_hooks.failing.__name__}"
+
+
+def sound(name):
+    return next(each for each in SOUND if each.path.stem == name)
+
+
+def ran(scenario, around):
+    gang = Gang(scenario.ranks, init=False)
+    try:
+        return gang.run_script(
+            str(scenario.path), scenario.arguments(), timeout=scenario.timeout, around=around, repair=False
+        ).kept()
+    finally:
+        gang.stop()
+
+
+def seen(outcome):
+    """What a script wrote, and how each of its ranks ended."""
+    errors = {rank: error.full_traceback for rank, error in outcome.errors.items()}
+    return dict(outcome.stdout), dict(outcome.stderr), dict(outcome.endings), errors
+
+
+@functools.cache
+def unwatched(name):
+    return seen(ran(sound(name), None))
+
+
+@pytest.mark.parametrize("scenario", SOUND, ids=[each.name for each in SOUND])
+def test_a_script_ends_well_though_every_hook_raises(scenario):
+    outcome = ran(scenario, (AROUND, {"hooks": failing_hooks.NAMES}))
+    assert outcome.ok, outcome
+    assert "FaultyHookError" not in str(outcome.stderr)
+
+
+@pytest.mark.parametrize(
+    ("owner", "hook"), [(owner, name) for owner, names in failing_hooks.HOOKS.items() for name in names]
+)
+def test_a_script_writes_and_ends_the_same_though_one_hook_raises(owner, hook):
+    for name in ALONE[owner]:
+        outcome = ran(sound(name), (AROUND, {"hooks": [hook], "spared": 1, "every": 2}))
+        assert seen(outcome) == unwatched(name)
+
+
+def test_the_hooks_that_are_tried_are_those_there_are():
+    for owner, names in failing_hooks.HOOKS.items():
+        assert set(names) <= set(vars(owner)), owner
+
+
+def test_what_a_failing_hook_did_not_look_at_is_told():
+    outcome = ran(sound("gan"), (AROUND, {"hooks": ["looked_at"], "spared": 1}))
+    told = outcome.facts[0]["extras"]["probe"]["unseen"]
+    assert told == {"weights and inputs": "FaultyHookError: call 2 of looked_at"}
