@@ -21,7 +21,7 @@ def not_seen(outcome: Outcome, notes: Notes) -> str:
     if not any(told["models"] for told in notes.values()):
         lacking.append("no DDP model")
     if not _collectives(outcome):
-        lacking.append("no collective")
+        lacking.append("no collective but barriers" if any(outcome.recorded.values()) else "no collective")
     return " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1]))) if lacking else ""
 
 
@@ -36,10 +36,10 @@ def nothing_distributed(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         return None
     apart = any(each.moments()[-1].difference is not None for each in stepped)
     result = "and the ranks now have different models" if apart else "and all ranks have done the same work"
-    number = steps(min(numbers), "optimizer step")
+    number = steps(min(numbers), "step")
     return Diagnosis(
         "nothing_distributed",
-        f"Nothing was distributed: {not_seen(outcome, notes)} was seen on {rank_list(notes)}. An optimizer made "
+        f"Nothing was distributed: {not_seen(outcome, notes)} was seen on {rank_list(notes)}. The optimizer made "
         f"{number} on each rank, no gradient was averaged, {result}.",
         (),
         advice="call init_process_group and wrap the model in DistributedDataParallel on every rank; if the ranks are "

@@ -47,13 +47,30 @@ def _same_data(notes: Notes, loaders: Notes) -> Diagnosis | None:
     inputs = [[model["inputs"] for model in told["models"]] for told in notes.values()]
     if not inputs[0] or not any(inputs[0]) or any(found != inputs[0] for found in inputs):
         return None
+    why, advice = _why_the_same(loaders)
     return Diagnosis(
         "same_data",
-        f"Every rank trains on the same samples in the same order: {len(notes)} ranks do the work of one.",
+        f"Every rank trains on the same samples in the same order: {len(notes)} ranks do the work of one{why}.",
         (),
         lines_of(_samples(drawn)),
-        advice="give the DataLoader a DistributedSampler (and call its set_epoch in every epoch).",
+        advice=advice,
         lesson=taught_in(3),
+    )
+
+
+def _why_the_same(loaders: Notes) -> tuple[str, str]:
+    """What the sampler was told, a clause, and what to do about it."""
+    shares = {tuple(loader.get("share", ())) for loader in loaders.values()}
+    share = shares.pop() if len(shares) == 1 else ()
+    if len(share) < 2:
+        return "", "give the DataLoader a DistributedSampler (and call its set_epoch in every epoch)."
+    if share[1] == 1:
+        told = ", because the DistributedSampler was told that there is one rank (num_replicas=1)"
+    else:
+        told = f", because every rank's DistributedSampler was told that it is rank {share[0]} of {share[1]}"
+    return told, (
+        "leave rank and num_replicas out, so that the sampler asks the process group, or pass dist.get_rank() and "
+        "dist.get_world_size(), after init_process_group."
     )
 
 

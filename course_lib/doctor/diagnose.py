@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from course_lib.doctor import absences, drift, endings, errors, mismatches, start
+from course_lib.doctor import absences, drift, endings, errors, mismatches, roots, start
 from course_lib.doctor.words import (
     blocked_in,
     capital,
@@ -29,6 +29,7 @@ _RULES: tuple[Rule, ...] = (
     drift.swallowed_error,
     errors.known_error,
     endings.raised,
+    roots.different_roots,
     endings.timed_out,
     endings.stopped,
     start.init_hang,

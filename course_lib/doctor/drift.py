@@ -19,6 +19,7 @@ from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.doctor.models import SharedModel, shared_models
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.outside import parameters_outside
+from course_lib.doctor.roots import different_roots
 from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 
@@ -59,7 +60,7 @@ def silent_fault(outcome: Outcome) -> Diagnosis | None:
 
     What is only worth knowing is told where there is nothing worse.
     """
-    found = swallowed_complaint(outcome) or mismatch_in_passing(outcome)
+    found = swallowed_complaint(outcome) or mismatch_in_passing(outcome) or different_roots(outcome)
     if found is not None:
         return found
     notes = notes_of(outcome)
@@ -112,7 +113,11 @@ def _drifted_weights(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         return diagnosis
     has = "has" if len(others) == 1 else "have"
     causes = dict.fromkeys(cause.sentence for _, cause, _ in others if cause.sentence != first[1].sentence)
-    also = f"{' and '.join(model.label for model, _, _ in others)} {has} drifted, too."
+    labels = [
+        model.label.strip().replace("on", "The model on", 1) if model.label.startswith(" ") else model.label
+        for model, _, _ in others
+    ]
+    also = f"{' and '.join(labels)} {has} drifted, too."
     return replace(diagnosis, summary=" ".join([diagnosis.summary, also, *causes]))
 
 
@@ -135,7 +140,7 @@ def _weights(
         for rank, told in own.items()
     }
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
-    of = f" of {model.label}" if model.label else ""
+    of = _of(model)
     return cause, Diagnosis(
         cause.kind,
         f"The ranks ended without an error, but their weights differ: {found.name}{more}{of}{size}, {since}. "
@@ -145,6 +150,12 @@ def _weights(
         advice=cause.advice,
         lesson=taught_in(*cause.lessons),
     )
+
+
+def _of(model: SharedModel) -> str:
+    if not model.label:
+        return ""
+    return model.label if model.label.startswith(" on ") else f" of {model.label}"
 
 
 def _counted(told: Mapping[str, Any]) -> str:
@@ -191,10 +202,9 @@ def _is_state(own: Notes, names: list[str]) -> bool:
 
 
 def _state(model: SharedModel, names: list[str]) -> Diagnosis:
-    of = f" of {model.label}" if model.label else ""
     return Diagnosis(
         "buffers_drift",
-        f"The weights are equal, but buffers{of} that hold state of the model differ between ranks: "
+        f"The weights are equal, but buffers{_of(model)} that hold state of the model differ between ranks: "
         f"{names_in_a_row(names)}. DDP was told not to synchronise buffers, and every rank changes them by "
         "its own data.",
         (),
@@ -206,11 +216,10 @@ def _state(model: SharedModel, names: list[str]) -> Diagnosis:
 
 def _statistics(model: SharedModel, found: Difference) -> Diagnosis:
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
-    of = f" of {model.label}" if model.label else ""
     return Diagnosis(
         "buffers_drift",
-        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{of}. DDP was told not to "
-        "synchronise buffers, so every rank keeps the statistics of its own data, and evaluates differently.",
+        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{_of(model)}. DDP was told not "
+        "to synchronise buffers, so every rank keeps the statistics of its own data, and evaluates differently.",
         (),
         advice="leave forward_sync_buffers (broadcast_buffers) on, use SyncBatchNorm on GPUs, or average the buffers "
         "before evaluating and saving.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.doctor.notes import Notes
+from course_lib.ranks.fold import rank_list
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class SharedModel:
 
     Attributes:
         numbers: by rank, which of the rank's models it is, as they were built, from 0.
-        label: `DDP model 2 (Critic)` where some rank has several; empty where it is the only one.
+        label: `DDP model 2 (Critic) on ranks 0 and 1`, as far as it takes that to tell it from others.
     """
 
     numbers: Mapping[int, int]
@@ -49,10 +50,14 @@ def shared_models(notes: Notes) -> list[SharedModel]:
                 kind = f" ({model['type']})" if model.get("type") else ""
                 labels.setdefault(key, f"DDP model {number + 1}{kind}")
     return [
-        SharedModel(dict(sorted(by_rank.items())), labels.get(key, ""))
+        SharedModel(dict(sorted(by_rank.items())), labels.get(key, "") + _where(key[0], everyone))
         for key, by_rank in numbers.items()
         if len(by_rank) > 1 and set(by_rank) == set(key[0])
     ]
+
+
+def _where(members: tuple[int, ...], everyone: tuple[int, ...]) -> str:
+    return "" if members == everyone else f" on {rank_list(members)}"
 
 
 def _narrowed(told: Mapping[str, Any], number: int) -> Mapping[str, Any]:

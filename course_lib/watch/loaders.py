@@ -35,6 +35,8 @@ class Loader:
     sampler: str
     shuffles: bool
     samples: int
+    #: For a DistributedSampler, its own rank and the number of ranks it deals to.
+    share: list[int] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     trains: bool = False
 
@@ -60,6 +62,7 @@ class Loaders:
                 "sampler": loader.sampler,
                 "shuffles": loader.shuffles,
                 "samples": loader.samples,
+                "share": list(loader.share),
                 "trains": loader.trains,
                 "epochs": [
                     {"indices": list(epoch.indices), "batches": epoch.batches, "crc": epoch.crc}
@@ -129,8 +132,13 @@ class Loaders:
             self._kept.append(loader)
             sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
             samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else -1
+            share = [getattr(sampler, name, None) for name in ("rank", "num_replicas")]
             self.found[id(loader)] = Loader(
-                len(self.found), type(sampler).__name__, bool(getattr(sampler, "shuffle", False)), samples
+                len(self.found),
+                type(sampler).__name__,
+                bool(getattr(sampler, "shuffle", False)),
+                samples,
+                [value for value in share if isinstance(value, int)],
             )
         self._newest = self.found[id(loader)]
         epoch = Epoch()

@@ -49,6 +49,8 @@ class Model:
     ranks: list[int] = field(default_factory=list)
     type: str = ""
     statistics: list[str] = field(default_factory=list)
+    #: The parameters that required a gradient when DDP took those that it manages.
+    managed: list[weakref.ref[Any]] = field(default_factory=list)
     parameters: int = 0
     without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
     forwards: int = 0
@@ -156,6 +158,7 @@ class Probe:
         self.models.append(model)
         self.hook(wrapper)
         model.ranks = list(dist.get_process_group_ranks(wrapper.process_group))
+        model.managed = [weakref.ref(p) for p in wrapper.module.parameters() if p.requires_grad]
         model.statistics = [
             f"{name}.{buffer}".lstrip(".")
             for name, module in wrapper.module.named_modules()
@@ -209,7 +212,7 @@ class Probe:
             model.inputs.append(input_digest(arguments))
         if self.due() and (model.number, self.steps) not in self.checked_at:
             self.checked_at.add((model.number, self.steps))
-            self.weights.append(weight_check(wrapper, model.number, self.steps, self.unseen))
+            self.weights.append(weight_check(wrapper, model.number, self.steps, model.managed, self.unseen))
 
     def returned(self, model: Model) -> None:
         """A DDP model's forward is over, well or not."""
@@ -323,7 +326,7 @@ class Probe:
             wrapper = model.wrapper()
             # One from an earlier cell that is not used here is none of this run's business.
             if wrapper is not None and (model.forwards or not model.found):
-                self.weights.append(weight_check(wrapper, model.number, -1, self.unseen))
+                self.weights.append(weight_check(wrapper, model.number, -1, model.managed, self.unseen))
         wrappers = [model.wrapper() for model in self.models]
         for each in self.optimizers.found:
             optimizer = each.optimizer()

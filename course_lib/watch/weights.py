@@ -100,13 +100,15 @@ def sample(parameter: Any) -> tuple[float, ...]:
         return tuple(flat[::stride][:4].tolist())
 
 
-def weight_check(wrapper: Any, number: int, step: int, unseen: Unseen) -> dict[str, Any]:
+def weight_check(
+    wrapper: Any, number: int, step: int, managed: Iterable[Callable[[], Any]], unseen: Unseen
+) -> dict[str, Any]:
     """The parameters and floating-point buffers of a DDP model before step number `step` (-1: at the end).
 
-    `late` are the parameters that require a gradient, and did not when DDP took those that it manages.
+    `late` are the parameters that require a gradient and are not among those that DDP manages (weak references).
     """
     module = wrapper.module
-    managed = {id(parameter) for parameter in wrapper._module_parameters}
+    known = {id(parameter()) for parameter in managed}
     ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
     named = list(module.named_parameters())
     buffers = [
@@ -118,7 +120,7 @@ def weight_check(wrapper: Any, number: int, step: int, unseen: Unseen) -> dict[s
         "parameters": _digests([(n, p) for n, p in named if n not in ignored], "weights", unseen),
         "buffers": _digests(buffers, "buffers", unseen),
         "managed": wrapper.forward_sync_buffers,
-        "late": [n for n, p in named if p.requires_grad and id(p) not in managed and n not in ignored][
+        "late": [n for n, p in named if p.requires_grad and id(p) not in known and n not in ignored][
             :_MOST_TENSORS
         ],
     }
