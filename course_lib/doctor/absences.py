@@ -8,6 +8,7 @@ from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
+from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks, missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import (
@@ -244,6 +245,9 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
         == 1
     )
     lines = {w.where for w in blocked.values()}
+    order = different_order(notes_of(outcome))
+    if order is not None and all(w.collective is not None and w.collective.stage for w in blocked.values()):
+        return order_diagnosis(order)
     if len(groups) > 1 and len(members) == 1 and same and len(lines) == 1:
         return Diagnosis(
             "different_groups",

@@ -218,8 +218,8 @@ def _statistics(model: SharedModel, found: Difference) -> Diagnosis:
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
     return Diagnosis(
         "buffers_drift",
-        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{_of(model)}. DDP was told not "
-        "to synchronise buffers, so every rank keeps the statistics of its own data, and evaluates differently.",
+        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{_of(model)}. DDP was told "
+        "not to synchronise buffers, so every rank keeps the statistics of its own data, and evaluates differently.",
         (),
         advice="leave forward_sync_buffers (broadcast_buffers) on, use SyncBatchNorm on GPUs, or average the buffers "
         "before evaluating and saving.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from course_lib.doctor.conditions import rank_condition
@@ -169,8 +169,8 @@ def raised(outcome: Outcome) -> Diagnosis | None:
     if waiting:
         first = next(iter(waiting.values()))
         summary += (
-            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}"
-            f"{', ' if outcome.what == 'script' else ': in a script, '}until the timeout"
+            f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)}. "
+            + _how_long(outcome, found)
         )
         kind = "rank_raised"
     else:
@@ -184,8 +184,18 @@ def raised(outcome: Outcome) -> Diagnosis | None:
         summary + ".",
         tuple(found),
         positions(outcome, found),
-        advice=f"mend the error of {rank_list(found)}{'; the others only wait for it' if waiting else ''}.",
+        advice=f"fix the exception on {rank_list(found)}{'; the others only wait for it' if waiting else ''}.",
         lesson=taught_in(0),
+    )
+
+
+def _how_long(outcome: Outcome, raised: Collection[int]) -> str:
+    """What ends the wait for ranks that have raised."""
+    ends = f"{rank_list(raised)}'s process" if len(raised) == 1 else "their processes"
+    wait = "The wait" if outcome.what == "script" else "In a script, the wait"
+    return (
+        f"{wait} ends in an error: with gloo when {ends} {verb(raised, 'has', 'have')} ended, with NCCL when torchrun "
+        "ends the others or at the timeout"
     )
 
 

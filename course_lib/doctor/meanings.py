@@ -116,9 +116,19 @@ MEANINGS = (
         "out_of_memory",
         "",
         "{Ranks} ran out of memory at {where}{others}.",
-        "a smaller batch on every rank.",
+        "use a smaller batch on every rank; let the error end the rank, or let all ranks leave the batch out.",
         (11,),
-        type_="MemoryError|OutOfMemoryError",
+        type_="OutOfMemoryError",
+    ),
+    Meaning(
+        "out_of_memory",
+        "",
+        "{Ranks} ran out of the host's memory at {where}{others}.",
+        "Python itself got no memory: look at what grows on this rank (a list or a replay buffer that keeps every "
+        "sample, tensors that keep their graph, a cache of the data), and at limits of the process; a smaller batch "
+        "helps only where the batch is what is large.",
+        (11,),
+        type_="MemoryError",
     ),
     Meaning(
         "unused_parameters",

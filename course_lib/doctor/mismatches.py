@@ -11,6 +11,7 @@ from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.order import different_order, order_diagnosis
+from course_lib.doctor.own_collectives import own_meets_ddps
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
@@ -50,7 +51,7 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     one = odd or sides[0]
     others = next(side for side in sides if side is not one)
     culprits = odd.ranks if odd is not None else ()
-    for rule in (_join, _extra_pass, _order, _sizes, _lost_step, _only_under_a_condition):
+    for rule in (_join, _extra_pass, _order, _sizes, _own, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
@@ -229,6 +230,14 @@ def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) 
         advice="give every rank a tensor of the same shape and dtype (exchange the sizes first, or pad).",
         lesson=taught_in(13, 0),
     )
+
+
+def _own(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    """One side is in a collective of the script's own, the other one in a step that it has not begun."""
+    own, ddps = (one, other) if not one.collective.stage else (other, one)
+    if own.condition() is not None or ddps.condition() is not None:
+        return None
+    return own_meets_ddps(outcome, (own.ranks, own.collective), (ddps.ranks, ddps.collective))
 
 
 def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:

@@ -1,0 +1,69 @@
+"""Where two lines of the learner's code are with respect to the loops around them: read from the source."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import linecache
+from collections.abc import Iterable, Sequence
+
+from course_lib.ranks.outcome import Collective
+
+#: Lines from the outermost call inwards: file and number.
+Path = Sequence[tuple[str, int]]
+
+
+class Loop(enum.Enum):
+    """Where a rank is, seen from another one that is inside a loop."""
+
+    SAME = "in the same loop"
+    OUTER = "behind that loop, in a loop around it"
+    LEFT = "behind that loop, and in no loop around it"
+
+
+def path_of(record: Collective) -> Path:
+    """The learner's lines on the stack of a collective, from the outermost inwards."""
+    if record.origin is None:
+        return []
+    return [*reversed(record.callers), (record.origin.file, record.origin.line)]
+
+
+def seen_from(inside: Path, other: Path) -> Loop | None:
+    """Where `other` is for a rank that is at `inside`; None where no loop is around `inside`, or nothing is known."""
+    depth = 0
+    while depth < min(len(inside), len(other)) and inside[depth] == other[depth]:
+        depth += 1
+    if depth in (len(inside), len(other)) or inside[depth][0] != other[depth][0]:
+        return None
+    shared = any(_around(line) for line in inside[:depth])
+    file, here = inside[depth]
+    there = other[depth][1]
+    around = _around((file, here))
+    shared = shared or any(first <= there <= last for first, last in around)
+    left = any(_around(line) for line in inside[depth + 1 :])
+    left = left or bool(around and not around[-1][0] <= there <= around[-1][1])
+    if left:
+        return Loop.OUTER if shared else Loop.LEFT
+    return Loop.SAME if shared else None
+
+
+def _around(line: tuple[str, int]) -> list[tuple[int, int]]:
+    """The loops around a line, the innermost last: first and last line of each."""
+    file, number = line
+    return [(first, last) for first, last in _loops(file) if first <= number <= last]
+
+
+@functools.lru_cache(maxsize=256)
+def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(sorted(_spans(ast.walk(tree))))
+
+
+def _spans(nodes: Iterable[ast.AST]) -> Iterable[tuple[int, int]]:
+    for node in nodes:
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor) and node.body:
+            yield node.lineno, node.body[-1].end_lineno or node.lineno

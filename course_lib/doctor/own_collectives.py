@@ -1,0 +1,83 @@
+"""A collective of the script's own meets one of DDP's: told from counts of passes and from the loops in the source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from course_lib.doctor.counts import calls_of_line, done_by
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.loops import Loop, path_of, seen_from
+from course_lib.doctor.notes import notes_of
+from course_lib.doctor.passes import missing_forward
+from course_lib.doctor.uneven import uneven_batches
+from course_lib.doctor.words import collective_text, positions, rank_list, steps, verb
+from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+
+_IN_A_STEP = ("gradients", "buffers", "rebuild")
+
+
+def own_meets_ddps(
+    outcome: Outcome,
+    own: tuple[Collection[int], Collective],
+    ddps: tuple[Collection[int], Collective],
+) -> Diagnosis | None:
+    """Ranks are in a collective of the script's own while others have begun a step that these ranks have not.
+
+    Nobody has left out a backward pass then: either the own collective is one that the others do not come to, or these
+    ranks have left the loop after fewer steps.
+
+    Args:
+        own, ddps: ranks, and the collective they are in.
+    """
+    (ranks, mine), (others, theirs) = own, ddps
+    if mine.stage or theirs.stage not in _IN_A_STEP:
+        return None
+    done = done_by(outcome)
+    here, there = done[min(others)], done[min(ranks)]
+    if None in (here.forwards, there.forwards) or (there.forwards or 0) >= (here.forwards or 0):
+        return None
+    in_ddp = (
+        f"{rank_list(others)} {verb(others, 'is', 'are')} in {collective_text(theirs)} at "
+        f"{theirs.where or 'an unknown line'}"
+    )
+    left_out = missing_forward(outcome, min(others), ranks, f"now {in_ddp}")
+    if left_out is not None:
+        return left_out
+    place = seen_from(path_of(theirs), path_of(mine))
+    came = calls_of_line(outcome, mine)
+    only_here = not any(came.get(rank, 0) for rank in others)
+    if place is Loop.OUTER and only_here and _further(notes_of(outcome), others, ranks):
+        place = Loop.SAME  # the others have come past the end of the inner loop, and not to this line
+    if place is Loop.SAME and only_here and len(ranks) <= len(others):
+        return _only_some_come(outcome, ranks, mine, in_ddp)
+    if place is Loop.LEFT or place is Loop.OUTER:
+        batches = bool(here.batches and there.batches and there.batches < here.batches)
+        word = "batch" if batches else "training step"
+        a, b = (there.batches, here.batches) if batches else (there.forwards, here.forwards)
+        reached = f"{word} {b} in {collective_text(theirs)} at {theirs.where}"
+        return uneven_batches(outcome, ranks, others, steps(a or 0, word), reached)
+    return None
+
+
+def _further(notes: Mapping[int, Mapping[str, Any]], others: Collection[int], ranks: Collection[int]) -> bool:
+    """True when these ranks have begun more epochs of a loader for training than those."""
+
+    def begun(rank: int) -> int:
+        return sum(len(loader["epochs"]) for loader in notes[rank]["loaders"] if loader["trains"])
+
+    known = set(notes)
+    return known.issuperset((*others, *ranks)) and min(map(begun, others)) > max(map(begun, ranks))
+
+
+def _only_some_come(outcome: Outcome, ranks: Collection[int], mine: Collective, in_ddp: str) -> Diagnosis:
+    return Diagnosis(
+        "rank_only_collective",
+        f"Only {rank_list(ranks)} {verb(ranks, 'comes', 'come')} to {collective_text(mine)} at {mine.where}: no other "
+        f"rank has ever called it there; {in_ddp}.",
+        tuple(ranks),
+        positions(outcome, ranks),
+        advice="what only some ranks run (a progress display, saving, logging) must not call a collective: let all "
+        "ranks call it, and only one of them print what comes out.",
+        lesson=taught_in(14, 6, 0),
+    )
