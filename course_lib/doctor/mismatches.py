@@ -19,6 +19,7 @@ from course_lib.ranks.cell import Frame
 from course_lib.ranks.deadlock import first_misfit, fit
 from course_lib.ranks.facts import groups_told
 from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.watch.odd import odd_ones
 
 _SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."
 
@@ -143,7 +144,7 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
     record = next(iter(met.values()))
     odd = [rank for rank, theirs in met.items() if not fit(record, theirs)]
     same = [rank for rank in met if rank not in odd]
-    culprits = tuple(odd) if len(odd) < len(same) else tuple(same) if len(same) < len(odd) else ()
+    culprits = odd_ones({rank: rank in odd for rank in met})
     theirs = met[odd[0]]
     kind = "different_collectives"
     if record.op == theirs.op:
@@ -162,9 +163,10 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
 
 def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
     """The side that did otherwise: the smaller one, or the one that a condition on the rank has brought there."""
-    ordered = sorted(sides, key=lambda side: len(side.ranks))
-    if len(ordered[0].ranks) * 2 < sum(len(side.ranks) for side in sides):
-        return ordered[0]
+    odd = odd_ones({rank: number for number, side in enumerate(sides) for rank in side.ranks})
+    few = [side for side in sides if odd and set(side.ranks) <= set(odd)]
+    if few:
+        return min(few, key=lambda side: len(side.ranks))
     guarded = [side for side in sides if side.condition() is not None]
     return guarded[0] if len(guarded) == 1 else None
 

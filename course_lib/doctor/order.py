@@ -10,6 +10,7 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import lines_of, rank_list, verb
 from course_lib.ranks.outcome import Diagnosis
+from course_lib.watch.odd import odd_ones
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,7 @@ class Order:
 
     def odd(self) -> tuple[int, ...]:
         """The ranks that called another model than the majority; empty where there is none."""
-        few = self.ranks_by_model()[0]
-        return few if len(few) * 2 < len(self.model) else ()
+        return odd_ones(self.model)
 
     def text(self) -> str:
         """`in call 1, rank 0 uses model 1 and rank 1 uses model 2 (numbered as they were built)`."""

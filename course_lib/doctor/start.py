@@ -7,6 +7,7 @@ from collections import Counter
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+from course_lib.watch.odd import odd_ones
 
 _ADVICE = "start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both)."
 
@@ -66,7 +67,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
         rank: tuple(outcome.facts[rank].get("master", ())) for rank in inside if rank in outcome.facts
     }
     if len(set(addresses.values())) > 1:
-        odd = _minority(addresses)
+        odd = odd_ones(addresses)
         unlike = " and ".join(
             name
             for place, name in enumerate(("MASTER_ADDR", "MASTER_PORT"))
@@ -94,14 +95,6 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
         advice="look for an address that nobody listens on, or a store or file left over from an earlier run.",
         lesson=taught_in(2),
     )
-
-
-def _minority(values: dict[int, tuple[str, ...]]) -> tuple[int, ...]:
-    counts = Counter(values.values())
-    common, number = counts.most_common(1)[0]
-    if number * 2 <= len(values):
-        return ()
-    return tuple(rank for rank, value in values.items() if value != common)
 
 
 def _new_group(outcome: Outcome) -> Diagnosis | None:
@@ -168,8 +161,7 @@ def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> D
     counts = Counter(made.values())
     if len(counts) < 2 or not (mixed or len(inside) == outcome.world_size):
         return None
-    common, number = counts.most_common(1)[0]
-    odd = tuple(rank for rank, count in made.items() if count != common) if number * 2 > len(made) else ()
+    odd = odd_ones(made)
     return Diagnosis(
         "new_group_on_some_ranks",
         f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are numbered as "

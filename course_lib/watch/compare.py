@@ -19,6 +19,7 @@ from typing import Any
 from course_lib.ranks.fold import beside, rank_label, rank_list
 from course_lib.ranks.outcome import NotSent, Outcome, RankVariableError
 from course_lib.watch.distance import Distance, distance
+from course_lib.watch.odd import odd_ones
 from course_lib.watch.shares import Shares, shares
 
 #: Differences of one part that are written out; the others are counted (`Comparison.differences` has them all).
@@ -51,15 +52,16 @@ class Difference:
 
     @property
     def majority(self) -> tuple[int, ...]:
-        """The ranks most agree with; empty when no group is larger than every other."""
-        first = self.groups[0]
-        return first if all(len(group) < len(first) for group in self.groups[1:]) else ()
+        """The ranks with which more than half agree; empty when there is no such group."""
+        return self.groups[0] if self._odd_ones() else ()
 
     @property
     def odd(self) -> tuple[int, ...]:
         """The ranks that differ from the majority; all ranks when there is none."""
-        odd = self.groups[1:] if self.majority else self.groups
-        return tuple(sorted(rank for group in odd for rank in group))
+        return self._odd_ones() or tuple(sorted(rank for group in self.groups for rank in group))
+
+    def _odd_ones(self) -> tuple[int, ...]:
+        return odd_ones({rank: number for number, group in enumerate(self.groups) for rank in group})
 
     @property
     def at_least(self) -> float | None:
