@@ -126,11 +126,13 @@ def _registered_otherwise(notes: Notes) -> Cause | None:
 
 
 def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
-    settings = {str(told["gradients"][0]["settings"]) for told in notes.values() if told["gradients"]}
-    if len(settings) > 1:
+    place = unlike_settings(notes)
+    if place is not None:
+        step = next(iter(notes.values()))["gradients"][place]["step"]
+        since = f" since step {step}" if place else ""
         return Cause(
             "optimizer_differs",
-            "The gradients were equal; the optimizers' settings are not.",
+            f"The gradients were equal; the optimizers' settings are not{since}.",
             "give every rank's optimizer the same settings, and change them by the same schedule.",
             (9,),
         )
@@ -141,6 +143,14 @@ def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
         (9,),
         odd,
     )
+
+
+def unlike_settings(notes: Notes) -> int | None:
+    """The first of the noted steps in which the optimizers' settings were not the same on all ranks."""
+    for place in range(min(len(told["gradients"]) for told in notes.values())):
+        if len({str(told["gradients"][place]["settings"]) for told in notes.values()}) > 1:
+            return place
+    return None
 
 
 def _gradients_differ(notes: Notes, place: int, part: str = "gradients") -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.doctor.alone import nothing_distributed
-from course_lib.doctor.causes import Cause, cause_of
+from course_lib.doctor.causes import Cause, cause_of, unlike_settings
 from course_lib.doctor.data import data_fault
 from course_lib.doctor.errors import swallowed_complaint
 from course_lib.doctor.history import END, Difference, Moment, lasting, moment, ordered
@@ -167,9 +167,12 @@ def _counted(told: Mapping[str, Any]) -> str:
 
 
 def _unlike_settings(told: Mapping[str, Any], notes: Notes) -> str:
-    """Those of a rank's settings at the first step that are not the same everywhere: `, lr=0.1`."""
-    everyones = [each["gradients"][0]["settings"] for each in notes.values() if each["gradients"]]
-    own = told["gradients"][0]["settings"] if told["gradients"] else []
+    """Those of a rank's settings that are not the same everywhere, where that begins: `, lr=0.1`."""
+    place = unlike_settings(notes)
+    if place is None:
+        return ""
+    everyones = [each["gradients"][place]["settings"] for each in notes.values()]
+    own = told["gradients"][place]["settings"]
     unlike = {
         f"{name}={value}": None
         for groups in everyones

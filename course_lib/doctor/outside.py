@@ -64,8 +64,15 @@ class Stepped:
 
     def settings_differ(self) -> bool:
         """True when the optimizers have different options from the beginning."""
-        first = self.checks[min(self.checks, key=lambda step: step if step != END else float("inf"))]
-        return len({str(check["settings"]) for check in first.values()}) > 1
+        return len({str(check["settings"]) for check in self._by_step()[0].values()}) > 1
+
+    def settings_came_apart(self) -> bool:
+        """True when they have different options at some moment."""
+        return any(len({str(check["settings"]) for check in each.values()}) > 1 for each in self._by_step())
+
+    def _by_step(self) -> list[Checks]:
+        order = sorted(self.checks, key=lambda step: step if step != END else float("inf"))
+        return [self.checks[step] for step in order]
 
 
 def stepped_outside(notes: Notes) -> list[Stepped]:
@@ -160,7 +167,10 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         tuple(strange) if len(strange) < len(notes) else (),
         advice="give every rank a group that it is a member of, or let DDP average: DDP(model, process_group=...)."
         if strange
-        else "make them part of the module that DistributedDataParallel wraps, or wrap their module, too.",
+        else "make them part of the module that DistributedDataParallel wraps, or wrap their module, too."
+        if any(told["models"] for told in notes.values())
+        else "wrap the model in DistributedDataParallel; where gradients are averaged by hand, average those of all "
+        "parameters, in every step, before the optimizer's.",
         lesson=taught_in(7, 6),
     )
 
@@ -173,7 +183,7 @@ def _listed(found: Difference) -> str:
 def _equal_gradients(stepped: Stepped, found: Difference, started_apart: bool) -> Diagnosis:
     """Data parallelism by hand: every gradient is the same on all ranks, and the weights are not."""
     size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
-    if stepped.settings_differ():
+    if stepped.settings_came_apart():
         return Diagnosis(
             "optimizer_differs",
             f"Every gradient is the same on all ranks, but the weights differ at the end: {_listed(found)}{size}. The "

@@ -1,6 +1,6 @@
 # kind: none
 # ranks: 2
-# A frozen backbone, different on each rank's disk by nothing, and a trained head; weight decay for some parameters only.
+# A frozen backbone and a trained head; weight decay for some parameters only, and a schedule of the learning rate.
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP

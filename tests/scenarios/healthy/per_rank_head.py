@@ -1,7 +1,7 @@
 # kind: parameters_outside
 # culprits: -
 # ranks: 2
-# A shared encoder under DDP and a head of its own for each rank (personalised learning), in one optimizer: worth knowing.
+# A shared encoder and a head of its own for each rank (personalised learning), in one optimizer: worth knowing.
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
