@@ -67,7 +67,7 @@ def silent_fault(outcome: Outcome) -> Diagnosis | None:
     if len(notes) < 2:
         return None
     worth_knowing = None
-    for rule in (_drifted_weights, parameters_outside, _drifted_buffers, _data, nothing_distributed):
+    for rule in (_drifted_weights, nothing_distributed, parameters_outside, _drifted_buffers, _data):
         found = rule(outcome, notes)
         if found is not None and not found.warning:
             return found

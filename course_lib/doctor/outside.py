@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -152,6 +153,8 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         return _beside_a_ddp_model(found) if stepped.beside_ddp() else None
     if _cut_into_parts(outcome, notes) or (stepped.settings_differ() and not stepped.beside_ddp()):
         return None
+    if not any(told["models"] for told in notes.values()) and not _means_one_model(outcome, notes, stepped):
+        return _own_or_forgotten(outcome, notes, found)
     strange = {rank: told["strange"][0] for rank, told in notes.items() if told["strange"]}
     where = next(iter(strange.values()), "")
     because = (
@@ -172,6 +175,33 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         else "wrap the model in DistributedDataParallel; where gradients are averaged by hand, average those of all "
         "parameters, in every step, before the optimizer's.",
         lesson=taught_in(7, 6),
+    )
+
+
+def _means_one_model(outcome: Outcome, notes: Notes, stepped: Stepped) -> bool:
+    """True when the script shows that its ranks are to train one model: it deals samples to them, or moves weights."""
+    loaders = [loader for told in notes.values() for loader in told["loaders"] if loader["trains"]]
+    if any(loader["sampler"] == "DistributedSampler" for loader in loaders):
+        return True
+    rows = next(iter(next(iter(stepped.checks.values())).values()))["parameters"]
+    sizes = [math.prod(shape) for _, shape, *_ in rows]
+    wanted = {size for size in (*sizes, sum(sizes)) if size > 1}
+    return any(
+        sum(map(math.prod, record.sizes)) in wanted
+        for records in outcome.recorded.values()
+        for record in records
+    ) or any(told["strange"] for told in notes.values())
+
+
+def _own_or_forgotten(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
+    return Diagnosis(
+        "parameters_outside",
+        f"No DDP model was seen on {rank_list(notes)}, and parameters that were equal at first differ at the end: "
+        f"{_listed(found)}. Either every rank trains a model of its own on purpose, or nobody averages the gradients.",
+        (),
+        advice="if the ranks are to train one model, wrap it in DistributedDataParallel.",
+        lesson=taught_in(1, 7),
+        warning=True,
     )
 
 

@@ -160,17 +160,30 @@ def test_parameters_outside_that_are_kept_equal_by_hand_are_no_fault():
 
 
 def test_parameters_outside_that_began_equal_are_named_when_they_have_drifted():
+    each = [notes(outside=outside(3, 5 + rank), models=models(0)) for rank in range(2)]
+    found = diagnose(watched(*each))
+    assert (found.kind, found.warning) == ("parameters_outside", False)
+
+
+def test_parameters_that_began_equal_where_no_model_was_wrapped_have_two_readings():
     each = [notes(outside=outside(3, 5 + rank)) for rank in range(2)]
-    assert said(*each) == ("parameters_outside", ())
+    found = diagnose(watched(*each, recorded=SOME_COLLECTIVE))
+    assert (found.kind, found.warning) == ("parameters_outside", True)
+
+
+def test_who_moves_as_many_numbers_as_a_parameter_has_means_one_model():
+    each = [notes(outside=outside(3, 5 + rank, shape=(2, 4))) for rank in range(2)]
+    found = diagnose(watched(*each, recorded=SOME_COLLECTIVE))
+    assert (found.kind, found.warning) == ("parameters_outside", False)
 
 
 def test_an_unnamed_parameter_outside_is_told_by_its_shape():
-    each = [notes(outside=outside(3, 5 + rank, name="")) for rank in range(2)]
+    each = [notes(outside=outside(3, 5 + rank, name=""), models=models(0)) for rank in range(2)]
     assert "one of shape 1x4" in diagnose(watched(*each)).summary
 
 
 def test_parameters_beside_a_ddp_model_that_were_never_equal_have_two_readings():
-    each = [notes(outside=outside(rank, 5 + rank, beside_ddp=True)) for rank in range(2)]
+    each = [notes(outside=outside(rank, 5 + rank, beside_ddp=True), models=models(0)) for rank in range(2)]
     found = diagnose(watched(*each))
     assert (found.kind, found.warning) == ("parameters_outside", True)
     assert "on purpose" in found.summary
