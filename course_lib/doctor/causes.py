@@ -52,6 +52,8 @@ def cause_of(
     skipped = _steps_left_out(own)
     if skipped is not None:
         return skipped
+    if not places:
+        return _without_an_optimizer(own, notes, odd)
     if not any(_gradients_differ(own, place) for place in places):
         return _after_equal_gradients(own, odd)
     changed = _changed_after_reduction(own, places)
@@ -123,6 +125,20 @@ def _registered_otherwise(notes: Notes) -> Cause | None:
                     (7,),
                 )
     return None
+
+
+def _without_an_optimizer(own: Notes, notes: Notes, odd: tuple[int, ...]) -> Cause:
+    """No optimizer has stepped this model: its gradients were not looked at."""
+    counts = [told["counts"] for told in own.values()]
+    if not any(each["backwards"] for each in counts) or len({each["backwards"] for each in counts}) > 1:
+        return _lost_averaging(own, notes)
+    return Cause(
+        "weights_differ",
+        "No optimizer of torch's was seen to step them: something else has changed them, differently on each rank.",
+        "DDP averages what backward() leaves in .grad: use that, and change weights by the same rule on every rank.",
+        (9,),
+        odd,
+    )
 
 
 def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:

@@ -31,9 +31,7 @@ def path_of(record: Collective) -> Path:
 
 def seen_from(inside: Path, other: Path) -> Loop | None:
     """Where `other` is for a rank that is at `inside`; None where no loop is around `inside`, or nothing is known."""
-    depth = 0
-    while depth < min(len(inside), len(other)) and inside[depth] == other[depth]:
-        depth += 1
+    depth = _parting(inside, other)
     if depth in (len(inside), len(other)) or inside[depth][0] != other[depth][0]:
         return None
     shared = any(_around(line) for line in inside[:depth])
@@ -48,6 +46,27 @@ def seen_from(inside: Path, other: Path) -> Loop | None:
     return Loop.SAME if shared else None
 
 
+def condition_at(inside: Path, other: Path) -> str | None:
+    """The innermost `if` that guards `other` and not `inside`, as written, from where the two part on."""
+    depth = _parting(inside, other)
+    if depth >= len(other):
+        return None
+    here = inside[depth][1] if depth < len(inside) and inside[depth][0] == other[depth][0] else 0
+    found = None
+    for place, (file, number) in enumerate(other[depth:]):
+        for first, last, test in _conditions(file):
+            if first <= number <= last and not (place == 0 and first <= here <= last):
+                found = test
+    return found
+
+
+def _parting(inside: Path, other: Path) -> int:
+    depth = 0
+    while depth < min(len(inside), len(other)) and inside[depth] == other[depth]:
+        depth += 1
+    return depth
+
+
 def _around(line: tuple[str, int]) -> list[tuple[int, int]]:
     """The loops around a line, the innermost last: first and last line of each."""
     file, number = line
@@ -56,11 +75,24 @@ def _around(line: tuple[str, int]) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=256)
 def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(_spans(ast.walk(_tree(file)))))
+
+
+@functools.lru_cache(maxsize=256)
+def _conditions(file: str) -> tuple[tuple[int, int, str], ...]:
+    found = [
+        (node.body[0].lineno, node.body[-1].end_lineno or 0, ast.unparse(node.test))
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.If)
+    ]
+    return tuple(sorted(found))
+
+
+def _tree(file: str) -> ast.Module:
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return ()
-    return tuple(sorted(_spans(ast.walk(tree))))
+        return ast.Module([], [])
 
 
 def _spans(nodes: Iterable[ast.AST]) -> Iterable[tuple[int, int]]:

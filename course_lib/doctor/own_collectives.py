@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib.doctor.counts import calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.loops import Loop, path_of, seen_from
+from course_lib.doctor.loops import Loop, condition_at, path_of, seen_from
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.passes import missing_forward
 from course_lib.doctor.uneven import uneven_batches
@@ -49,8 +49,11 @@ def own_meets_ddps(
     only_here = not any(came.get(rank, 0) for rank in others)
     if place is Loop.OUTER and only_here and _further(notes_of(outcome), others, ranks):
         place = Loop.SAME  # the others have come past the end of the inner loop, and not to this line
+    condition = condition_at(path_of(theirs), path_of(mine))
+    if place is Loop.OUTER and only_here and condition is not None:
+        place = Loop.SAME  # what stands behind a loop for all ranks to meet in stands under no condition
     if place is Loop.SAME and only_here and len(ranks) <= len(others):
-        return _only_some_come(outcome, ranks, mine, in_ddp)
+        return _only_some_come(outcome, ranks, mine, in_ddp, condition)
     if place is Loop.LEFT or place is Loop.OUTER:
         batches = bool(here.batches and there.batches and there.batches < here.batches)
         word = "batch" if batches else "training step"
@@ -70,11 +73,14 @@ def _further(notes: Mapping[int, Mapping[str, Any]], others: Collection[int], ra
     return known.issuperset((*others, *ranks)) and min(map(begun, others)) > max(map(begun, ranks))
 
 
-def _only_some_come(outcome: Outcome, ranks: Collection[int], mine: Collective, in_ddp: str) -> Diagnosis:
+def _only_some_come(
+    outcome: Outcome, ranks: Collection[int], mine: Collective, in_ddp: str, condition: str | None
+) -> Diagnosis:
+    under = f" (under `{condition}`)" if condition is not None else ""
     return Diagnosis(
         "rank_only_collective",
-        f"Only {rank_list(ranks)} {verb(ranks, 'comes', 'come')} to {collective_text(mine)} at {mine.where}: no other "
-        f"rank has ever called it there; {in_ddp}.",
+        f"Only {rank_list(ranks)} {verb(ranks, 'comes', 'come')} to {collective_text(mine)} at {mine.where}{under}: no "
+        f"other rank has ever called it there; {in_ddp}.",
         tuple(ranks),
         positions(outcome, ranks),
         advice="what only some ranks run (a progress display, saving, logging) must not call a collective: let all "

@@ -1,0 +1,66 @@
+"""Where a rank is with respect to the loop another one is in: told from the source and the lines of a call."""
+
+import pytest
+
+from course_lib.doctor.loops import Loop, condition_at, seen_from
+
+SOURCE = """\
+def train(model):
+    for batch in batches:
+        loss(model, batch)
+        if display.shown:
+            log()
+
+def epoch(model):
+    train(model)
+    validate()
+    if saver.active:
+        save()
+
+for number in range(3):
+    epoch(model)
+    report()
+summary()
+for number in range(3):
+    summary()
+"""
+STEP = [14, 8, 3]
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(SOURCE)
+    return lambda *lines: [(str(file), line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("other", "place"),
+    [
+        ([14, 8, 5], Loop.SAME),
+        ([14, 9], Loop.OUTER),
+        ([14, 11], Loop.OUTER),
+        ([15], Loop.OUTER),
+        ([16], Loop.LEFT),
+        ([18], Loop.LEFT),
+        ([14, 8, 3], None),
+    ],
+)
+def test_a_place_is_seen_from_inside_a_loop(path, other, place):
+    assert seen_from(path(*STEP), path(*other)) is place
+
+
+def test_where_no_loop_is_around_a_line_nothing_is_said(path):
+    assert seen_from(path(16), path(15)) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "condition"),
+    [([14, 8, 5], "display.shown"), ([14, 11], "saver.active"), ([14, 9], None), ([16], None)],
+)
+def test_the_condition_that_guards_only_one_of_two_places_is_found(path, other, condition):
+    assert condition_at(path(*STEP), path(*other)) == condition
+
+
+def test_a_file_that_cannot_be_read_has_no_loops():
+    assert seen_from([("/nowhere.py", 3)], [("/nowhere.py", 9)]) is None
