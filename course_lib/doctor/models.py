@@ -46,14 +46,20 @@ def shared_models(notes: Notes) -> list[SharedModel]:
             key = (members, made[members])
             made[members] += 1
             numbers[key][rank] = number
-            if len(known) > 1:
+            ours = [n for n, each in known.items() if _of_this_run(each)]
+            if len(ours) > 1 and number in ours:
                 kind = f" ({model['type']})" if model.get("type") else ""
-                labels.setdefault(key, f"DDP model {number + 1}{kind}")
+                labels.setdefault(key, f"DDP model {ours.index(number) + 1}{kind}")
     return [
         SharedModel(dict(sorted(by_rank.items())), labels.get(key, "") + _where(key[0], everyone))
         for key, by_rank in numbers.items()
         if len(by_rank) > 1 and set(by_rank) == set(key[0])
     ]
+
+
+def _of_this_run(model: Mapping[str, Any]) -> bool:
+    """False for one that an earlier cell has left behind, and that is not used here."""
+    return not model.get("found") or bool(model.get("forwards") or model.get("bypassed"))
 
 
 def _where(members: tuple[int, ...], everyone: tuple[int, ...]) -> str:

@@ -120,6 +120,7 @@ class Probe:
                     "number": model.number,
                     "ranks": list(model.ranks),
                     "type": model.type,
+                    "found": model.found,
                     "statistics": list(model.statistics),
                     "forwards": model.forwards,
                     "backwards": model.backwards,
