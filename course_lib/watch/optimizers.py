@@ -20,10 +20,11 @@ _MOST_EXTRA = 40
 
 @dataclass
 class Stepped:
-    """One optimizer, counted from 0 in the order of their first steps."""
+    """One optimizer, or several for the same parameters (a new one in every round), counted as they first step."""
 
     number: int
     optimizer: weakref.ref[Any]
+    first: weakref.ref[Any]  # the first of its parameters
     steps: int = 0
     tracked: weakref.ref[Any] | None = None  # one of its parameters
     values: tuple[float, ...] | None = None  # of that one, after the last step
@@ -75,8 +76,12 @@ class Optimizers:
         """What is known of this one."""
         known = next((each for each in self.found if each.optimizer() is optimizer), None)
         if known is None:
-            known = Stepped(len(self.found), weakref.ref(optimizer))
-            self.found.append(known)
+            first = next((p for group in optimizer.param_groups for p in group["params"]), None)
+            known = next((each for each in self.found if first is not None and each.first() is first), None)
+            if known is None:
+                known = Stepped(len(self.found), weakref.ref(optimizer), weakref.ref(first))
+                self.found.append(known)
+            known.optimizer = weakref.ref(optimizer)
         return known
 
     def touched(self) -> bool:
