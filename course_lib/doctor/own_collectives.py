@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from course_lib.doctor.counts import calls_of_line, done_by
+from course_lib.doctor.counts import Done, calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.loops import Loop, condition_at, path_of, seen_from
 from course_lib.doctor.notes import notes_of
@@ -22,10 +22,10 @@ def own_meets_ddps(
     own: tuple[Collection[int], Collective],
     ddps: tuple[Collection[int], Collective],
 ) -> Diagnosis | None:
-    """Ranks are in a collective of the script's own while others have begun a step that these ranks have not.
+    """Ranks have come to a collective of the script's own while others were in a step.
 
-    Nobody has left out a backward pass then: either the own collective is one that the others do not come to, or these
-    ranks have left the loop after fewer steps.
+    Where every rank has made a backward pass for each of its forward passes, nobody has left one out: either the own
+    collective is one that the others do not come to, or these ranks have left the loop after fewer steps.
 
     Args:
         own, ddps: ranks, and the collective they are in.
@@ -35,7 +35,8 @@ def own_meets_ddps(
         return None
     done = done_by(outcome)
     here, there = done[min(others)], done[min(ranks)]
-    if None in (here.forwards, there.forwards) or (there.forwards or 0) >= (here.forwards or 0):
+    without_backward = {_without_backward(outcome, rank, done[rank]) for rank in (min(others), min(ranks))}
+    if None in without_backward or len(without_backward) > 1:
         return None
     in_ddp = (
         f"{rank_list(others)} {verb(others, 'is', 'are')} in {collective_text(theirs)} at "
@@ -54,13 +55,23 @@ def own_meets_ddps(
         place = Loop.SAME  # what stands behind a loop for all ranks to meet in stands under no condition
     if place is Loop.SAME and only_here and len(ranks) <= len(others):
         return _only_some_come(outcome, ranks, mine, in_ddp, condition)
-    if place is Loop.LEFT or place is Loop.OUTER:
+    if place in (Loop.LEFT, Loop.OUTER) and (there.forwards or 0) < (here.forwards or 0):
         batches = bool(here.batches and there.batches and there.batches < here.batches)
         word = "batch" if batches else "training step"
         a, b = (there.batches, here.batches) if batches else (there.forwards, here.forwards)
         reached = f"{word} {b} in {collective_text(theirs)} at {theirs.where}"
         return uneven_batches(outcome, ranks, others, steps(a or 0, word), reached)
     return None
+
+
+def _without_backward(outcome: Outcome, rank: int, done: Done) -> int | None:
+    """Forward passes of a rank that no backward pass has followed, the one apart that it is in."""
+    if done.forwards is None or done.backwards is None:
+        return None
+    waiting = outcome.waiting.get(rank)
+    record = waiting.collective if waiting is not None else None
+    inside = record is not None and record.stage in ("buffers", "rebuild")
+    return done.forwards - done.backwards - inside
 
 
 def _further(notes: Mapping[int, Mapping[str, Any]], others: Collection[int], ranks: Collection[int]) -> bool:
