@@ -1,5 +1,7 @@
 """Rules about scripts that end well: branches that no scenario reaches."""
 
+import pytest
+
 from course_lib.doctor.diagnose import diagnose
 from tests.unit.watched import gradients, models, notes, outside, record, watched, weights
 
@@ -294,3 +296,78 @@ def test_a_lost_connection_is_no_swallowed_error():
     caught = [failure("Connection closed by peer [127.0.0.1]:1234")]
     found = diagnose(watched(notes(failures=caught), notes(), kind="hang", proved=True))
     assert found.kind == "unknown"
+
+
+def test_steps_left_out_on_one_rank_name_it_though_gradients_differ_for_that_reason():
+    each = [
+        notes(
+            weights=weights(1, 10 + (rank == 1)),
+            gradients=gradients(rank + 1),
+            counts={"steps": 4 - (rank == 1)},
+        )
+        for rank in range(3)
+    ]
+    assert said(*each) == ("optimizer_steps_differ", (1,))
+
+
+def test_steps_that_differ_with_the_backward_passes_are_no_steps_left_out():
+    each = [
+        notes(
+            weights=weights(1, 10 + rank),
+            gradients=gradients(rank + 1),
+            counts={"steps": 4 - rank, "backwards": 4 - rank},
+        )
+        for rank in range(2)
+    ]
+    assert said(*each)[0] == "gradients_not_averaged"
+
+
+@pytest.mark.parametrize(
+    ("first", "words"), [(["weight"], "were added to the model"), ([], "required no gradient when")]
+)
+def test_parameters_that_ddp_does_not_manage_were_added_or_frozen(first, words):
+    each = []
+    for rank in range(2):
+        checks = weights(1, 10 + rank)
+        for check, late in zip(checks, (first, ["weight"]), strict=True):
+            check["late"] = late
+        each.append(notes(weights=checks, gradients=gradients(rank + 1)))
+    found = diagnose(watched(*each))
+    assert found.kind == "parameters_added"
+    assert words in found.summary
+
+
+def rooted(*roots, op="broadcast"):
+    return {"0": [[number, op, root, "train.py, line 5"] for number, root in enumerate(roots)]}
+
+
+def test_roots_that_differ_name_who_has_another_than_most():
+    each = [notes(rooted=rooted(0, 0, 1 if rank == 2 else 0)) for rank in range(3)]
+    assert said(*each) == ("different_roots", (2,))
+
+
+def test_every_rank_as_its_own_root_has_no_culprit():
+    found = diagnose(watched(*(notes(rooted=rooted(rank)) for rank in range(3))))
+    assert (found.kind, found.culprits) == ("different_roots", ())
+    assert "every rank names itself" in found.summary
+
+
+def test_roots_are_compared_by_the_number_of_the_collective():
+    forgotten = {"0": rooted(0, 1)["0"][1:]}
+    assert said(notes(rooted=rooted(0, 1)), notes(rooted=forgotten)) is None
+
+
+def test_a_sampler_that_is_told_the_same_rank_everywhere_is_named():
+    loader = {
+        "number": 0,
+        "sampler": "DistributedSampler",
+        "shuffles": False,
+        "samples": 8,
+        "share": [0, 2],
+        "trains": True,
+        "epochs": [{"indices": [0, 2, 4], "batches": 3, "crc": 1}],
+    }
+    told = notes(loaders=[loader], models=[{**models(0)[0], "inputs": [7]}])
+    found = diagnose(watched(told, told))
+    assert found.kind == "same_data"
+    assert "was told that it is rank 0 of 2" in found.summary

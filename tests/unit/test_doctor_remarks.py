@@ -1,0 +1,82 @@
+"""What a report without a diagnosis says all the same; what a guarded hook does with its errors."""
+
+import pytest
+
+from course_lib.doctor.diagnose import explained
+from course_lib.doctor.script import Examination, verdict_text
+from course_lib.watch.guard import Guarded, Unseen
+from tests.unit.watched import models, notes, outside, record, watched, weights
+
+SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(2)}
+
+
+def report(*each, **fields):
+    return verdict_text(Examination(explained(watched(*each, **fields)), ()))
+
+
+def test_a_sound_run_of_a_ddp_model_has_nothing_to_add():
+    told = notes(weights=weights(1, 2), models=models(0))
+    assert report(told, told, recorded=SOME_COLLECTIVE) == "No fault found on ranks 0 and 1."
+
+
+def test_a_run_in_which_nothing_went_from_rank_to_rank_says_so_in_its_first_line():
+    told = notes(counts={"steps": 0})
+    assert (
+        report(told, told) == "No fault found on ranks 0 and 1, but no DDP model and no collective were seen."
+    )
+
+
+def test_models_of_their_own_are_named_where_the_doctor_is_silent():
+    each = [notes(outside=outside(rank, 10 + rank), models=models(0)) for rank in range(2)]
+    assert report(*each, recorded=SOME_COLLECTIVE) == (
+        "No fault found on ranks 0 and 1, but each rank trains parameters of its own, "
+        "taken to be meant so (head.weight)."
+    )
+
+
+def test_weights_that_are_averaged_now_and_then_and_differ_at_the_end_are_named():
+    each = [notes(weights=weights(1, 5 + rank, 3, 8 + rank), models=models(0)) for rank in range(2)]
+    assert "weights that are averaged now and then differ at the end (weight)" in report(
+        *each, recorded=SOME_COLLECTIVE
+    )
+
+
+def test_what_was_not_looked_at_is_said_with_the_reason_and_the_ranks():
+    told = notes(weights=weights(1), models=models(0), unseen={"weights": "TypeError: no"})
+    text = report(told, told, recorded=SOME_COLLECTIVE)
+    assert text.splitlines()[1] == "  weights were not looked at everywhere on ranks 0 and 1: TypeError: no"
+
+
+class Hooks:
+    def well(self):
+        return 3
+
+    def badly(self):
+        raise ValueError("first line\nsecond line")
+
+    def stopped(self):
+        raise KeyboardInterrupt
+
+
+def test_an_error_of_a_guarded_hook_is_noted_once_and_not_raised():
+    unseen = Unseen()
+    hooks = Guarded(Hooks(), unseen, "weights")
+    assert hooks.well() == 3
+    assert hooks.badly() is None
+    assert hooks.not_there() is None
+    assert unseen.told() == {"weights": "ValueError: first line"}
+
+
+def test_an_interrupt_while_a_hook_runs_is_the_scripts():
+    with pytest.raises(KeyboardInterrupt):
+        Guarded(Hooks(), Unseen(), "weights").stopped()
+
+
+def test_an_error_that_cannot_even_be_told_has_the_name_of_its_class():
+    class UntoldError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    unseen = Unseen()
+    unseen.note("weights", UntoldError())
+    assert unseen.told() == {"weights": "UntoldError"}
