@@ -33,6 +33,8 @@ def own_meets_ddps(
     (ranks, mine), (others, theirs) = own, ddps
     if mine.stage or theirs.stage not in _IN_A_STEP:
         return None
+    if path_of(mine) and path_of(mine) == path_of(theirs):
+        return _in_one_pass(outcome, ranks, mine, others, theirs)
     done = done_by(outcome)
     here, there = done[min(others)], done[min(ranks)]
     without_backward = {_without_backward(outcome, rank, done[rank]) for rank in (min(others), min(ranks))}
@@ -62,6 +64,24 @@ def own_meets_ddps(
         reached = f"{word} {b} in {collective_text(theirs)} at {theirs.where}"
         return uneven_batches(outcome, ranks, others, steps(a or 0, word), reached)
     return None
+
+
+def _in_one_pass(
+    outcome: Outcome, ranks: Collection[int], mine: Collective, others: Collection[int], theirs: Collective
+) -> Diagnosis:
+    """A hook (DDP's communication hook, or one of a tensor's) issues collectives in the very pass that DDP reduces."""
+    return Diagnosis(
+        "different_collectives",
+        f"In the same pass at {mine.where}, {rank_list(ranks)} {verb(ranks, 'is', 'are')} in {collective_text(mine)} "
+        f"and {rank_list(others)} {verb(others, 'is', 'are')} in {collective_text(theirs)}: a hook issues collectives "
+        "of its own there, and not in the same order on all ranks.",
+        (),
+        positions(outcome),
+        advice="a communication hook that issues a collective when another has ended (PowerSGD) races with DDP's own, "
+        "such as those of find_unused_parameters=True: leave that option out, or give the hook's collectives a "
+        "group of their own.",
+        lesson=taught_in(4, 13),
+    )
 
 
 def _without_backward(outcome: Outcome, rank: int, done: Done) -> int | None:
