@@ -59,15 +59,15 @@ def _same_data(notes: Notes, loaders: Notes) -> Diagnosis | None:
 
 
 def _why_the_same(loaders: Notes) -> tuple[str, str]:
-    """What the sampler was told, a clause, and what to do about it."""
+    """What the sampler was created with, a clause, and what to do about it."""
     shares = {tuple(loader.get("share", ())) for loader in loaders.values()}
     share = shares.pop() if len(shares) == 1 else ()
     if len(share) < 2:
         return "", "give the DataLoader a DistributedSampler (and call its set_epoch in every epoch)."
     if share[1] == 1:
-        told = ", because the DistributedSampler was told that there is one rank (num_replicas=1)"
+        told = ", because the DistributedSampler was created with num_replicas=1"
     else:
-        told = f", because every rank's DistributedSampler was told that it is rank {share[0]} of {share[1]}"
+        told = f", because every rank's DistributedSampler was created with rank={share[0]}, num_replicas={share[1]}"
     return told, (
         "leave rank and num_replicas out, so that the sampler asks the process group, or pass dist.get_rank() and "
         "dist.get_world_size(), after init_process_group."

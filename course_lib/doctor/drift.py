@@ -208,8 +208,8 @@ def _state(model: SharedModel, names: list[str]) -> Diagnosis:
     return Diagnosis(
         "buffers_drift",
         f"The weights are equal, but buffers{_of(model)} that hold state of the model differ between ranks: "
-        f"{names_in_a_row(names)}. DDP was told not to synchronise buffers, and every rank changes them by "
-        "its own data.",
+        f"{names_in_a_row(names)}. DDP does not synchronise them (broadcast_buffers or forward_sync_buffers is "
+        "False), and every rank changes them by its own data.",
         (),
         advice="update such a buffer from statistics that are summed over all ranks (one all_reduce), or leave "
         "forward_sync_buffers (broadcast_buffers) on: then rank 0's values count.",
@@ -221,8 +221,9 @@ def _statistics(model: SharedModel, found: Difference) -> Diagnosis:
     more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
     return Diagnosis(
         "buffers_drift",
-        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{_of(model)}. DDP was told "
-        "not to synchronise buffers, so every rank keeps the statistics of its own data, and evaluates differently.",
+        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{_of(model)}. DDP "
+        "does not synchronise the buffers of this model (broadcast_buffers or forward_sync_buffers is False), so every "
+        "rank keeps the statistics of its own data, and evaluates differently.",
         (),
         advice="leave forward_sync_buffers (broadcast_buffers) on, use SyncBatchNorm on GPUs, or average the buffers "
         "before evaluating and saving.",

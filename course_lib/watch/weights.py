@@ -95,7 +95,10 @@ def sample(parameter: Any) -> tuple[float, ...]:
     import torch
 
     with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
-        flat = _plain(parameter.detach()).reshape(-1)
+        piece = _plain(parameter.detach())
+        while not piece.is_contiguous():
+            piece = piece[0]  # reshape would copy all of it
+        flat = piece.reshape(-1)
         stride = max(1, flat.numel() // 4)
         return tuple(flat[::stride][:4].tolist())
 

@@ -370,4 +370,4 @@ def test_a_sampler_that_is_told_the_same_rank_everywhere_is_named():
     told = notes(loaders=[loader], models=[{**models(0)[0], "inputs": [7]}])
     found = diagnose(watched(told, told))
     assert found.kind == "same_data"
-    assert "was told that it is rank 0 of 2" in found.summary
+    assert "was created with rank=0, num_replicas=2" in found.summary
