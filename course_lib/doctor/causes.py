@@ -14,7 +14,7 @@ from course_lib.watch.odd import odd_ones
 
 @dataclass(frozen=True)
 class Cause:
-    """A kind of diagnosis with its sentence, what to do, the lessons that teach it and the ranks that did something else."""
+    """A kind of diagnosis with its sentence, its advice, the lessons that teach it and the odd ones out."""
 
     kind: str
     sentence: str
