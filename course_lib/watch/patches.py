@@ -98,6 +98,8 @@ def _replace(
     """Put a wrapper in the place of a function, looking like it from outside, until the stack is closed."""
     import functools
 
+    if name not in vars(owner):
+        return  # this torch has no such function: nothing can be noted of it
     original = getattr(owner, name)
     # What getattr() gives of a class of C++ is no longer a method when it is put back.
     stored = vars(owner)[name]
