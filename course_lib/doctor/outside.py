@@ -42,6 +42,10 @@ class Stepped:
             moment(step, _tensors(names, by_rank, column=2)) for step, by_rank in self.checks.items()
         )
 
+    def comparable(self) -> bool:
+        """True when some ranks are to hold the same data of some parameter."""
+        return any(True for each in self.checks.values() for _ in _tensors(self.names(), each, column=2))
+
     def same_gradients(self) -> bool:
         """True when every gradient that is not zero was the same on all ranks, in every step that was looked at."""
         names = self.names()

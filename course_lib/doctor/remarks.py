@@ -6,9 +6,9 @@ from course_lib.doctor.alone import not_seen
 from course_lib.doctor.drift import moments_of
 from course_lib.doctor.history import made_equal_again
 from course_lib.doctor.models import shared_models
-from course_lib.doctor.notes import notes_of
-from course_lib.doctor.outside import on_purpose
-from course_lib.doctor.words import rank_list
+from course_lib.doctor.notes import Notes, notes_of
+from course_lib.doctor.outside import on_purpose, stepped_outside
+from course_lib.doctor.words import rank_list, steps
 from course_lib.ranks.outcome import Outcome
 
 
@@ -28,6 +28,18 @@ def silent_about(outcome: Outcome) -> str:
     if "no collective" in lacking and not any(told["messages"] for told in notes.values()):
         found.insert(0, f"{lacking} {'was' if ' and ' not in lacking else 'were'} seen")
     return f", but {'; '.join(found)}" if found else ""
+
+
+def compared_weights(notes: Notes) -> list[str]:
+    """At how many moments weights were compared: of DDP models, and of what optimizers step besides."""
+    found = []
+    of_models = sum(len(moments_of(model, notes, "parameters")) for model in shared_models(notes))
+    if of_models:
+        found.append(f"weights compared at {steps(of_models, 'moment')}")
+    outside = sum(len(each.checks) for each in stepped_outside(notes) if each.comparable())
+    if outside:
+        found.append(f"parameters that no DDP model holds compared at {steps(outside, 'moment')}")
+    return found
 
 
 def not_looked_at(outcome: Outcome) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.remarks import not_looked_at, silent_about
+from course_lib.doctor.remarks import compared_weights, not_looked_at, silent_about
 from course_lib.doctor.words import steps
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.gang import Gang
@@ -94,9 +94,7 @@ def checked(outcome: Outcome) -> list[str]:
         return []
     told = list(notes.values())
     sentences = []
-    common = set.intersection(*({(c["model"], c["step"]) for c in each["weights"]} for each in told))
-    if common:
-        sentences.append(f"weights compared at {steps(len(common), 'moment')}")
+    sentences += compared_weights(notes)
     loaders = [loader for each in told for loader in each["loaders"] if loader["trains"]]
     if loaders:
         sentences.append("samples of the training loader compared between ranks")

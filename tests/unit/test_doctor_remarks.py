@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.doctor.diagnose import explained
-from course_lib.doctor.script import Examination, verdict_text
+from course_lib.doctor.script import Examination, checked, verdict_text
 from course_lib.watch.guard import Guarded, Unseen
 from tests.unit.watched import models, notes, outside, record, watched, weights
 
@@ -80,3 +80,20 @@ def test_an_error_that_cannot_even_be_told_has_the_name_of_its_class():
     unseen = Unseen()
     unseen.note("weights", UntoldError())
     assert unseen.told() == {"weights": "UntoldError"}
+
+
+def test_pieces_that_only_one_rank_holds_are_said_not_to_be_compared():
+    each = [notes(outside=outside(rank, 5 + rank, among=[rank])) for rank in range(2)]
+    text = report(*each, recorded=SOME_COLLECTIVE)
+    assert text.splitlines()[-1] == (
+        "  parameters of which each rank holds a piece of its own were not compared"
+    )
+
+
+def test_it_says_at_how_many_moments_weights_were_compared():
+    told = notes(weights=weights(1, 2), models=models(0), outside=outside(3, 4, 5))
+    found = explained(watched(told, told, recorded=SOME_COLLECTIVE))
+    assert checked(found)[:2] == [
+        "weights compared at 2 moments",
+        "parameters that no DDP model holds compared at 3 moments",
+    ]
