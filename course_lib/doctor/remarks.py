@@ -44,11 +44,16 @@ def compared_weights(notes: Notes) -> list[str]:
 
 def not_looked_at(outcome: Outcome) -> list[str]:
     """What the probes could not look at, and why: one sentence each."""
+    notes = notes_of(outcome)
     ranks: dict[tuple[str, str], list[int]] = {}
-    for rank, told in notes_of(outcome).items():
+    for rank, told in notes.items():
         for what, why in told["unseen"].items():
             ranks.setdefault((what, why), []).append(rank)
-    return [
+    found = [
         f"{what} were not looked at everywhere on {rank_list(who)}: {why}"
         for (what, why), who in ranks.items()
     ]
+    rows = [row for told in notes.values() for check in told["outside"] for row in check["parameters"]]
+    if any(row[4] is not None and len(row[4]) < 2 for row in rows):
+        found.append("parameters of which each rank holds a piece of its own were not compared")
+    return found
