@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.outside import stepped_outside
+from course_lib.doctor.outside import moves_data, stepped_outside
 from course_lib.doctor.words import rank_list, steps
 from course_lib.ranks.facts import groups_told
 from course_lib.ranks.outcome import Diagnosis, Outcome
-
-#: Collectives that carry no data.
-_EMPTY = ("barrier", "monitored_barrier")
 
 
 def not_seen(outcome: Outcome, notes: Notes) -> str:
@@ -20,7 +17,7 @@ def not_seen(outcome: Outcome, notes: Notes) -> str:
         lacking.append("no process group")
     if not any(told["models"] for told in notes.values()):
         lacking.append("no DDP model")
-    if not _collectives(outcome):
+    if not moves_data(outcome):
         lacking.append("no collective but barriers" if any(outcome.recorded.values()) else "no collective")
     return " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1]))) if lacking else ""
 
@@ -29,7 +26,7 @@ def nothing_distributed(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Optimizers have stepped on every rank, and nothing went from one rank to another."""
     numbers = [told["counts"]["steps"] for told in notes.values()]
     trained = all(numbers) and not any(told["models"] for told in notes.values())
-    if not trained or _collectives(outcome) or any(told.get("messages") for told in notes.values()):
+    if not trained or moves_data(outcome) or any(told.get("messages") for told in notes.values()):
         return None
     stepped = stepped_outside(notes)
     if any(each.settings_differ() for each in stepped) or not stepped:
@@ -47,7 +44,3 @@ def nothing_distributed(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         lesson=taught_in(1, 2),
         warning=True,
     )
-
-
-def _collectives(outcome: Outcome) -> bool:
-    return any(record.op not in _EMPTY for records in outcome.recorded.values() for record in records)

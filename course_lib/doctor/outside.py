@@ -13,6 +13,8 @@ from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import names_in_a_row, rank_list, verb
 from course_lib.ranks.outcome import Diagnosis, Outcome
 
+#: Collectives that carry no data.
+_EMPTY = ("barrier", "monitored_barrier")
 Checks = Mapping[int, Mapping[str, Any]]
 
 
@@ -149,7 +151,7 @@ def on_purpose(outcome: Outcome, notes: Notes) -> list[str]:
 
 def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference) -> Diagnosis | None:
     first = stepped.moments()[0].difference
-    if stepped.same_gradients():
+    if stepped.same_gradients() and moves_data(outcome):
         return _equal_gradients(stepped, found, started_apart=first is not None)
     if stepped.in_pieces():
         return _unlike_replicas(found)
@@ -180,6 +182,11 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         "parameters, in every step, before the optimizer's.",
         lesson=taught_in(7, 6),
     )
+
+
+def moves_data(outcome: Outcome) -> bool:
+    """True when ranks have issued collectives that carry data."""
+    return any(record.op not in _EMPTY for records in outcome.recorded.values() for record in records)
 
 
 def _means_one_model(outcome: Outcome, notes: Notes, stepped: Stepped) -> bool:
