@@ -12,7 +12,7 @@ from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 
 def _pairs(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any, Any]:
@@ -30,6 +30,7 @@ class SiameseStep(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (2, 3)
+    tolerance = ROUNDING
     hints = (
         "Two forwards through the wrapper are fine, as long as one backward follows.",
         (

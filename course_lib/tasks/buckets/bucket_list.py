@@ -8,7 +8,16 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.buckets import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 _MIB = 1 << 20
@@ -161,7 +170,7 @@ class BucketList(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these lists?"""
         models = [
             Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]] * trial.world_size)  # type: ignore[misc]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from course_lib.tasks.buckets.training import alone, close
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Miss, Task, Trial
 from course_lib.tasks.toys import is_odd, ranks_text
 
@@ -24,6 +25,8 @@ _KINDS = {
 
 class Synchronized(Task):
     """Base of tasks whose answer wraps a model; observations are those of `training.train`."""
+
+    tolerance = Tolerance(1e-6, 1e-4)
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The same training in one process."""

@@ -10,7 +10,16 @@ from typing import Any
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.dataparallel.traffic import counted, models
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -128,7 +137,7 @@ class BytesSent(Task):
         """Exact."""
         return self._miss(trial) if trial.case["scheme"] == "ddp" else None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these numbers?"""
         known = [
             Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]])  # type: ignore[misc]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.task import Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
 
 #: The causes there are to choose from, as the exercise lists them.
 CAUSES = {
@@ -74,7 +74,7 @@ class Mystery(Task):
         named = seen["culprit"] == self.solution.culprit and seen["cause"] == self.solution.cause
         return {**seen, "run": self.run_repaired(answer, case) if named else None}
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """The repaired script hangs, too."""
         return (self.still_hangs or None) if outcome.kind is Kind.HANG else None
 

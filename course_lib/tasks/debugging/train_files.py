@@ -10,7 +10,7 @@ from typing import Any
 from course_lib.tasks.debugging import taught
 from course_lib.tasks.debugging.mystery import Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 _FILES = "ABCD"
 
@@ -27,6 +27,7 @@ class TrainFiles(Mystery):
     signature = "train_files(ddp, optimizer, files, read)"
     place = 2
     still_hangs = "still_shifted"
+    tolerance = ROUNDING
     solution = Solution(
         culprit=1,
         cause="skipped",

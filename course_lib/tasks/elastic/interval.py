@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.elastic import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: What saving and redoing may cost, as a multiple of the least.
@@ -133,7 +133,7 @@ class Interval(Task):
             else f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}"
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The misconception that is near in every trial."""
         if any(is_odd(trial.seen[0]) for trial in trials):
             return None

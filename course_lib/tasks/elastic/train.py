@@ -12,6 +12,7 @@ from typing import Any
 from course_lib.tasks.elastic import taught
 from course_lib.tasks.elastic.agent import read_log, run_job
 from course_lib.tasks.elastic.toy import curve
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.process_groups.bare import without_group
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 
@@ -30,6 +31,7 @@ class Train(Task):
     place = 2
     world_sizes = (1,)
     seconds = 60.0  # agents have a patience of their own; an answer that works needs a second or two
+    tolerance = Tolerance(1e-5, 1e-3)
     hints = (
         (
             "Nothing tells a worker that it is not the first. The file does: if os.path.exists(path), there is "

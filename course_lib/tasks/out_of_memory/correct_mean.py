@@ -9,9 +9,18 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 
 def _loss(net: Any, case: Mapping[str, Any], rank: int) -> Any:
@@ -27,6 +36,7 @@ class CorrectMean(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "DDP has divided by the number of ranks. By which should it have? All ranks must find out: a sum of ones.",
         (
@@ -149,7 +159,7 @@ class CorrectMean(Task):
                 return Miss(f"{where}the gradients of rank {rank} are off by up to {gap:.2g}")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The factor that gives exactly these gradients."""
         names = ("not_corrected", "wrong_way_round", "summed", "only_the_good")
         models = [Model(name, lambda t, name=name: t.oracle[name]) for name in names]  # type: ignore[misc]

@@ -11,7 +11,16 @@ from typing import Any
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 
 _PARAMETERS = ("encoder.weight", "encoder.bias", "norm.weight", "norm.bias", "head.weight", "head.bias")
 _MEANS, _COUNTER = "norm.running_mean", "norm.num_batches_tracked"
@@ -207,7 +216,7 @@ class AssertInSync(Task):
             )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "repaired"
@@ -233,7 +242,7 @@ class AssertInSync(Task):
             rang, lambda t: [t.oracle] * t.world_size, models, lambda a, b: bool(a == b)
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """The first difference, and some ranks have left while the others wait."""
         if outcome.kind is Kind.OK:
             return self.recognise(trials)

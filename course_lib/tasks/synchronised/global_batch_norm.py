@@ -9,8 +9,9 @@ from typing import Any
 
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms, taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, ranks_text
 from course_lib.tasks.weights import farthest
 
@@ -26,6 +27,7 @@ class GlobalBatchNorm(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 3)
+    tolerance = Tolerance(1e-3)
     hints = (
         (
             "Three sums make all statistics: of x, of x squared, and of the number of samples. Sums can be added over "
@@ -138,6 +140,10 @@ class GlobalBatchNorm(Task):
         right = norms.first_step(case, world_size, norms.right, case["eps"])
         return {"right": right, "ways": ways, **norms.alone(case, world_size)}
 
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return {name: part for name, part in oracle.items() if name != "ways"}
+
     @check("It is a module with weight, bias, running_mean and running_var.", gate=True)
     def is_a_norm(self, trial: Trial) -> Miss | None:
         """As torch's own has them."""
@@ -207,7 +213,7 @@ class GlobalBatchNorm(Task):
             )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these outputs and gradients in the first step?"""
         for name in norms.WAYS:
             fits = [
@@ -225,7 +231,7 @@ class GlobalBatchNorm(Task):
                 return name.partition("/")[0]
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Rank 0 waits in its evaluation, which the others do not make."""
         if outcome.kind is Kind.HANG and all(
             rank == 0 for rank in outcome.waiting if _blocked(outcome, rank)

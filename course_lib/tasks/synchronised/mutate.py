@@ -10,7 +10,7 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import farthest, numbers
 
@@ -296,12 +296,12 @@ class Mutate(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Rank 0's mutant is chosen each time, also where the model was fitter."""
         found = {miss.misconception for t in trials if (miss := self.fittest(t)) is not None}
         return "rank_0_wins" if "rank_0_wins" in found else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Some ranks wait in a collective that others have passed by."""
         return "winner_alone" if outcome.kind is Kind.HANG else None
 

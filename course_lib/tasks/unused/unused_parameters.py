@@ -8,11 +8,20 @@ from random import Random
 from typing import Any
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
-from course_lib.tasks.weights import close, drawn
+from course_lib.tasks.weights import ROUNDING, close, drawn
 
 #: What the model does, in the order of the cases; in the first two nothing is unused, so that backward can follow.
 _KINDS = {
@@ -37,6 +46,7 @@ class UnusedParameters(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "The loss knows what it was computed from: its graph. torch.autograd.grad goes through it without touching "
@@ -153,6 +163,10 @@ class UnusedParameters(Task):
             "own_view": own,
         }
 
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return oracle["mean"]
+
     @check("Every rank returns a list of names.", gate=True)
     def gives_names(self, trial: Trial) -> Miss | None:
         """Of parameters; with module. before them they are understood, too."""
@@ -203,7 +217,7 @@ class UnusedParameters(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """By the lists."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"

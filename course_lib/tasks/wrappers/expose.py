@@ -9,9 +9,9 @@ from typing import Any
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
 _LR = 0.2
@@ -54,6 +54,7 @@ class Expose(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "DDP does its work when its own forward is called. So every road has to lead through one.",
         (
@@ -193,7 +194,7 @@ class Expose(Task):
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """By what torch says."""
         texts = {
             "Expected to have finished reduction": "unused_not_expected",

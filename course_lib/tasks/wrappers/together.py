@@ -9,9 +9,9 @@ from typing import Any
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
 _LR = 0.1
@@ -53,6 +53,7 @@ class Together(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "A class that inherits from torch.nn.Module: super().__init__() first, then self.encoder and self.head.",
         "forward(self, *inputs) takes any number of inputs; a tuple of results is handed on with a star as well.",
@@ -171,7 +172,7 @@ class Together(Task):
         cut = any(close(seen["weights"], trial.oracle[way]["weights"]) for way in ways)
         return "detached" if cut else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """By what torch says."""
         texts = {
             "before Module.__init__() call": "init_comes_late",

@@ -1,4 +1,4 @@
-# misconception: read_too_early
+# misconceptions: read_too_early, still_too_short
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,0 +1,14 @@
+# misconception: still_too_short
+from datetime import timedelta
+
+import torch.distributed as dist
+
+culprit = 1
+cause = "late"
+
+
+def checkpoint(writer, write, read):
+    if dist.get_rank() == writer:
+        write()
+    dist.monitored_barrier(timeout=timedelta(seconds=5))
+    return read()

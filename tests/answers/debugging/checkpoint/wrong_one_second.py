@@ -1,0 +1,15 @@
+# misconception: still_too_short
+from datetime import timedelta
+
+import torch.distributed as dist
+
+culprit = 1
+cause = "late"
+
+
+def checkpoint(writer, write, read):
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if dist.get_rank() == writer:
+        write()
+    dist.barrier(group)
+    return read()

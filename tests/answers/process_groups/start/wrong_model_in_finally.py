@@ -1,0 +1,12 @@
+# misconception: model_kept
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(build())
+    try:
+        return train(model)
+    finally:
+        dist.destroy_process_group()
