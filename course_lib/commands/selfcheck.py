@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from course_lib.grading.selfcheck import Specimen
     from course_lib.tasks import Task
 
 ANSWERS = Path("tests/answers")
@@ -24,6 +29,15 @@ def selfcheck(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Read only: run no answer.")] = False,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Try right answers and solutions on cases of so many seeds.")
+    ] = 3,
+    only_right: Annotated[
+        bool, typer.Option("--only-right", help="Run right answers and solutions only.")
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=0, help="Answers run at the same time; 0: one per core.")
+    ] = 1,
 ) -> None:
     """Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.
 
@@ -44,7 +58,8 @@ def selfcheck(
         typer.echo(problem)
         problems += 1
     if not quick:
-        for name, found in run_answers(root, [task.name for task in chosen]):
+        names = [task.name for task in chosen]
+        for name, found in run_answers(root, names, seeds, only_right=only_right, jobs=jobs):
             typer.echo(f"  ok  {name}" if not found else "\n".join(found))
             problems += len(found)
     typer.echo("All is as it should be." if not problems else f"{problems} problem(s).")
@@ -132,20 +147,54 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
         return None
 
 
-def run_answers(root: Path, names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Run everything that these tasks have: yields what was run, and what is wrong with it."""
+def run_answers(
+    root: Path, names: list[str], seeds: int = 1, *, only_right: bool = False, jobs: int = 1
+) -> Iterator[tuple[str, list[str]]]:
+    """Run everything that these tasks have: yields what was run, and what is wrong with it, as it is known.
+
+    Args:
+        seeds: from how many seeds the cases of right answers and solutions are drawn.
+        only_right: leave out stubs and wrong answers. jobs: how many run at the same time; 0 means one per core.
+    """
     from course_lib.grading import selfcheck as checks
-    from course_lib.tasks import find_task
 
     specimens = checks.catalogue(root / ANSWERS)
+    todo: list[_Job] = []
     for name in names:
-        task = find_task(name)
-        exercise = _cell(task, solved=False, root=root)
-        yield f"{name}, stubs", checks.problems_with_stubs(task, exercise)
-        yield (
-            f"{name}, solution",
-            checks.problems_with_solution(task, _cell(task, solved=True, root=root)),
-        )
-        for specimen in specimens:
-            if specimen.task == name:
-                yield specimen.name, checks.problems_with_answer(specimen)
+        todo += [] if only_right else [_Job(f"{name}, stubs", name, root, seeds)]
+        todo.append(_Job(f"{name}, solution", name, root, seeds))
+        mine = [one for one in specimens if one.task == name and (one.right or not only_right)]
+        todo += [_Job(one.name, name, root, seeds, one) for one in mine]
+    if jobs == 1:
+        yield from ((job.what, job.run()) for job in todo)
+        return
+    # Spawned: each grades with a forkserver of its own.
+    with ProcessPoolExecutor(jobs or os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(job.run): job for job in todo}
+        try:
+            yield from ((running[done].what, done.result()) for done in as_completed(running))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One thing to be run: stubs or the solution of a task (as `what` says), or an answer of the catalogue."""
+
+    what: str
+    task: str
+    root: Path
+    seeds: int
+    specimen: Specimen | None = None
+
+    def run(self) -> list[str]:
+        """What is wrong with it."""
+        from course_lib.grading import selfcheck as checks
+        from course_lib.tasks import find_task
+
+        if self.specimen is not None:
+            return checks.problems_with_answer(self.specimen, self.seeds)
+        task = find_task(self.task)
+        if self.what.endswith("stubs"):
+            return checks.problems_with_stubs(task, _cell(task, solved=False, root=self.root))
+        return checks.problems_with_solution(task, _cell(task, solved=True, root=self.root), self.seeds)

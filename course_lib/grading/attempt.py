@@ -163,7 +163,7 @@ def _ask_oracle(task: Task, places: list[_Place], gang: Gang) -> list[_Place]:
     """Have rank 0 of a gang in which no answer has run yet say what is right; returns places that are not steady."""
     questions = json.dumps([[place.world_size, place.case] for place in places])
     payload = cloudpickle.dumps((harness.run_oracle, (task.name, questions), []))
-    outcome = gang.call(payload, timeout=60.0, only=(0,))
+    outcome = gang.call(payload, timeout=60.0 + len(places), only=(0,))
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.kind is not Kind.OK:

@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.grader import grade
+from course_lib.grading.grader import grade, seed_of
 from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
+#: Seeds that are tried in the same ranks. The part of them that is enough where nothing is rounded.
+_AT_ONCE, _EXACT = 10, 0.15
 _MISCONCEPTIONS = re.compile(r"# misconceptions?: (\w+(?:, \w+)*)")
 
 
@@ -115,9 +117,11 @@ def _problems(task: Task, specimens: Sequence[Specimen]) -> Iterator[str]:
         yield "it runs on no ranks"
 
 
-def problems_with_answer(specimen: Specimen) -> list[str]:
-    """Grade one answer of the catalogue: is it what its name says?"""
+def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
+    """Grade one answer of the catalogue: is it what its name says? Right ones on cases of so many seeds."""
     task = find_task(specimen.task)
+    if specimen.right and seeds > 1:
+        return [f"{specimen.name} {problem}" for problem in _refused(task, specimen.source, seeds)]
     verdict = grade(task, specimen.source)
     named = [item.id for item in verdict.misconceptions]
     problems = []
@@ -165,9 +169,32 @@ def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
     return problems
 
 
-def problems_with_solution(task: Task, cell: str | None) -> list[str]:
-    """Grade the course's own solution."""
-    verdict = grade(task, cell) if cell is not None else None
-    if verdict is None or verdict.passed:
-        return []
-    return [f"{task.name}: the course's own solution does not pass:\n{verdict!r}"]
+def problems_with_solution(task: Task, cell: str | None, seeds: int = 1) -> list[str]:
+    """Grade the course's own solution, on cases of so many seeds."""
+    refused = _refused(task, cell, seeds) if cell is not None else []
+    return [f"{task.name}: the course's own solution {problem}" for problem in refused]
+
+
+def seeds_for(task: Task, wanted: int) -> int:
+    """How many of the wanted seeds are worth their time: all where rounding may decide, else a part of them."""
+    if task.script:
+        return 1  # its cases hardly differ, and each takes seconds
+    return wanted if task.tolerance is not None else min(wanted, max(3, round(wanted * _EXACT)))
+
+
+def _refused(task: Task, source: str, seeds: int) -> list[str]:
+    """With which seeds a right answer does not pass, and what is said then."""
+    found = []
+    first, wanted = seed_of(task.name, source), seeds_for(task, seeds)
+    for start in range(first, first + wanted, _AT_ONCE):
+        some = range(start, min(start + _AT_ONCE, first + wanted))
+        if grade(task, source, seed=start, seeds=len(some)).passed:
+            continue
+        alone = {seed: grade(task, source, seed=seed) for seed in some}
+        bad = {seed: verdict for seed, verdict in alone.items() if not verdict.passed}
+        # What fails only among many may be a matter of time, or of what earlier calls have left.
+        verdict = next(iter(bad.values()), None) or grade(task, source, seed=start, seeds=len(some))
+        if not verdict.passed:
+            seeds_in_words = ", ".join(map(str, bad)) or f"{some[0]} to {some[-1]} together"
+            found.append(f"is right, but with seed {seeds_in_words}:\n{verdict!r}")
+    return found
