@@ -13,12 +13,11 @@ from course_lib.tasks.alternation import taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
-    recognise_by_models,
+    recognise_by_blindness,
 )
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.weights import drawn, network
@@ -192,18 +191,12 @@ class Disagreeing(Task):
         ]
         if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
             return "own_view"
-        blind = {
-            "only_norms": ("reversed",),
-            "missing_gradient": ("missing",),
-            "weights_compared": tuple(_HOW),
-        }
-        models = [
-            Model(id_, lambda t, ways=ways: [[] if t.case["how"] in ways else t.oracle] * t.world_size)  # type: ignore[misc]
-            for id_, ways in blind.items()
-        ]
-        return recognise_by_models(
-            plain, lambda t: [t.oracle] * t.world_size, models, lambda a, b: bool(a == b)
-        )
+        wrong = [t for t in plain if any(names != t.oracle for names in t.seen.values())]
+        if any(names for trial in wrong for names in trial.seen.values()):
+            return None  # something was named, but not what differs
+        missed = {trial.case["how"] for trial in wrong}
+        seen = {trial.case["how"] for trial in plain if trial.oracle} - missed
+        return recognise_by_blindness(missed, seen, _BLIND)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Only a missing gradient makes ranks part: every other case went well before."""
@@ -214,3 +207,9 @@ class Disagreeing(Task):
 
 
 _HOW = ("equal", "two_backwards", "nudged", "reversed", "missing")
+#: For each misconception the differences that it does not see.
+_BLIND = {
+    "weights_compared": _HOW,
+    "only_norms": ("reversed",),
+    "missing_gradient": ("missing",),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -21,6 +22,7 @@ from course_lib.tasks.task import (
 from course_lib.tasks.toys import is_odd
 
 _MIB = 1 << 20
+_ARGUMENTS = ("sizes", "ready", "bucket_cap_mb", "find_unused_parameters", "iteration")
 
 
 class BucketList(Task):
@@ -76,6 +78,12 @@ class BucketList(Task):
             "reverse_order",
             "The buckets follow the reverse order of the parameters. DDP goes by the order in which gradients became "
             "ready.",
+            taught.REBUILT,
+        ),
+        Misconception(
+            "never_rebuilt",
+            "What is sent in the first iteration is sent in all of them. After it the buckets are built anew, in the "
+            "order in which gradients became ready.",
             taught.REBUILT,
         ),
         Misconception(
@@ -143,13 +151,7 @@ class BucketList(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """What DDP sends, seen by a communication hook; and what misconceptions give."""
-        arguments = (
-            case["sizes"],
-            case["ready"],
-            case["bucket_cap_mb"],
-            case["find_unused_parameters"],
-            case["iteration"],
-        )
+        arguments = tuple(case[name] for name in _ARGUMENTS)
         return {"right": _sent_by_ddp(*arguments), "models": _models(*arguments)}
 
     @check("Every rank gets a list of lists of parameter numbers.", gate=True)
@@ -181,7 +183,16 @@ class BucketList(Task):
             lambda trial: [trial.oracle["right"]] * trial.world_size,
             models,
             lambda a, b: bool(a == b),
+            together=self._together(trials),
         )
+
+    def _together(self, trials: Sequence[Trial]) -> list[Model]:
+        """Two or three misconceptions at once: the fewest first, then the gravest."""
+        found = {id(trial): _several(*(trial.case[name] for name in _ARGUMENTS)) for trial in trials}
+        return [
+            Model(names, lambda trial, names=names: [found[id(trial)][names]] * trial.world_size)  # type: ignore[misc]
+            for names in found[id(trials[0])]
+        ]
 
 
 def _sent_by_ddp(
@@ -228,34 +239,44 @@ def _sent_by_ddp(
 def _models(
     sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
 ) -> dict[str, list[list[int]]]:
-    everything = list(range(len(sizes)))
-    limits = [_MIB, 25 * _MIB] if cap is None else [int(cap * _MIB)]
-    always_small = [_MIB, *limits[-1:]]
+    told = _telling(sizes, ready, cap, find_unused, iteration)
+    return {name: told({name}) for name in _MISTAKES}
 
-    def told(
-        limits: Sequence[int] = limits,
-        order: Sequence[int] = ready,
-        late: bool = False,
-        over: bool = True,
-        unused: str = "kept",
-    ) -> list[list[int]]:
-        """A right answer, but for what is said."""
-        if find_unused and unused != "rebuilt":
+
+def _several(
+    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
+) -> dict[tuple[str, ...], list[list[int]]]:
+    told = _telling(sizes, ready, cap, find_unused, iteration)
+    return {names: told(set(names)) for count in (2, 3) for names in combinations(_MISTAKES, count)}
+
+
+def _telling(
+    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
+) -> Callable[[set[str]], list[list[int]]]:
+    """A function that gives a right answer, but for the mistakes it is given."""
+    everything = list(range(len(sizes)))
+
+    def told(mistakes: set[str]) -> list[list[int]]:
+        limits = [_MIB, 25 * _MIB] if cap is None else [int(cap * _MIB)]
+        if "first_bucket_like_the_others" in mistakes:
+            limits = limits[-1:]
+        if "first_bucket_always_small" in mistakes:
+            limits = [_MIB, *limits[-1:]]
+        over = "cap_never_exceeded" not in mistakes
+        order = everything[::-1] if "reverse_order" in mistakes else ready
+        if find_unused and "unused_rebuilt" not in mistakes:
+            # Who believes in the reverse order deals out from the last parameter on: nothing is left to be reversed.
+            if "reverse_order" in mistakes:
+                return _dealt(sizes, everything[::-1], limits, over)
             found = _dealt(sizes, everything, limits, over)
-            return found if unused == "straight" else found[::-1]
-        if iteration == 0 and not late:
+            return found if "unused_not_reversed" in mistakes else found[::-1]
+        if iteration == 0 or "never_rebuilt" in mistakes:
+            if "buckets_from_the_start" in mistakes:
+                return _dealt(sizes, order, limits, over)
             return [everything] if not find_unused else _dealt(sizes, everything, limits, over)[::-1]
         return _dealt(sizes, order, limits, over)
 
-    return {
-        "buckets_from_the_start": told(late=True),
-        "cap_never_exceeded": told(over=False),
-        "first_bucket_like_the_others": told(limits=limits[-1:]),
-        "first_bucket_always_small": told(limits=always_small),
-        "reverse_order": told(order=everything[::-1]),
-        "unused_rebuilt": told(unused="rebuilt"),
-        "unused_not_reversed": told(unused="straight"),
-    }
+    return told
 
 
 def _dealt(sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool) -> list[list[int]]:
@@ -268,3 +289,6 @@ def _dealt(sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], ov
             found.append([])
         found[-1].append(number)
     return found
+
+
+_MISTAKES = tuple(item.id for item in BucketList.misconceptions)

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 
 #: How long the writing takes: next to nothing, and longer than somebody who guesses would sleep.
@@ -73,6 +73,7 @@ class Checkpoint(Mystery):
             "The group still gives up before the writer is done: a timeout belongs above the longest honest pause.",
             taught.TIMEOUTS,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:

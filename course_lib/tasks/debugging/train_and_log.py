@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
 from course_lib.tasks.weights import close
 
@@ -72,6 +72,7 @@ class TrainAndLog(Mystery):
             "A collective still stands behind a condition that not all ranks fulfil.",
             taught.RECORDER,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:

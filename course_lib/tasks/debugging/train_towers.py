@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -107,6 +107,7 @@ class TrainTowers(Mystery):
             "what all ranks must draw alike belongs into a generator of its own, or one rank tells the others.",
             taught.PATIENT,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:

@@ -48,6 +48,12 @@ class Interval(Task):
             taught.OFTEN,
         ),
         Misconception(
+            "scaled_the_wrong_way",
+            "The time between failures is multiplied by ranks_now / ranks_then. More ranks fail more often: it gets "
+            "shorter.",
+            taught.OFTEN,
+        ),
+        Misconception(
             "restart_counted",
             "The restart is put into the formula with the save, or instead of it. A restart costs the same however "
             "often you save: the best interval does not depend on it.",
@@ -104,6 +110,8 @@ class Interval(Task):
             "step": step,
             "models": {
                 "job_not_scaled": math.sqrt(2 * save * then) / step,
+                "scaled_the_wrong_way": math.sqrt(2 * save * then * case["ranks_now"] / case["ranks_then"])
+                / step,
                 "restart_counted": math.sqrt(2 * (save + restart) * between) / step,
                 "restart_counted/only": math.sqrt(2 * restart * between) / step,
                 "seconds_returned": best * step,

@@ -53,6 +53,12 @@ class Train(Task):
             taught.KILLS,
         ),
         Misconception(
+            "step_done_again",
+            "The checkpoint holds the number of the step that was just done, and the restart begins with it: its batch "
+            "is trained on twice.",
+            taught.SCRIPT,
+        ),
+        Misconception(
             "optimizer_forgotten",
             "The optimizer is a new one after each restart: its momentum is not in the checkpoint.",
             taught.SCRIPT,
@@ -152,6 +158,8 @@ class Train(Task):
             due = _due(kills[life])
             if began[life + 1] < due:
                 known = "starts_over" if not any(began) else None
+                if began[life + 1] == due - 1 > 0:
+                    known = "step_done_again"
                 where = f"killed in step {kills[life]['step']}"
                 return Miss(
                     f"{where}, it went on with step {began[life + 1]}; it had to save after {due} steps",

@@ -64,6 +64,11 @@ class Efficiency(Task):
             taught.THOUSAND,
         ),
         Misconception(
+            "latency_forgotten",
+            "Only bytes are counted. Each bucket also pays the latency of 2(n - 1) rounds, which grows with the ranks.",
+            taught.THOUSAND,
+        ),
+        Misconception(
             "latency_once",
             "The latency is paid once. Each bucket is an all-reduce of its own.",
             taught.THOUSAND,

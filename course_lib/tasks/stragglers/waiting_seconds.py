@@ -66,8 +66,8 @@ class WaitingSeconds(Task):
         ),
         Misconception(
             "before_backward",
-            "Ranks meet before the backward, so only lateness from before it is seen. A rank that is slow in its own "
-            "backward is waited for, too.",
+            "Only lateness from before the backward is seen: ranks meet before it, or compare how long their backwards "
+            "take. A rank that is slow in its own backward is waited for, too, and then all of them take equally long.",
             taught.WAITS,
         ),
         Misconception(

@@ -11,7 +11,16 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms, taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
 from course_lib.tasks.weights import farthest
 
@@ -215,21 +224,30 @@ class GlobalBatchNorm(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these outputs and gradients in the first step?"""
-        for name in norms.WAYS:
-            fits = [
-                farthest(seen["output"], t.oracle["ways"][name]["outputs"][rank]) < 1e-3
-                and farthest(seen["gradients"][0], t.oracle["ways"][name]["gradients"]) < 1e-3
-                for t in trials
-                for rank, seen in t.seen.items()
-                if not is_odd(seen)
-            ]
-            differs = any(
-                farthest(t.oracle["ways"][name]["gradients"], t.oracle["right"]["gradients"]) > 1e-3
-                for t in trials
+        first = [
+            Trial(
+                t.world_size,
+                t.case,
+                t.oracle,
+                {rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()},
             )
-            if fits and all(fits) and differs:
-                return name.partition("/")[0]
-        return None
+            for t in trials
+            if not any(is_odd(seen) for seen in t.seen.values())
+        ]
+
+        def of(step: Mapping[str, Any]) -> list[Any]:
+            return [[output, step["gradients"]] for output in step["outputs"]]
+
+        models = [
+            Model(tuple(name.partition("/")[0].split(" + ")), lambda t, name=name: of(t.oracle["ways"][name]))  # type: ignore[misc]
+            for name in norms.WAYS
+        ]
+        return recognise_by_models(
+            first,
+            lambda t: of(t.oracle["right"]),
+            models,
+            lambda seen, other: all(farthest(a, b) < 1e-3 for a, b in zip(seen, other, strict=True)),
+        )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Rank 0 waits in its evaluation, which the others do not make."""

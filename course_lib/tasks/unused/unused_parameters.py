@@ -94,6 +94,11 @@ class UnusedParameters(Task):
             "Every rank returns its own list, but one rank that leaves out a parameter is enough to stop the others.",
             taught.RANKS,
         ),
+        Misconception(
+            "unused_by_all",
+            "Named is what no rank uses. One rank that leaves out a parameter is enough to stop the others.",
+            taught.RANKS,
+        ),
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
@@ -160,6 +165,11 @@ class UnusedParameters(Task):
             "frozen_named": [sorted({*right, *frozen})] * world_size,
             "zero_is_unused": [sorted({*right, *zeros})] * world_size,
             "grad_attribute": [[] if case["kind"] == "stale" else everything] * world_size,
+            "grad_attribute + frozen_named": [
+                sorted(frozen) if case["kind"] == "stale" else sorted({*everything, *frozen})
+            ]
+            * world_size,
+            "unused_by_all": [sorted(set(own[0]).intersection(*own))] * world_size,
             "own_view": own,
         }
 
@@ -233,8 +243,10 @@ class UnusedParameters(Task):
         ]
         models = [
             Model(id_, lambda trial, id_=id_: trial.oracle[id_])  # type: ignore[misc]
-            for id_ in ("grad_attribute", "frozen_named", "zero_is_unused", "own_view")
+            for id_ in ("grad_attribute", "frozen_named", "zero_is_unused", "own_view", "unused_by_all")
         ]
+        both = "grad_attribute + frozen_named"
+        models.append(Model(tuple(both.split(" + ")), lambda trial: trial.oracle[both]))
         right = lambda trial: [trial.oracle["right"]] * trial.world_size  # noqa: E731
         return recognise_by_models(plain, right, models, lambda a, b: bool(a == b))
 

@@ -1,0 +1,12 @@
+# misconception: other_cause
+import torch.distributed as dist
+
+culprit = {1}
+cause = "one_rank"
+
+
+def checkpoint(writer, write, read):
+    if dist.get_rank() == writer:
+        write()
+    dist.barrier()  # the default group waits half an hour
+    return read()

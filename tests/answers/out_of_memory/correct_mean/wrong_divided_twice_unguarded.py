@@ -1,0 +1,12 @@
+# misconceptions: divided_twice, nobody_good
+import torch
+import torch.distributed as dist
+
+
+def correct_mean(ddp, good):
+    count = torch.tensor(float(good))
+    dist.all_reduce(count)
+    for p in ddp.parameters():
+        if p.grad is not None:
+            p.grad /= count
+    return int(count)
