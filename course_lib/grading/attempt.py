@@ -31,6 +31,8 @@ _PRINTED = 2000
 CALLS_IN_ALL = 6
 #: A case in which rounding decides is drawn again, so often at most; few tasks ever need it, and those once or twice.
 _DRAWS = 20
+#: Questions for the oracle that go to a rank at once: answers that are too large are not sent back.
+_QUESTIONS = 20
 
 
 class End(enum.Enum):
@@ -161,6 +163,13 @@ def _cases(task: Task, world_size: int, seed: int, draw: int = 0) -> list[dict[s
 
 def _ask_oracle(task: Task, places: list[_Place], gang: Gang) -> list[_Place]:
     """Have rank 0 of a gang in which no answer has run yet say what is right; returns places that are not steady."""
+    for start in range(0, len(places), _QUESTIONS):
+        _ask_some(task, places[start : start + _QUESTIONS], gang)
+    gang.call(cloudpickle.dumps((harness.forget, (), [])), only=(0,))
+    return [place for place in places if not place.steady]
+
+
+def _ask_some(task: Task, places: list[_Place], gang: Gang) -> None:
     questions = json.dumps([[place.world_size, place.case] for place in places])
     payload = cloudpickle.dumps((harness.run_oracle, (task.name, questions), []))
     outcome = gang.call(payload, timeout=60.0 + len(places), only=(0,))
@@ -170,8 +179,6 @@ def _ask_oracle(task: Task, places: list[_Place], gang: Gang) -> list[_Place]:
         raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
     for place, (oracle, steady) in zip(places, json.loads(_text(outcome.raw_values[0])), strict=True):
         place.oracle, place.steady = oracle, steady
-    gang.call(cloudpickle.dumps((harness.forget, (), [])), only=(0,))
-    return [place for place in places if not place.steady]
 
 
 @dataclass

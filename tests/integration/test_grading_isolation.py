@@ -1,6 +1,7 @@
 """Whatever an answer does: a verdict within its time, nothing left behind, and the next answer graded as always."""
 
 import os
+import signal
 import textwrap
 import time
 
@@ -230,6 +231,32 @@ def test_the_next_answer_is_graded_as_if_nothing_had_happened():
     for body in ("import os; os.kill(os.getppid(), 9)", "import os; os.fork(); os._exit(1)"):
         assert grade(Quick(), answer(body)).kind is VerdictKind.ERROR
         assert grade("samplers.shard_indices", RIGHT).passed
+
+
+def test_a_server_that_an_answer_has_stopped_is_replaced():
+    """Stopped, it is alive and says nothing: whoever waits for ranks would wait for ever."""
+    before = time.monotonic()
+    verdict = grade(
+        "samplers.shard_indices", answer("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)")
+    )
+    assert verdict.kind in (VerdictKind.ERROR, VerdictKind.PASS), (
+        "it may come to its end before anybody notices"
+    )
+    assert grade("samplers.shard_indices", RIGHT).passed
+    assert time.monotonic() - before < 40, (
+        "on a busy machine; of this, the server is stopped for two or three seconds"
+    )
+
+
+def test_a_stopped_server_is_given_up_within_five_seconds():
+    launcher = warm_up()
+    pid = launcher.pid
+    os.kill(pid, signal.SIGSTOP)
+    before = time.monotonic()
+    while not launcher.has_ended():
+        time.sleep(0.05)
+        assert time.monotonic() - before < 5
+    assert warm_up().pid != pid
 
 
 def test_the_oracle_is_out_of_reach():
