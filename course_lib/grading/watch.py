@@ -110,6 +110,13 @@ class NothingLeft:
             psutil.wait_procs(left, timeout=0.1)
 
 
+def _cleans_up(process: psutil.Process) -> bool:
+    """Whether this removes what a rank has left in shared memory: the launcher sees to its end a moment later."""
+    with contextlib.suppress(psutil.Error):
+        return any("resource_tracker" in word or "torch_shm_manager" in word for word in process.cmdline())
+    return False
+
+
 def _adopted() -> list[psutil.Process]:
     launcher = warm_up()
     launcher.pump()
@@ -118,6 +125,7 @@ def _adopted() -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(launcher.pid).children():
             with contextlib.suppress(psutil.Error):
-                if process.pid not in ours and process.status() != psutil.STATUS_ZOMBIE:
+                zombie = process.status() == psutil.STATUS_ZOMBIE
+                if process.pid not in ours and not zombie and not _cleans_up(process):
                     found.append(process)
     return found

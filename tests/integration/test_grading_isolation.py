@@ -259,6 +259,32 @@ def test_a_stopped_server_is_given_up_within_five_seconds():
     assert warm_up().pid != pid
 
 
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is no folder here")
+@pytest.mark.parametrize(
+    "ending",
+    ["pass", "os._exit(1)", "os.kill(os.getpid(), 9)", "time.sleep(60)"],
+    ids=["returns", "exits", "dies", "hangs"],
+)
+def test_shared_memory_that_nobody_unlinks_is_removed(ending):
+    """By those whom Python itself sends for that: they outlive the rank that has made it by a moment."""
+    name = f"ddp-course-test-{os.getpid()}"
+    body = f"""
+    import os, time
+    from multiprocessing import shared_memory
+    if not globals().get("made"):
+        globals()["made"] = [shared_memory.SharedMemory(create=True, size=10_000)]
+        globals()["made"].append(shared_memory.SharedMemory(f"{name}-{{os.getpid()}}", create=True, size=10_000))
+        print(globals()["made"][0].name)
+    {ending}
+    """
+    before = set(os.listdir("/dev/shm"))
+    grade(Quick(), answer(body))
+    deadline = time.monotonic() + 8
+    while left := [one for one in set(os.listdir("/dev/shm")) - before if one.startswith(("psm_", name))]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
 def test_the_oracle_is_out_of_reach():
     verdict = grade(
         "samplers.shard_indices", "import torch\ntorch.randperm = lambda n, **k: torch.arange(n)\n" + RIGHT
