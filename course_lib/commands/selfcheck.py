@@ -19,6 +19,57 @@ if TYPE_CHECKING:
 
 ANSWERS = Path("tests/answers")
 _BESIDE = {".ipynb_checkpoints", "__pycache__"}
+#: So many words, at least, a misconception and the section that teaches it have in common; words of every sentence
+#: count for nothing. This finds headings that were mixed up, not those that teach badly.
+_COMMON_WORDS = 1
+_EVERYWHERE = {
+    *(
+        "after",
+        "again",
+        "all",
+        "also",
+        "alway",
+        "been",
+        "befor",
+        "does",
+        "each",
+        "even",
+        "every",
+        "from",
+        "gives",
+    ),
+    *(
+        "have",
+        "into",
+        "made",
+        "make",
+        "makes",
+        "more",
+        "most",
+        "much",
+        "must",
+        "never",
+        "only",
+        "other",
+        "over",
+    ),
+    *(
+        "rank",
+        "ranks",
+        "same",
+        "some",
+        "such",
+        "than",
+        "that",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+    ),
+    *("those", "what", "when", "where", "which", "with", "whole"),
+}
 
 
 def selfcheck(
@@ -101,17 +152,37 @@ def _without_cell(task: Task, root: Path) -> list[str]:
 
 
 def _taught_nowhere(task: Task, root: Path) -> list[str]:
-    """Misconceptions that send the learner to a heading which no lesson has."""
+    """Misconceptions that send the learner to a heading which no lesson has, or to one that is about something else."""
     problems = []
     for item in task.misconceptions:
-        found = re.fullmatch(r"lesson (\d\d), (.+)", item.taught)
-        sources = (root / "notebooks" / "sources").glob(f"{found[1]}_*.py") if found else ()
-        heading = re.compile(rf"^# ##+ {re.escape(found[2])}$" if found else "(?!)", re.MULTILINE)
-        if not any(heading.search(source.read_text(encoding="utf-8")) for source in sources):
+        section = _section(item.taught, root)
+        if section is None:
             problems.append(
                 f"the misconception {item.id} is taught nowhere: no lesson has the heading of {item.taught!r}"
             )
+        elif len(_stems(f"{item.id} {item.sentence}") & _stems(section)) < _COMMON_WORDS:
+            problems.append(
+                f"the misconception {item.id} sends to {item.taught!r}, which has hardly a word in common with it"
+            )
     return problems
+
+
+def _section(taught: str, root: Path) -> str | None:
+    """What stands below a heading, down to the next one of its level; None where no lesson has it."""
+    found = re.fullmatch(r"lesson (\d\d), (.+)", taught)
+    for source in (root / "notebooks" / "sources").glob(f"{found[1]}_*.py") if found else ():
+        text = source.read_text(encoding="utf-8")
+        heading = re.search(rf"^# (##+) {re.escape(found[2])}$", text, re.MULTILINE) if found else None
+        if heading:
+            rest = text[heading.end() :]
+            end = re.search(rf"^# #{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
+            return f"{taught}\n{rest[: end.start()] if end else rest}"
+    return None
+
+
+def _stems(text: str) -> set[str]:
+    """The beginnings of a text's longer words: `averaged` and `average` count as one."""
+    return {word[:5] for word in re.findall(r"[a-z]{4,}", text.lower().replace("_", " "))} - _EVERYWHERE
 
 
 def stray_files(root: Path) -> list[str]:

@@ -21,6 +21,8 @@ from course_lib.tasks.task import Misconception, Miss, Task
 
 #: What gloo says before it ends a rank that receives more bytes than it expects.
 _GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
+#: What is said where an answer's observations do not even have the form that a check trusts; a fault of the task.
+NO_OBSERVATION = "is no observation of this task"
 _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
 
 
@@ -107,7 +109,7 @@ def _checked(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[CheckR
                 miss = check.judge(task, trial)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 # Checks trust the form that `trial` gives its observations: this is not one of them.
-                miss = Miss(f"on {trial.world_size} ranks, what came back is no observation of this task")
+                miss = Miss(f"on {trial.world_size} ranks, what came back {NO_OBSERVATION}")
             if miss is not None:
                 named = task.misconception(miss.misconception) if miss.misconception else None
                 results.append(CheckResult(check.sentence, CheckState.FAILED, miss.observed, named))

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.grading.grader import grade, seed_of
-from course_lib.grading.verdict import VerdictKind
+from course_lib.grading.judge import NO_OBSERVATION
+from course_lib.grading.verdict import Verdict, VerdictKind
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
 #: Seeds that are tried in the same ranks. The part of them that is enough where nothing is rounded.
 _AT_ONCE, _EXACT = 10, 0.15
+#: What was seen, and what it should be: `is [0.1, …] on rank 0, the mean [0.1, …]`, `returned 3; it is 6`.
+_VALUE = r"(-?\d[\d.,]*(?:e-?\d+)?|\[[^\]]*\])"
+_BETWEEN = r"(?:; it is|; it should be|; without kills it is|,? the mean(?: is)?| instead of|; one process alone has)"
+_COMPARED = re.compile(rf"(?:is|got|returned|was|said) {_VALUE}[^;]*?{_BETWEEN} {_VALUE}")
 _MISCONCEPTIONS = re.compile(r"# misconceptions?: (\w+(?:, \w+)*)")
 
 
@@ -136,7 +141,18 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
         problems.append(f"shows {named}, not its own misconception {own}:\n{verdict!r}")
     elif not specimen.right and "rank" not in repr(verdict):
         problems.append(f"fails without a word on which rank:\n{verdict!r}")
+    problems += [f"shows {what}:\n{verdict!r}" for what in _empty_words(verdict)]
     return [f"{specimen.name} {problem}" for problem in problems]
+
+
+def _empty_words(verdict: Verdict) -> Iterator[str]:
+    """Sentences of a verdict that tell a learner nothing."""
+    for check in verdict.checks:
+        if NO_OBSERVATION in check.observed:
+            yield "the grader's own trouble as an observation"
+        for shown, wanted in _COMPARED.findall(check.observed):
+            if shown == wanted:
+                yield f"two equal numbers as what is wrong ({shown})"
 
 
 def problems_with_stubs(task: Task, cell: str | None) -> list[str]:

@@ -85,7 +85,7 @@ class SaveJob(Task):
         Misconception(
             "run_disturbed",
             "Saving changes the run: it goes on otherwise than a run in which nothing was saved.",
-            taught.RESUME,
+            "lesson 14, What goes wrong in real life",
         ),
     )
 

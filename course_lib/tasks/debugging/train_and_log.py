@@ -50,7 +50,7 @@ class TrainAndLog(Mystery):
         Misconception(
             "witness",
             "Two ranks do the same thing, and that is what the script does without the log. They are the witnesses.",
-            taught.RECORDER,
+            "lesson 13, What goes wrong in real life",
         ),
         Misconception(
             "only_late",

@@ -74,7 +74,7 @@ class TrainFiles(Mystery):
         Misconception(
             "still_shifted",
             "One rank still does fewer steps: its peers meet its next step, and in the end nobody.",
-            taught.ANALYSER,
+            taught.PATIENT,
         ),
         OTHER_CAUSE,
     )

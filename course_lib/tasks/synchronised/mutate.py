@@ -62,7 +62,7 @@ class Mutate(Task):
         ),
         Misconception(
             "rank_0_wins",
-            "Everybody gets rank 0's mutant, whether or not it is the fittest.",
+            "Everybody gets the weights of rank 0's mutant, whether or not it is the fittest.",
             taught.ON_PURPOSE,
         ),
         Misconception(
@@ -78,7 +78,7 @@ class Mutate(Task):
         Misconception(
             "own_fitness",
             "Each rank returns the fitness of its own mutant, not that of the model all have now.",
-            taught.UNTOUCHED,
+            taught.ENSEMBLE,
         ),
         Misconception(
             "winner_alone",

@@ -66,12 +66,12 @@ class UnusedParameters(Task):
             "gradients_changed",
             "The check changes what it checks: it calls backward(), so gradients are there that were not there before, "
             "and DDP's average of this step is spent.",
-            taught.LATE,
+            taught.GRAPH,
         ),
         Misconception(
             "graph_freed",
             "After the check, loss.backward() is not possible any more: the graph was not kept (retain_graph=True).",
-            taught.LATE,
+            taught.GRAPH,
         ),
         Misconception(
             "grad_attribute",
@@ -87,7 +87,7 @@ class UnusedParameters(Task):
             "zero_is_unused",
             "A gradient of zeros is a gradient: DDP counts it. Only a parameter that the loss does not reach at all is "
             "unused.",
-            taught.MATRIX,
+            taught.ZEROS,
         ),
         Misconception(
             "own_view",
