@@ -53,8 +53,8 @@ class Grid(Task):
         ),
         Misconception(
             "transposed",
-            "The groups of rows and columns are exchanged: ranks are counted along the rows, 0 1 in the first, 2 3 in the "
-            "second.",
+            "The groups of rows and columns are exchanged: ranks are counted along the rows, 0 1 in the first, "
+            "2 3 in the second.",
             taught.GROUPS,
         ),
         Misconception("everyone", "One of the groups holds all ranks.", taught.GROUPS),
