@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +135,11 @@ def problems_on_paper(root: Path) -> list[str]:
             )
         problems += [
             f"{task.name}: {problem}"
-            for problem in (*_without_cell(task, root), *_taught_nowhere(task, root))
+            for problem in (
+                *_without_cell(task, root),
+                *_taught_nowhere(task, root),
+                *_said_nowhere(task, specimens, root),
+            )
         ]
     return problems + stray_files(root)
 
@@ -149,6 +153,25 @@ def _without_cell(task: Task, root: Path) -> list[str]:
     except BuildError as error:
         return [f"its cell cannot be read: {error}"]
     return [] if found else [f"solutions/sources/{task.lesson}.py has no cell for it"]
+
+
+def _said_nowhere(task: Task, specimens: Sequence[Specimen], root: Path) -> list[str]:
+    """What wrong answers say they break, and neither a check nor the task's statement says."""
+    source = root / "solutions" / "sources" / f"{task.lesson}.py"
+    said = _words(source.read_text(encoding="utf-8")) if source.is_file() else ""
+    sentences = {check.sentence for check in task.checks}
+    return [
+        f"{specimen.name} breaks what is said nowhere: {sentence!r}"
+        for specimen in specimens
+        if specimen.task == task.name
+        for sentence in specimen.breaks
+        if sentence not in sentences and _words(sentence) not in said
+    ]
+
+
+def _words(text: str) -> str:
+    """A text without marks of comments and lists, its words separated by one blank each."""
+    return " ".join(re.sub(r"^\s*#+ ?(- )?", "", text, flags=re.MULTILINE).split())
 
 
 def _taught_nowhere(task: Task, root: Path) -> list[str]:

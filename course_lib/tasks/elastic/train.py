@@ -192,7 +192,10 @@ class Train(Task):
         """Is every loss that of a run without momentum after some of the restarts?"""
         curves = [trial.oracle["right"], *trial.oracle["forgetful"]]
         notes = [note for note in _notes(trial, "batch") if note["step"] < len(curves[0])]
-        return all(any(_close(note["loss"], one[note["step"]]) for one in curves) for note in notes)
+        differs = any(not _close(note["loss"], curves[0][note["step"]]) for note in notes)
+        return differs and all(
+            any(_close(note["loss"], one[note["step"]]) for one in curves) for note in notes
+        )
 
 
 def _notes(trial: Trial, event: str) -> Sequence[Mapping[str, Any]]:

@@ -84,6 +84,11 @@ class CheapestWay(Task):
             taught.COSTS,
         ),
         Misconception(
+            "redone_for_nothing",
+            "The lost steps are done again without what the way adds to each step. They cost as much as all others.",
+            taught.COSTS,
+        ),
+        Misconception(
             "chances_added",
             "The ranks' chances are added up. Where several ranks fail in the same step that counts one failure "
             "several times; with large chances it makes more than 1.",
@@ -187,6 +192,8 @@ def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
     repair, every = (0.0, 2.0), [5, 10, 20, 50]
     if wanted == "chances_added":
         failures = [chance.randint(450, 600) for _ in range(ranks)]
+    if wanted == "redone_for_nothing":
+        failures = [chance.randint(250, 500) for _ in range(ranks)]
     if wanted == "failed_step_forgotten":
         repair, every = (-2.0, 0.0), [2, 3]
 
@@ -214,6 +221,8 @@ def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
     }
     if wanted == "chances_added":
         _tempt(case, chance)
+    if wanted == "redone_for_nothing":
+        _make_redoing_dear(case, chance)
     return case
 
 
@@ -228,6 +237,30 @@ def _tempt(case: dict[str, Any], chance: Random) -> None:
         "repair": round(step * 10 ** chance.uniform(-4, -3), 4),
         "lost_steps": 0.0,
     }
+
+
+def _make_redoing_dear(case: dict[str, Any], chance: Random) -> None:
+    """A way that adds much to each step and loses many, and one that is cheaper, unless redoing is taken for cheap."""
+    ways, step, wrong = case["ways"], case["step_seconds"], _chance(case)
+    dear = {
+        "overhead": round(step * chance.uniform(0.8, 1.5), 4),
+        "repair": round(step * 10 ** chance.uniform(-3, -2), 4),
+        "lost_steps": float(chance.randint(6, 12)),
+    }
+    right, found = _seconds(dear, step, wrong), _redone_for_nothing(dear, step, wrong)
+    cheap = chance.uniform(min(found, right / _MARGIN), right / _MARGIN)
+    ways["by hand"] = dear
+    ways["catch up"] = {
+        "overhead": round(0.9 * cheap, 4),
+        "repair": round(0.1 * cheap / wrong, 4),
+        "lost_steps": 0.0,
+    }
+    ways["skip"]["overhead"] = ways["skip"]["repair"] = round(2 * right, 4)
+    ways["restart"]["repair"] = round(2 * right / wrong, 4)
+
+
+def _redone_for_nothing(way: Mapping[str, float], step: float, wrong: float) -> float:
+    return way["overhead"] + wrong * (way["repair"] + _lost(way) * step)
 
 
 def _chance(case: Mapping[str, Any]) -> float:
@@ -297,5 +330,6 @@ _CHOICES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "whole_interval_lost": lambda case: _everywhere(case, _losing(lambda every: every)),
     "failed_step_forgotten": lambda case: _everywhere(case, _losing(lambda every: every / 2)),
     "failed_step_forgotten/before": lambda case: _everywhere(case, _losing(lambda every: (every - 1) / 2)),
+    "redone_for_nothing": lambda case: _everywhere(case, _redone_for_nothing),
     "chances_added": _added,
 }

@@ -277,11 +277,12 @@ class Mutate(Task):
             for number, told in enumerate(seen):
                 right = told["after fitness"]
                 if abs(told["returned"] - right) > 1e-4 * max(1.0, abs(right)):
-                    mine = [one["fitness"] for one in _mutants(told)]
+                    # A rank whose mutant has won returns its own by accident.
+                    own = all(_returns_own(other[number]) for other in trial.seen.values())
                     return Miss(
                         f"in generation {number + 1} rank {rank} returned {told['returned']:.4f}; the model's fitness "
                         f"is {right:.4f}",
-                        "own_fitness" if mine and abs(told["returned"] - mine[0]) < 1e-4 else None,
+                        "own_fitness" if own else None,
                     )
         return None
 
@@ -304,6 +305,11 @@ class Mutate(Task):
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Some ranks wait in a collective that others have passed by."""
         return "winner_alone" if outcome.kind is Kind.HANG else None
+
+
+def _returns_own(told: Mapping[str, Any]) -> bool:
+    mine = [one["fitness"] for one in _mutants(told)]
+    return bool(mine) and abs(told["returned"] - mine[0]) < 1e-4
 
 
 def _mutants(told: Mapping[str, Any]) -> list[dict[str, Any]]:

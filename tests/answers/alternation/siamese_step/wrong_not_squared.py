@@ -1,4 +1,5 @@
 # misconception: distance_not_squared
+# breaks: Every rank returns the mean loss over the pairs of all ranks.
 import torch.distributed as dist
 
 

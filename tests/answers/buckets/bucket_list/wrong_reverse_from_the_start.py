@@ -1,4 +1,5 @@
 # misconceptions: buckets_from_the_start, reverse_order
+# breaks: The buckets are those of DDP, in the order in which it sends them.
 def bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration):
     """As the folklore has it: reverse registration order, 1 MiB first, then 25."""
     limits = [1 << 20, 25 << 20] if bucket_cap_mb is None else [bucket_cap_mb * (1 << 20)]

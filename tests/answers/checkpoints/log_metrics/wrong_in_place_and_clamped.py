@@ -1,4 +1,5 @@
 # misconceptions: counts_spoilt, absent_as_zero
+# breaks: `counts` holds this rank's own counts, after every step.
 import torch
 import torch.distributed as dist
 

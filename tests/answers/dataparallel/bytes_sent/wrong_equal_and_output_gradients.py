@@ -1,4 +1,5 @@
 # misconceptions: output_gradients_forgotten, equal_parts
+# breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
 def bytes_sent(scheme, devices, samples, weights, sample_in, sample_out):
     if scheme == "ddp":
         return [2 * (devices - 1) * weights / devices] * devices

@@ -1,4 +1,5 @@
 # misconception: read_too_early
+# breaks: Every rank returns what was written.
 import time
 
 import torch.distributed as dist

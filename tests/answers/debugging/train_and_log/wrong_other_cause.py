@@ -1,4 +1,5 @@
 # misconception: other_cause
+# breaks: cause says why.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: other_cause
+# breaks: cause says why.
 culprit = 0
 cause = "types"
 

@@ -1,4 +1,5 @@
 # misconception: chance_taken
+# breaks: Every rank still has a `chance` of its own.
 culprit = 0
 cause = "order"
 

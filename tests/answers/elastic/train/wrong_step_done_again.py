@@ -1,4 +1,5 @@
 # misconception: step_done_again
+# breaks: It goes on from the last checkpoint that was due.
 import os
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: chances_added
+# breaks: It is the way that costs least.
 import torch.distributed as dist
 
 

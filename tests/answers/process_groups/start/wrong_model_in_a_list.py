@@ -1,4 +1,5 @@
 # misconception: model_kept
+# breaks: train gets a model whose gradients are averaged over all processes.
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,5 @@
 # misconception: model_kept
+# breaks: The wrapped model is gone when its group is destroyed.
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

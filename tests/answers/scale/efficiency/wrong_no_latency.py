@@ -1,4 +1,5 @@
 # misconception: latency_forgotten
+# breaks: It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire.
 def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
     wire_free = 0.0
     for ready, size in buckets:
