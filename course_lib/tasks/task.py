@@ -100,8 +100,6 @@ class Task:
         world_sizes: gang sizes the answer runs on. seconds: time limit of one call; all together may take more.
         hints: two or more, each a step further than the one before.
         misconceptions: the gravest first; a verdict names them in this order.
-        background: quotes of the statement that demand nothing (what is given, why it is asked). Every other sentence
-            of the statement has a wrong answer that breaks it; see docs/tasks.md.
         tolerance: how far a right answer's numbers may be from `reference`, where they are rounded on the way.
     """
 
@@ -116,7 +114,6 @@ class Task:
     backend: ClassVar[str] = "gloo"
     hints: ClassVar[tuple[str, ...]]
     misconceptions: ClassVar[tuple[Misconception, ...]] = ()
-    background: ClassVar[tuple[str, ...]] = ()
     tolerance: ClassVar[Tolerance | None] = None
 
     @property
