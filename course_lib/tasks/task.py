@@ -200,8 +200,8 @@ def recognise_by_models(
     """The models that explain the trials which fail; `models` stand in the order of their gravity.
 
     One that fits every rank of every trial explains everything. Where there is none, several mistakes are at work, or
-    one that is not known: then the first failing trial that any model fits names the gravest that fits it, and so does
-    each failing trial that is still unexplained.
+    one that is not known: then the first failing trial names the model that fits it and most of the others, the gravest
+    where several do, and so does each failing trial that is still unexplained.
 
     Args:
         together: models of several mistakes at once; they count only where they fit everything, and no single one does.
@@ -222,12 +222,15 @@ def recognise_by_models(
     named: list[str] = []
     open_ = [True] * len(failing)
     for number in range(len(failing)):
-        for model, found in zip(models, explained, strict=True):
-            if open_[number] and found[number] and (alone or sum(found) >= min(2, len(failing))):
-                named += (
-                    [model.misconception] if isinstance(model.misconception, str) else model.misconception
-                )
-                open_ = [still and not fit for still, fit in zip(open_, found, strict=True)]
+        fitting = [
+            (model, found)
+            for model, found in zip(models, explained, strict=True)
+            if open_[number] and found[number] and (alone or sum(found) >= min(2, len(failing)))
+        ]
+        if fitting:
+            model, found = max(fitting, key=lambda pair: sum(pair[1]))  # the first of several
+            named += [model.misconception] if isinstance(model.misconception, str) else model.misconception
+            open_ = [still and not fit for still, fit in zip(open_, found, strict=True)]
     return tuple(dict.fromkeys(named)) or None
 
 

@@ -40,6 +40,11 @@ def test_the_gravest_of_those_that_fit_the_first_failing_trial():
     assert _recognised([9, 1, 5], second, first) == ("second",)
 
 
+def test_one_that_explains_more_goes_before_a_graver_one_that_fits_by_accident():
+    accident, real = _model("accident", 0, 2, 9), _model("real", 0, 2, 4)
+    assert _recognised([7, 2, 4], accident, real) == ("real",)
+
+
 def test_what_fits_no_trial_stays_unnamed():
     assert _recognised([7, 7, 7], ZERO, DOUBLED) is None
 

@@ -65,6 +65,12 @@ class BucketList(Task):
             taught.CAP,
         ),
         Misconception(
+            "closed_when_exceeded",
+            "A bucket is closed when it holds more than the cap. DDP closes it when it has reached the cap: a bucket that "
+            "is just full takes nothing more.",
+            taught.CAP,
+        ),
+        Misconception(
             "first_bucket_like_the_others",
             "Without bucket_cap_mb the first bucket is closed at 1 MiB already.",
             taught.FIRST,
@@ -112,6 +118,10 @@ class BucketList(Task):
                 while ready == list(range(len(sizes)))[::-1]:
                     swap = chance.randrange(len(sizes) - 3)
                     ready[swap], ready[swap + 3] = ready[swap + 3], ready[swap]
+                if cap is not None:
+                    # The first two fill a bucket exactly.
+                    first, second = range(2) if find_unused else ready[:2]
+                    sizes[second] = int(cap * _MIB) - sizes[first]
                 # Each takes a run of DDP: with find_unused_parameters all iterations are alike.
                 for iteration in (chance.randint(0, 9),) if find_unused else (0, chance.randint(1, 9)):
                     yield {
@@ -263,29 +273,37 @@ def _telling(
         if "first_bucket_always_small" in mistakes:
             limits = [_MIB, *limits[-1:]]
         over = "cap_never_exceeded" not in mistakes
+        exactly = "closed_when_exceeded" not in mistakes
         order = everything[::-1] if "reverse_order" in mistakes else ready
         if find_unused and "unused_rebuilt" not in mistakes:
             # Who believes in the reverse order deals out from the last parameter on: nothing is left to be reversed.
             if "reverse_order" in mistakes:
-                return _dealt(sizes, everything[::-1], limits, over)
-            found = _dealt(sizes, everything, limits, over)
+                return _dealt(sizes, everything[::-1], limits, over, exactly)
+            found = _dealt(sizes, everything, limits, over, exactly)
             return found if "unused_not_reversed" in mistakes else found[::-1]
         if iteration == 0 or "never_rebuilt" in mistakes:
             if "buckets_from_the_start" in mistakes:
-                return _dealt(sizes, order, limits, over)
-            return [everything] if not find_unused else _dealt(sizes, everything, limits, over)[::-1]
-        return _dealt(sizes, order, limits, over)
+                return _dealt(sizes, order, limits, over, exactly)
+            return [everything] if not find_unused else _dealt(sizes, everything, limits, over, exactly)[::-1]
+        return _dealt(sizes, order, limits, over, exactly)
 
     return told
 
 
-def _dealt(sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool) -> list[list[int]]:
-    """Parameters in buckets; `over`: a bucket is closed when it has reached its limit, else before it exceeds it."""
+def _dealt(
+    sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool, exactly: bool
+) -> list[list[int]]:
+    """Parameters in buckets; `over`: a bucket is closed when it has reached its limit, else before it exceeds it.
+
+    With `exactly`, a bucket that holds just as much as its limit has reached it.
+    """
     found: list[list[int]] = [[]]
     for number in order:
         limit = limits[min(len(found), len(limits)) - 1]
         filled = sum(sizes[one] for one in found[-1])
-        if found[-1] and (filled >= limit if over else filled + sizes[number] > limit):
+        if found[-1] and (
+            filled + sizes[number] > limit if not over else filled >= limit if exactly else filled > limit
+        ):
             found.append([])
         found[-1].append(number)
     return found
