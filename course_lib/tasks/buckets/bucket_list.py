@@ -66,8 +66,8 @@ class BucketList(Task):
         ),
         Misconception(
             "closed_when_exceeded",
-            "A bucket is closed when it holds more than the cap. DDP closes it when it has reached the cap: a bucket that "
-            "is just full takes nothing more.",
+            "A bucket is closed when it holds more than the cap. DDP closes it when it has reached the cap: a bucket "
+            "that is just full takes nothing more.",
             taught.CAP,
         ),
         Misconception(
