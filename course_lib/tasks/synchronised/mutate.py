@@ -66,6 +66,11 @@ class Mutate(Task):
             taught.ON_PURPOSE,
         ),
         Misconception(
+            "least_fit",
+            "The mutant with the smallest fitness is chosen, and all ranks get its weights. The larger, the fitter.",
+            taught.ON_PURPOSE,
+        ),
+        Misconception(
             "averaged",
             "The mutants are averaged. That takes most of the noise away, the good with the bad.",
             taught.ENSEMBLE,
@@ -266,9 +271,7 @@ class Mutate(Task):
     def _chosen(self, is_now: Sequence[str], best: str) -> str | None:
         if not is_now or is_now[0] == "the model as it was":
             return None
-        if best != "the model as it was":
-            return "rank_0_wins" if is_now[0] == "rank 0's mutant" else None
-        return "gets_worse"
+        return "gets_worse" if best == "the model as it was" else None
 
     @check("Every rank returns the fitness of the model that all have now.")
     def told_fitness(self, trial: Trial) -> Miss | None:
@@ -298,13 +301,30 @@ class Mutate(Task):
         return None
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
-        """Rank 0's mutant is chosen each time, also where the model was fitter."""
-        found = {miss.misconception for t in trials if (miss := self.fittest(t)) is not None}
-        return "rank_0_wins" if "rank_0_wins" in found else None
+        """Is it rank 0's mutant that is chosen each time, or the least fit one, whoever has it?"""
+        unfair = [trial for trial in trials if self.fittest(trial) is not None]
+        changes = [_choice(trial, number) for trial in unfair for number in range(len(trial.seen[0]))]
+        found = [change for change in changes if change is not None]
+        if found and all(chosen == 0 for chosen, _ in found):
+            return "rank_0_wins"
+        if found and all(chosen == least for chosen, least in found):
+            return "least_fit"
+        return None
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Some ranks wait in a collective that others have passed by."""
         return "winner_alone" if outcome.kind is Kind.HANG else None
+
+
+def _choice(trial: Trial, number: int) -> tuple[int, int] | None:
+    """Whose mutant the model is after a generation, and whose was the least fit; None where it is none of them."""
+    mutants = {rank: _mutants(seen[number]) for rank, seen in sorted(trial.seen.items())}
+    if len(mutants) < 2 or not all(mutants.values()):
+        return None
+    after = trial.seen[0][number]["after"]
+    chosen = [rank for rank, tried in mutants.items() if _close(after, tried[0]["weights"])]
+    least = min(mutants, key=lambda rank: float(mutants[rank][0]["fitness"]))
+    return (chosen[0], least) if chosen else None
 
 
 def _returns_own(told: Mapping[str, Any]) -> bool:
