@@ -77,6 +77,12 @@ class TrainEpoch(Task):
             taught.LEFT_OVER,
         ),
         Misconception(
+            "summed_over_ranks",
+            "The gradients are added over the ranks. The mean over all ranks is asked for: a sum makes steps that are "
+            "too long by the number of ranks.",
+            taught.READ,
+        ),
+        Misconception(
             "reduced_each_time",
             "Gradients are reduced after every micro-batch. That is right, and all but the last are for nothing.",
             taught.NO_SYNC,
