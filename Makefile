@@ -1,7 +1,7 @@
 # make lab        open the course in JupyterLab               (make lab ARGS=--no-browser  on a server)
 # make test       everything that proves the course works     (make test ARGS="-k sampler")
 # make quick      a part of it for while you work: a minute   (make quick ARGS=-x)
-# make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (an hour)
+# make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
 # make bench      compare speed with other ways to start ranks
 # make lint       format the code and say what is wrong with it

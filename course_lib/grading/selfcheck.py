@@ -224,7 +224,10 @@ def _refused(task: Task, source: str, seeds: int) -> list[str]:
     first, wanted = seed_of(task.name, source), seeds_for(task, seeds)
     for start in range(first, first + wanted, _AT_ONCE):
         some = range(start, min(start + _AT_ONCE, first + wanted))
-        if grade(task, source, seed=start, seeds=len(some)).passed:
+        verdict = grade(task, source, seed=start, seeds=len(some))
+        if verdict.passed and verdict.ran_on != task.world_sizes:
+            return [f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}"]
+        if verdict.passed:
             continue
         # What fails only among many is no learner's trouble: so many calls run into the limits of a rank.
         alone = {seed: grade(task, source, seed=seed) for seed in some}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.commands.selfcheck import _taught_nowhere, problems_on_paper, stray_files
-from course_lib.grading.selfcheck import _empty_words
+from course_lib.grading.selfcheck import _empty_words, seeds_for
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Misconception
@@ -108,3 +108,10 @@ def test_evidence_that_shows_nothing_is_found(observed, empty):
     check = CheckResult("It is right.", CheckState.FAILED, observed)
     verdict = Verdict("samplers.evaluate", VerdictKind.WRONG, "1 check does not hold.", (check,))
     assert bool(list(_empty_words(verdict))) == empty
+
+
+def test_only_where_rounding_may_decide_all_seeds_are_worth_their_time():
+    assert seeds_for(find_task("wrappers.Together"), 200) == 200
+    assert seeds_for(find_task("samplers.shard_indices"), 200) == 30
+    assert seeds_for(find_task("samplers.shard_indices"), 3) == 3
+    assert seeds_for(find_task("capstone.train"), 200) == 1
