@@ -11,7 +11,7 @@ import typer
 from course_lib.grading.classroom.layout import Layout
 
 if TYPE_CHECKING:
-    from course_lib.grading.classroom.batch import ClassReport
+    from course_lib.grading.classroom.batch import ClassReport, Entry
 
 
 def grade(
@@ -146,6 +146,10 @@ def _write(
         typer.echo(f"Written: {write_pages(report, html)}", err=True)
 
 
+def _state(entry: Entry) -> str:
+    return f"{entry.state} (read)" if entry.worth_reading else entry.state
+
+
 def _print(report: ClassReport) -> None:
     from rich.table import Table
 
@@ -160,9 +164,14 @@ def _print(report: ClassReport) -> None:
         table.add_column(task.name)
     table.add_column("passed", justify="right")
     for learner in report.learners:
-        states = (learner.entry(task).state for task in report.tasks)
-        table.add_row(one_line(learner.name), *states, f"{learner.score} of {report.max_score}")
+        states = (_state(learner.entry(task)) for task in report.tasks)
+        name = one_line(learner.name) + (" (!)" if learner.problems else "")
+        table.add_row(name, *states, f"{learner.score} of {report.max_score}")
     screen.print(table)
+    if any(learner.problems for learner in report.learners):
+        screen.print("(!) Something is wrong with this learner's files: see below.")
+    if any(entry.worth_reading for learner in report.learners for entry in learner.entries.values()):
+        screen.print("(read) This answer is worth reading: see below.")
     for common in report.commonest()[:5]:
         screen.print(f"{len(common.learners)} x {common.task}: {common.misconception.sentence}")
     for learner in report.learners:
@@ -171,6 +180,9 @@ def _print(report: ClassReport) -> None:
         for name, entry in learner.entries.items():
             if entry.problem:
                 screen.print(one_line(f"{learner.name}: {name}: {entry.problem}"))
+            if entry.worth_reading:
+                uses = "; ".join(entry.worth_reading)
+                screen.print(one_line(f"{learner.name}: {name}: worth reading ({entry.place}): {uses}"))
     for note in report.notes:
         screen.print(one_line(note))
     screen.print(versions_line(), style="dim")

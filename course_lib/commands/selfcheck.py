@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from course_lib.grading.selfcheck import Specimen
     from course_lib.tasks import Task
 
 ANSWERS = Path("tests/answers")
 _BESIDE = {".ipynb_checkpoints", "__pycache__"}
+#: So many words, at least, a misconception and the section that teaches it have in common; words of every sentence
+#: count for nothing. This finds headings that were mixed up, not those that teach badly.
+_COMMON_WORDS = 1
+_EVERYWHERE = {
+    *(
+        "after",
+        "again",
+        "all",
+        "also",
+        "alway",
+        "been",
+        "befor",
+        "does",
+        "each",
+        "even",
+        "every",
+        "from",
+        "gives",
+    ),
+    *(
+        "have",
+        "into",
+        "made",
+        "make",
+        "makes",
+        "more",
+        "most",
+        "much",
+        "must",
+        "never",
+        "only",
+        "other",
+        "over",
+    ),
+    *(
+        "rank",
+        "ranks",
+        "same",
+        "some",
+        "such",
+        "than",
+        "that",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+    ),
+    *("those", "what", "when", "where", "which", "with", "whole"),
+}
 
 
 def selfcheck(
@@ -24,6 +80,15 @@ def selfcheck(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Read only: run no answer.")] = False,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Try right answers and solutions on cases of so many seeds.")
+    ] = 3,
+    only_right: Annotated[
+        bool, typer.Option("--only-right", help="Run right answers and solutions only.")
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=0, help="Answers run at the same time; 0: one per core.")
+    ] = 1,
 ) -> None:
     """Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.
 
@@ -44,7 +109,8 @@ def selfcheck(
         typer.echo(problem)
         problems += 1
     if not quick:
-        for name, found in run_answers(root, [task.name for task in chosen]):
+        names = [task.name for task in chosen]
+        for name, found in run_answers(root, names, seeds, only_right=only_right, jobs=jobs):
             typer.echo(f"  ok  {name}" if not found else "\n".join(found))
             problems += len(found)
     typer.echo("All is as it should be." if not problems else f"{problems} problem(s).")
@@ -69,7 +135,11 @@ def problems_on_paper(root: Path) -> list[str]:
             )
         problems += [
             f"{task.name}: {problem}"
-            for problem in (*_without_cell(task, root), *_taught_nowhere(task, root))
+            for problem in (
+                *_without_cell(task, root),
+                *_taught_nowhere(task, root),
+                *_said_nowhere(task, specimens, root),
+            )
         ]
     return problems + stray_files(root)
 
@@ -85,18 +155,57 @@ def _without_cell(task: Task, root: Path) -> list[str]:
     return [] if found else [f"solutions/sources/{task.lesson}.py has no cell for it"]
 
 
+def _said_nowhere(task: Task, specimens: Sequence[Specimen], root: Path) -> list[str]:
+    """What wrong answers say they break, and neither a check nor the task's statement says."""
+    source = root / "solutions" / "sources" / f"{task.lesson}.py"
+    said = _words(source.read_text(encoding="utf-8")) if source.is_file() else ""
+    sentences = {check.sentence for check in task.checks}
+    return [
+        f"{specimen.name} breaks what is said nowhere: {sentence!r}"
+        for specimen in specimens
+        if specimen.task == task.name
+        for sentence in specimen.breaks
+        if sentence not in sentences and _words(sentence) not in said
+    ]
+
+
+def _words(text: str) -> str:
+    """A text without marks of comments and lists, its words separated by one blank each."""
+    return " ".join(re.sub(r"^\s*#+ ?(- )?", "", text, flags=re.MULTILINE).split())
+
+
 def _taught_nowhere(task: Task, root: Path) -> list[str]:
-    """Misconceptions that send the learner to a heading which no lesson has."""
+    """Misconceptions that send the learner to a heading which no lesson has, or to one that is about something else."""
     problems = []
     for item in task.misconceptions:
-        found = re.fullmatch(r"lesson (\d\d), (.+)", item.taught)
-        sources = (root / "notebooks" / "sources").glob(f"{found[1]}_*.py") if found else ()
-        heading = re.compile(rf"^# ##+ {re.escape(found[2])}$" if found else "(?!)", re.MULTILINE)
-        if not any(heading.search(source.read_text(encoding="utf-8")) for source in sources):
+        section = _section(item.taught, root)
+        if section is None:
             problems.append(
                 f"the misconception {item.id} is taught nowhere: no lesson has the heading of {item.taught!r}"
             )
+        elif len(_stems(f"{item.id} {item.sentence}") & _stems(section)) < _COMMON_WORDS:
+            problems.append(
+                f"the misconception {item.id} sends to {item.taught!r}, which has hardly a word in common with it"
+            )
     return problems
+
+
+def _section(taught: str, root: Path) -> str | None:
+    """What stands below a heading, down to the next one of its level; None where no lesson has it."""
+    found = re.fullmatch(r"lesson (\d\d), (.+)", taught)
+    for source in (root / "notebooks" / "sources").glob(f"{found[1]}_*.py") if found else ():
+        text = source.read_text(encoding="utf-8")
+        heading = re.search(rf"^# (##+) {re.escape(found[2])}$", text, re.MULTILINE) if found else None
+        if heading:
+            rest = text[heading.end() :]
+            end = re.search(rf"^# #{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
+            return f"{taught}\n{rest[: end.start()] if end else rest}"
+    return None
+
+
+def _stems(text: str) -> set[str]:
+    """The beginnings of a text's longer words: `averaged` and `average` count as one."""
+    return {word[:5] for word in re.findall(r"[a-z]{4,}", text.lower().replace("_", " "))} - _EVERYWHERE
 
 
 def stray_files(root: Path) -> list[str]:
@@ -132,20 +241,54 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
         return None
 
 
-def run_answers(root: Path, names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Run everything that these tasks have: yields what was run, and what is wrong with it."""
+def run_answers(
+    root: Path, names: list[str], seeds: int = 1, *, only_right: bool = False, jobs: int = 1
+) -> Iterator[tuple[str, list[str]]]:
+    """Run everything that these tasks have: yields what was run, and what is wrong with it, as it is known.
+
+    Args:
+        seeds: from how many seeds the cases of right answers and solutions are drawn.
+        only_right: leave out stubs and wrong answers. jobs: how many run at the same time; 0 means one per core.
+    """
     from course_lib.grading import selfcheck as checks
-    from course_lib.tasks import find_task
 
     specimens = checks.catalogue(root / ANSWERS)
+    todo: list[_Job] = []
     for name in names:
-        task = find_task(name)
-        exercise = _cell(task, solved=False, root=root)
-        yield f"{name}, stubs", checks.problems_with_stubs(task, exercise)
-        yield (
-            f"{name}, solution",
-            checks.problems_with_solution(task, _cell(task, solved=True, root=root)),
-        )
-        for specimen in specimens:
-            if specimen.task == name:
-                yield specimen.name, checks.problems_with_answer(specimen)
+        todo += [] if only_right else [_Job(f"{name}, stubs", name, root, seeds)]
+        todo.append(_Job(f"{name}, solution", name, root, seeds))
+        mine = [one for one in specimens if one.task == name and (one.right or not only_right)]
+        todo += [_Job(one.name, name, root, seeds, one) for one in mine]
+    if jobs == 1:
+        yield from ((job.what, job.run()) for job in todo)
+        return
+    # Spawned: each grades with a forkserver of its own.
+    with ProcessPoolExecutor(jobs or os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(job.run): job for job in todo}
+        try:
+            yield from ((running[done].what, done.result()) for done in as_completed(running))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One thing to be run: stubs or the solution of a task (as `what` says), or an answer of the catalogue."""
+
+    what: str
+    task: str
+    root: Path
+    seeds: int
+    specimen: Specimen | None = None
+
+    def run(self) -> list[str]:
+        """What is wrong with it."""
+        from course_lib.grading import selfcheck as checks
+        from course_lib.tasks import find_task
+
+        if self.specimen is not None:
+            return checks.problems_with_answer(self.specimen, self.seeds)
+        task = find_task(self.task)
+        if self.what.endswith("stubs"):
+            return checks.problems_with_stubs(task, _cell(task, solved=False, root=self.root))
+        return checks.problems_with_solution(task, _cell(task, solved=True, root=self.root), self.seeds)

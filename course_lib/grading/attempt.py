@@ -11,7 +11,7 @@ import json
 import pickletools
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,10 @@ from course_lib.tasks.task import Task, Trial
 _PRINTED = 2000
 #: All calls of an answer together may take this many times as long as one.
 CALLS_IN_ALL = 6
+#: A case in which rounding decides is drawn again, so often at most; few tasks ever need it, and those once or twice.
+_DRAWS = 20
+#: Questions for the oracle that go to a rank at once: answers that are too large are not sent back.
+_QUESTIONS = 20
 
 
 class End(enum.Enum):
@@ -71,33 +75,35 @@ class _Ended(Exception):
         self.end, self.reason, self.outcome = end, reason, outcome
 
 
-def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) -> Attempt:
+def attempt(task: Task, source: str, first_line: int, seeds: Sequence[int], folder: str) -> Attempt:
     """Run the answer on all world sizes of the task, or until it raises, dies, hangs or shows to be a stub.
+
+    Cases are drawn from each of the seeds, and all tried in the same ranks.
 
     Raises:
         GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
     """
-    clock = _Clock(task.seconds, task.seconds * CALLS_IN_ALL)
-    plan = {size: list(task.cases(size, random.Random(f"{seed}/{size}"))) for size in task.world_sizes}
-    oracles: dict[int, list[Any]] = {}
+    clock = _Clock(task.seconds, task.seconds * CALLS_IN_ALL * len(seeds))
+    plan: dict[int, list[_Question]] = {}
     trials: list[Trial] = []
     printed: list[str] = []
-    case: dict[str, Any] | None = None
+    case: Mapping[str, Any] | None = None
     world_size = 0
     with Gangs(task.world_sizes, task.backend, folder, launchers=bool(task.script)) as gangs:
         try:
             for size, gang, place in gangs.each():
                 world_size, case = size, None
-                oracles = oracles or _oracles(task, plan, gang)
+                plan = plan or _plan(task, seeds, gang)
                 ranks = _Ranks(gang, Watch(gang, folder), clock)
                 if task.script:
                     ranks.ask(harness.keep_script, source, first_line, place, task.name)
                 else:
                     ranks.ask(harness.load, source, first_line, place)
-                for case, oracle in zip(plan[world_size], oracles[world_size], strict=True):
+                for question in plan[world_size]:
+                    case = question.case
                     replies, text = ranks.ask(harness.run_trial, task.name, json.dumps(case))
                     seen = _observations(replies, first=not trials)
-                    trials.append(Trial(world_size, case, oracle, seen))
+                    trials.append(Trial(world_size, case, question.oracle, seen))
                     printed.append(text)
                 ranks.ask(harness.sign_off)
         except _Ended as ended:
@@ -107,20 +113,72 @@ def attempt(task: Task, source: str, first_line: int, seed: int, folder: str) ->
     return Attempt(tuple(trials), tuple(printed), End.COMPLETE)
 
 
-def _oracles(task: Task, plan: Mapping[int, list[dict[str, Any]]], gang: Gang) -> dict[int, list[Any]]:
-    """What is right for each case, computed by rank 0 of a gang in which no answer has run yet."""
-    if type(task).oracle is Task.oracle:
-        return {size: [None] * len(cases) for size, cases in plan.items()}
-    questions = json.dumps([[size, case] for size, cases in plan.items() for case in cases])
+@dataclass(frozen=True)
+class _Question:
+    """A case, and what the oracle says of it."""
+
+    case: Mapping[str, Any]
+    oracle: Any = None
+
+
+def _plan(task: Task, seeds: Sequence[int], gang: Gang) -> dict[int, list[_Question]]:
+    """The questions for each world size; a case in which rounding decides is drawn again, the same way every time."""
+    places = [(size, seed) for size in task.world_sizes for seed in seeds]
+    plan = [
+        _Place(size, seed, number, case)
+        for size, seed in places
+        for number, case in enumerate(_cases(task, size, seed))
+    ]
+    if type(task).oracle is not Task.oracle:
+        for draw in range(1, _DRAWS + 1):
+            unsteady = _ask_oracle(task, [place for place in plan if not place.steady], gang)
+            if not unsteady:
+                break
+            for place in unsteady:
+                place.case = _cases(task, place.world_size, place.seed, draw)[place.number]
+        else:
+            raise RuntimeError(f"The oracle of {task.name} is not steady, whatever is drawn: {plan[0].case}")
+    questions: dict[int, list[_Question]] = {size: [] for size in task.world_sizes}
+    for place in plan:
+        questions[place.world_size].append(_Question(place.case, place.oracle))
+    return questions
+
+
+@dataclass
+class _Place:
+    """A place in the plan: which case it is of those that are drawn from a seed; later, what the oracle says of it."""
+
+    world_size: int
+    seed: int
+    number: int
+    case: dict[str, Any]
+    oracle: Any = None
+    steady: bool = False
+
+
+def _cases(task: Task, world_size: int, seed: int, draw: int = 0) -> list[dict[str, Any]]:
+    drawn = f"/{draw}" if draw else ""
+    return list(task.cases(world_size, random.Random(f"{seed}/{world_size}{drawn}")))
+
+
+def _ask_oracle(task: Task, places: list[_Place], gang: Gang) -> list[_Place]:
+    """Have rank 0 of a gang in which no answer has run yet say what is right; returns places that are not steady."""
+    for start in range(0, len(places), _QUESTIONS):
+        _ask_some(task, places[start : start + _QUESTIONS], gang)
+    gang.call(cloudpickle.dumps((harness.forget, (), [])), only=(0,))
+    return [place for place in places if not place.steady]
+
+
+def _ask_some(task: Task, places: list[_Place], gang: Gang) -> None:
+    questions = json.dumps([[place.world_size, place.case] for place in places])
     payload = cloudpickle.dumps((harness.run_oracle, (task.name, questions), []))
-    outcome = gang.call(payload, timeout=60.0, only=(0,))
+    outcome = gang.call(payload, timeout=60.0 + len(places), only=(0,))
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.kind is not Kind.OK:
         raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
-    answers = iter(json.loads(_text(outcome.raw_values[0])))
-    gang.call(cloudpickle.dumps((harness.forget, (), [])), only=(0,))
-    return {size: [next(answers) for _ in cases] for size, cases in plan.items()}
+    for place, (oracle, steady) in zip(places, json.loads(_text(outcome.raw_values[0])), strict=True):
+        place.oracle, place.steady = oracle, steady
 
 
 @dataclass

@@ -6,6 +6,7 @@ line each. nbformat is imported here when the first notebook is read, because th
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -46,10 +47,15 @@ class TaskCell:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file holds: its task cells in order, and what is wrong with it."""
+    """What a file holds: its task cells in order, and what is wrong with it.
+
+    Attributes:
+        unreadable: nobody knows what it holds; not the same as a file in which nothing is answered.
+    """
 
     cells: tuple[TaskCell, ...] = ()
     problems: tuple[str, ...] = ()
+    unreadable: bool = False
 
 
 def complaint(file: str, problem: str) -> str:
@@ -90,7 +96,7 @@ def read_cells(path: Path) -> Reading:
         text = _text(path)
         found = list(_script_cells(text) if path.suffix == ".py" else _notebook_cells(text))
     except _Unreadable as error:
-        return Reading(problems=(str(error),))
+        return Reading(problems=(str(error),), unreadable=True)
     cells: list[TaskCell] = []
     problems: list[str] = []
     for place, first_line, source in found:
@@ -168,13 +174,34 @@ def _notebook_cells(text: str) -> Iterator[tuple[str, int, str]]:
     for number, source in enumerate(_code_of(_notebook(text)), start=1):
         if "%%task" not in source:
             continue
+        source = source.replace("\r\n", "\n")
         lines = source.split("\n")
         blank = next(index for index, line in enumerate(lines) if line.strip())
-        if lines[blank].startswith("%%task"):
-            # IPython passes over empty lines above a magic, and so does the course.
-            yield f"cell {number}", blank + 2, "\n".join(lines[blank:])
-        elif any(line.startswith("%%task") for line in lines):
+        called = _cell_magic(source) if "%%task" in lines[blank] else None
+        if called is not None and called[0] == "task":
+            _, line, body = called
+            yield f"cell {number}", blank + 2, f"%%task {line}\n{body}"
+        elif any(line.lstrip().startswith("%%task") for line in lines):
             yield f"cell {number}", 1, source
+
+
+def _cell_magic(source: str) -> tuple[str, str, str] | None:
+    """The magic's name, its line and its body, as IPython reads a cell; None where it reads no magic.
+
+    IPython passes over empty lines above a magic, takes away an indentation that all lines have, and prompts that were
+    copied along.
+    """
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        tree = ast.parse(TransformerManager().transform_cell(source))
+        match tree.body:
+            case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [*arguments]))]:
+                name, line, body = (ast.literal_eval(argument) for argument in arguments)
+                return str(name), str(line), str(body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    return None
 
 
 def _code_of(notebook: Any) -> Iterator[str]:
@@ -191,8 +218,11 @@ def _notebook(text: str) -> Any:
         data = json.loads(text)
     except (ValueError, RecursionError):
         raise _Unreadable("is not a notebook (no JSON)") from None
-    if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
+    if not isinstance(data, dict) or "nbformat" not in data:
         raise _Unreadable("is not a notebook (JSON of something else)")
+    if not isinstance(data["nbformat"], int):
+        found = repr(data["nbformat"])[:40]
+        raise _Unreadable(f"is a damaged notebook (its nbformat is {found}, not a number)")
     sheets = data["worksheets"] if isinstance(data.get("worksheets"), list) else []
     data.setdefault("metadata", {})
     for sheet in (data, *sheets):

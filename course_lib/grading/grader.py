@@ -14,7 +14,9 @@ from course_lib.grading.watch import NothingLeft
 from course_lib.tasks import Task, find_task
 
 
-def grade(task: Task | str, source: str, *, first_line: int = 1, seed: int | None = None) -> Verdict:
+def grade(
+    task: Task | str, source: str, *, first_line: int = 1, seed: int | None = None, seeds: int = 1
+) -> Verdict:
     """Run an answer in fresh ranks and judge what it did there.
 
     Args:
@@ -22,6 +24,8 @@ def grade(task: Task | str, source: str, *, first_line: int = 1, seed: int | Non
         first_line: the number of its first line where the learner sees it (2 in a cell that begins with a magic).
         seed: what the cases are drawn from. By default it comes from the source: the same answer is always tried on
             the same cases, every other answer on other ones.
+        seeds: from how many seeds cases are drawn: from `seed` and those that follow it. All are tried in the same
+            ranks, and the verdict is on all of them together.
 
     Returns:
         The verdict. Whatever the answer does, this returns within the task's time limit and a few seconds; nothing
@@ -43,7 +47,8 @@ def grade(task: Task | str, source: str, *, first_line: int = 1, seed: int | Non
         tempfile.TemporaryDirectory(prefix="ddp-course-answer-", ignore_cleanup_errors=True) as folder,
         NothingLeft(),
     ):
-        verdict = judge(task, attempt(task, source, first_line, seed, folder), seed)
+        drawn_from = range(seed, seed + seeds)
+        verdict = judge(task, attempt(task, source, first_line, drawn_from, folder), seed)
     return dataclasses.replace(verdict, seconds=time.monotonic() - started)
 
 

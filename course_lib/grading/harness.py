@@ -21,6 +21,8 @@ from typing import Any
 from course_lib.grading.confine import confine, forget_forks
 from course_lib.ranks.cell import CELL_PREFIX, compile_cell
 from course_lib.tasks.catalogue import all_tasks, find_task
+from course_lib.tasks.precision import in_float64
+from course_lib.tasks.task import Task
 
 #: How the answer's lines are called in tracebacks and verdicts.
 LABEL = "your answer"
@@ -102,7 +104,10 @@ def _raised_by_answer(error: BaseException) -> bool:
 
 
 def run_oracle(task_name: str, cases: str) -> str:
-    """The oracle's answer to each `[world_size, case]`, in order, as JSON. Runs before the answer is loaded."""
+    """The oracle's answer to each `[world_size, case]`, in order, and whether it is steady; as JSON.
+
+    Runs before the answer is loaded.
+    """
     import random
 
     import numpy as np
@@ -111,12 +116,23 @@ def run_oracle(task_name: str, cases: str) -> str:
     task = find_task(task_name)
     states = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
     try:
-        return _dumps([task.oracle(case, world_size) for world_size, case in _loads(cases)])
+        answers = []
+        for world_size, case in _loads(cases):
+            oracle = _loads(_dumps(task.oracle(case, world_size)))
+            answers.append([oracle, _is_steady(task, oracle, case, world_size)])
+        return _dumps(answers)
     finally:
         # The answer finds the generators as they are on every other rank.
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.random.set_rng_state(states[2])
+
+
+def _is_steady(task: Task, oracle: Any, case: Any, world_size: int) -> bool:
+    if task.tolerance is None:
+        return True
+    with in_float64():
+        return task.is_steady(oracle, _loads(_dumps(task.oracle(case, world_size))))
 
 
 def forget() -> None:

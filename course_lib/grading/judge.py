@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -18,6 +19,10 @@ from course_lib.ranks.outcome import Ending, Kind, Outcome, exit_text
 from course_lib.ranks.report import steady_message_in
 from course_lib.tasks.task import Misconception, Miss, Task
 
+#: What gloo says before it ends a rank that receives more bytes than it expects.
+_GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
+#: What is said where an answer's observations do not even have the form that a check trusts; a fault of the task.
+NO_OBSERVATION = "is no observation of this task"
 _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
 
 
@@ -75,9 +80,8 @@ def _complete(task: Task, attempt: Attempt, seed: int) -> Verdict:
     ran_on = tuple(dict.fromkeys(trial.world_size for trial in attempt.trials))
     if not failed:
         return Verdict(task.name, VerdictKind.PASS, "All checks hold.", results, ran_on=ran_on, seed=seed)
-    named = _named(results)
-    if not named and (id_ := _safely_recognised(task, attempt)):
-        named = (task.misconception(id_),)
+    unnamed = any(result.misconception is None for result in failed)
+    named = _named(task, results, _safely_recognised(task, attempt) if unnamed else ())
     count = f"{len(failed)} of {len(results)} checks do not hold"
     return Verdict(
         task.name,
@@ -105,7 +109,7 @@ def _checked(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[CheckR
                 miss = check.judge(task, trial)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 # Checks trust the form that `trial` gives its observations: this is not one of them.
-                miss = Miss(f"on {trial.world_size} ranks, what came back is no observation of this task")
+                miss = Miss(f"on {trial.world_size} ranks, what came back {NO_OBSERVATION}")
             if miss is not None:
                 named = task.misconception(miss.misconception) if miss.misconception else None
                 results.append(CheckResult(check.sentence, CheckState.FAILED, miss.observed, named))
@@ -117,17 +121,22 @@ def _checked(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[CheckR
     return tuple(results), decisive
 
 
-def _named(results: Sequence[CheckResult]) -> tuple[Misconception, ...]:
-    return tuple(dict.fromkeys(result.misconception for result in results if result.misconception))
+def _named(task: Task, results: Sequence[CheckResult], ids: Sequence[str]) -> tuple[Misconception, ...]:
+    """What the checks have named and what was recognised besides, each once, the gravest first."""
+    found = {result.misconception for result in results if result.misconception}
+    found |= {task.misconception(id_) for id_ in ids}
+    return tuple(item for item in task.misconceptions if item in found)
 
 
-def _safely_recognised(task: Task, attempt: Attempt) -> str | None:
+def _safely_recognised(task: Task, attempt: Attempt) -> tuple[str, ...]:
     try:
         if attempt.end is End.BROKE and attempt.outcome is not None:
-            return task.recognise_ending(attempt.outcome, attempt.trials)
-        return task.recognise(attempt.trials)
+            found = task.recognise_ending(attempt.outcome, attempt.trials)
+        else:
+            found = task.recognise(attempt.trials)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return None
+        return ()
+    return (found,) if isinstance(found, str) else found or ()
 
 
 def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict:
@@ -140,34 +149,56 @@ def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict
         return _stopped(task, attempt, summary, seed, (*evidence, _ran(where)), VerdictKind.DEADLOCK)
     if outcome.kind is Kind.HANG:
         late = rank_list(outcome.waiting)
+        if all(waiting.state == "stopped" for waiting in outcome.waiting.values()):
+            headline = f"{late.capitalize()} stopped and did not go on: the process was sent SIGSTOP."
+            return _stopped(task, attempt, headline, seed, (_ran(where),))
         endless = (
             ", and printed without end" if any(len(text) > 50_000 for text in outcome.stdout.values()) else ""
         )
         headline = f"Stopped: {late} did not finish within {attempt.reason}{endless}."
         return _stopped(task, attempt, headline, seed, (*evidence, _ran(where)))
     if outcome.kind is Kind.DIED:
-        ways = {exit_text(code) for code in outcome.exits.values()}
-        headline = (
-            f"{rank_list(outcome.exits).capitalize()} ended without finishing ({', '.join(sorted(ways))})."
-        )
-        why = "An answer returns or raises; os._exit, a crash or a kill ends the rank with nothing to show."
+        headline, why = _died(outcome)
         return _stopped(task, attempt, headline, seed, (*evidence, _ran(where), why))
     tracebacks = table(fold({rank: steady_message_in(error.traceback) for rank, error in raised.items()}))
-    headline = _raise_headline(outcome)
+    headline = _raise_headline(task, outcome)
     waits = [line for line in evidence if "waiting in" in line]
     return _stopped(task, attempt, headline, seed, (*tracebacks.splitlines(), *waits, _ran(where)))
 
 
-def _raise_headline(outcome: Outcome) -> str:
+def _died(outcome: Outcome) -> tuple[str, str]:
+    """Who ended and how, and what is behind it: not every death is the answer's own doing."""
+    ways = {exit_text(code) for code in outcome.exits.values()}
+    headline = f"{rank_list(outcome.exits).capitalize()} ended without finishing ({', '.join(sorted(ways))})."
+    if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in outcome.exits):
+        headline = f"gloo ended {rank_list(outcome.exits)}: collectives of different sizes met each other."
+        why = (
+            "gloo ends a rank that receives more than it expects. Every rank must call the same collectives, in the "
+            "same order, with equal shapes and types."
+        )
+        return headline, outcome.diagnosis.summary if outcome.diagnosis is not None else why
+    if -signal.SIGKILL in outcome.exits.values():
+        why = (
+            "An answer returns or raises. A rank that is killed, or that closes all its files or becomes another "
+            "program (os.exec...) and is then ended by the grader, has nothing to show."
+        )
+        return headline, why
+    return (
+        headline,
+        "An answer returns or raises; os._exit, a crash or a kill ends the rank with nothing to show.",
+    )
+
+
+def _raise_headline(task: Task, outcome: Outcome) -> str:
     raised = {rank: error for rank, error in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
     who = rank_list(raised).capitalize()
     names = sorted({error.type for error in raised.values()})
     if names == ["SystemExit"]:
         return f"{who} called sys.exit(): an answer returns its result."
-    if any(
-        name == "MemoryError" or "allocate memory" in e.message for name in names for e in raised.values()
-    ):
-        return f"{who} ran out of memory: an answer may use {confine.MEMORY_BYTES >> 30} GB a rank."
+    for error in raised.values():
+        if error.type == "MemoryError" or "allocate memory" in error.message:
+            limit = f"ran out of memory: an answer may use {confine.MEMORY_BYTES >> 30} GB per rank."
+            return f"{who} {task.own_words_for(error) or limit}"
     return f"{who} raised {' / '.join(names)}."
 
 
@@ -202,8 +233,7 @@ def _stopped(
 ) -> Verdict:
     """An answer that came to no end: what it showed until then still counts as observed."""
     results, _ = _checked(task, attempt, finished=False)
-    id_ = _safely_recognised(task, attempt)
-    named = (task.misconception(id_),) if id_ else _named(results)
+    named = _named(task, results, _safely_recognised(task, attempt))
     lines = tuple(_steady(line) for line in details)
     return Verdict(task.name, kind, headline, results, lines, named, _steady(attempt.last_words), seed=seed)
 

@@ -1,23 +1,34 @@
 """Is a task what it says? Its catalogue of answers decides: right ones pass, wrong ones show their own misconception.
 
 The catalogue is a folder `<lesson>/<task>/` of files `right_*.py` and `wrong_*.py`; the first line of a wrong one
-names the misconception it has: `# misconception: not_reduced`, or all of them: `# misconceptions: local_rank, summed`.
-Each function returns what is wrong, one line each; nothing returned means all is well. `problems_with_task` runs
-nothing, the others run answers on real ranks.
+names the misconception it has: `# misconception: not_reduced`, or all of them: `# misconceptions: local_rank, summed`,
+or `none`, where no idea with a name is behind it. Below it may stand what the answer breaks, a check's sentence or one
+of the task's statement, word for word: `# breaks: All ranks return the same.` Every check that is no gate has a wrong
+answer that breaks it. Each function returns what is wrong, one line each; nothing returned means all is well.
+`problems_with_task` runs nothing, the others run answers on real ranks.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.grader import grade
-from course_lib.grading.verdict import VerdictKind
+from course_lib.grading.grader import grade, seed_of
+from course_lib.grading.judge import NO_OBSERVATION
+from course_lib.grading.verdict import CheckState, Verdict, VerdictKind
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
+#: Seeds that are tried in the same ranks. The part of them that is enough where nothing is rounded.
+_AT_ONCE, _EXACT = 10, 0.15
+#: What was seen, and what it should be: `is [0.1, …] on rank 0, the mean [0.1, …]`, `returned 3; it is 6`.
+_VALUE = r"(-?\d[\d.,]*(?:e-?\d+)?|\[[^\]]*\])"
+_BETWEEN = r"(?:; it is|; it should be|; without kills it is|,? the mean(?: is)?| instead of|; one process alone has)"
+_COMPARED = re.compile(rf"(?:is|got|returned|was|said) {_VALUE}[^;]*?{_BETWEEN} {_VALUE}")
+_BREAKS = re.compile(r"# breaks: (\S.*)")
 _MISCONCEPTIONS = re.compile(r"# misconceptions?: (\w+(?:, \w+)*)")
 
 
@@ -27,7 +38,8 @@ class Specimen:
 
     Attributes:
         path: the file. name: `samplers/evaluate/wrong_padding`. task: the task's name.
-        right: what the file's name says. misconceptions: what its first line names.
+        right: what the file's name says. misconceptions: what its first line names, `declared` whether it does.
+        breaks: the sentences it breaks.
     """
 
     path: Path
@@ -35,6 +47,8 @@ class Specimen:
     task: str
     right: bool
     misconceptions: tuple[str, ...]
+    declared: bool = False
+    breaks: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -49,14 +63,17 @@ def catalogue(folder: Path) -> tuple[Specimen, ...]:
 
 def _specimen(path: Path, folder: Path) -> Specimen:
     lesson, task, _ = path.relative_to(folder).parts
-    first_line = path.read_text(encoding="utf-8").partition("\n")[0]
+    first_line, *lines = path.read_text(encoding="utf-8").split("\n")
     found = _MISCONCEPTIONS.fullmatch(first_line.rstrip())
+    broken = itertools.takewhile(lambda match: match is not None, map(_BREAKS.fullmatch, lines))
     return Specimen(
         path,
         path.relative_to(folder).with_suffix("").as_posix(),
         f"{lesson}.{task}",
         path.name.startswith("right_"),
-        tuple(found[1].split(", ")) if found else (),
+        tuple(found[1].split(", ")) if found and found[1] != "none" else (),
+        found is not None,
+        tuple(match[1] for match in broken if match),
     )
 
 
@@ -97,8 +114,12 @@ def _problems(task: Task, specimens: Sequence[Specimen]) -> Iterator[str]:
     for id_ in sorted(known - {id_ for specimen in wrong for id_ in specimen.misconceptions}):
         yield f"no wrong answer shows the misconception {id_}"
     for specimen in wrong:
-        if not specimen.misconceptions or not known.issuperset(specimen.misconceptions):
-            yield f"{specimen.name} must begin with  # misconception: ID  and name one of {sorted(known)}"
+        if not specimen.declared or not known.issuperset(specimen.misconceptions):
+            yield f"{specimen.name} must begin with  # misconception: ID  and name one of {sorted(known)}, or none"
+    broken = {sentence for specimen in wrong for sentence in specimen.breaks}
+    for check in task.checks:
+        if not check.gate and check.sentence not in broken:
+            yield f"no wrong answer says that it breaks this check:  # breaks: {check.sentence}"
     for item in task.misconceptions:
         if not (item.sentence.strip() and item.taught.strip()):
             yield f"the misconception {item.id} says nothing, or not where it is taught"
@@ -115,9 +136,11 @@ def _problems(task: Task, specimens: Sequence[Specimen]) -> Iterator[str]:
         yield "it runs on no ranks"
 
 
-def problems_with_answer(specimen: Specimen) -> list[str]:
-    """Grade one answer of the catalogue: is it what its name says?"""
+def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
+    """Grade one answer of the catalogue: is it what its name says? Right ones on cases of so many seeds."""
     task = find_task(specimen.task)
+    if specimen.right and seeds > 1:
+        return [f"{specimen.name} {problem}" for problem in _refused(task, specimen.source, seeds)]
     verdict = grade(task, specimen.source)
     named = [item.id for item in verdict.misconceptions]
     problems = []
@@ -132,7 +155,24 @@ def problems_with_answer(specimen: Specimen) -> list[str]:
         problems.append(f"shows {named}, not its own misconception {own}:\n{verdict!r}")
     elif not specimen.right and "rank" not in repr(verdict):
         problems.append(f"fails without a word on which rank:\n{verdict!r}")
+    states = {check.sentence: check.state for check in verdict.checks}
+    problems += [
+        f"breaks nothing of {sentence!r}: that check holds"
+        for sentence in specimen.breaks
+        if states.get(sentence) is CheckState.PASSED
+    ]
+    problems += [f"shows {what}:\n{verdict!r}" for what in _empty_words(verdict)]
     return [f"{specimen.name} {problem}" for problem in problems]
+
+
+def _empty_words(verdict: Verdict) -> Iterator[str]:
+    """Sentences of a verdict that tell a learner nothing."""
+    for check in verdict.checks:
+        if NO_OBSERVATION in check.observed:
+            yield "the grader's own trouble as an observation"
+        for shown, wanted in _COMPARED.findall(check.observed):
+            if shown == wanted:
+                yield f"two equal numbers as what is wrong ({shown})"
 
 
 def problems_with_stubs(task: Task, cell: str | None) -> list[str]:
@@ -165,9 +205,34 @@ def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
     return problems
 
 
-def problems_with_solution(task: Task, cell: str | None) -> list[str]:
-    """Grade the course's own solution."""
-    verdict = grade(task, cell) if cell is not None else None
-    if verdict is None or verdict.passed:
-        return []
-    return [f"{task.name}: the course's own solution does not pass:\n{verdict!r}"]
+def problems_with_solution(task: Task, cell: str | None, seeds: int = 1) -> list[str]:
+    """Grade the course's own solution, on cases of so many seeds."""
+    refused = _refused(task, cell, seeds) if cell is not None else []
+    return [f"{task.name}: the course's own solution {problem}" for problem in refused]
+
+
+def seeds_for(task: Task, wanted: int) -> int:
+    """How many of the wanted seeds are worth their time: all where rounding may decide, else a part of them."""
+    if task.script:
+        return 1  # its cases hardly differ, and each takes seconds
+    return wanted if task.tolerance is not None else min(wanted, max(3, round(wanted * _EXACT)))
+
+
+def _refused(task: Task, source: str, seeds: int) -> list[str]:
+    """With which seeds a right answer does not pass, and what is said then."""
+    found = []
+    first, wanted = seed_of(task.name, source), seeds_for(task, seeds)
+    for start in range(first, first + wanted, _AT_ONCE):
+        some = range(start, min(start + _AT_ONCE, first + wanted))
+        verdict = grade(task, source, seed=start, seeds=len(some))
+        if verdict.passed and verdict.ran_on != task.world_sizes:
+            return [f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}"]
+        if verdict.passed:
+            continue
+        # What fails only among many is no learner's trouble: so many calls run into the limits of a rank.
+        alone = {seed: grade(task, source, seed=seed) for seed in some}
+        bad = {seed: verdict for seed, verdict in alone.items() if not verdict.passed}
+        if bad:
+            seeds_in_words = ", ".join(map(str, bad))
+            found.append(f"is right, but with seed {seeds_in_words}:\n{next(iter(bad.values()))!r}")
+    return found

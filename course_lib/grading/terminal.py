@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -60,7 +61,9 @@ def _lines(verdict: Verdict, place: str) -> Iterator[RenderableType]:
         yield from _indented("It printed:", style="dim")
         yield from _indented(verdict.printed, 4)
     for line in closing_lines(verdict):
-        yield from _indented(line.replace(": %hint ", f": {HINT} "), style="dim")
+        line = line.replace(": %hint ", f": {HINT} ")
+        # The magic is a comment in a script.
+        yield from _indented(re.sub(r": (%%task .+)", r": \1 (in a script: # \1)", line), style="dim")
 
 
 def _check(check: CheckResult) -> Iterator[RenderableType]:

@@ -6,9 +6,10 @@ A rank's own limits (`confine`) can be got round by starting other programs; thi
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import psutil
@@ -44,7 +45,7 @@ class Watch:
             self._memory_at_start = memory
         if memory - self._memory_at_start > MAX_MEMORY:
             raise OverLimitError(f"the ranks use more than {_size(MAX_MEMORY)} of memory")
-        if sum(1 for _ in _descendants(set(ranks))) > MAX_PROCESSES:
+        if len(_descendants(ranks)) > MAX_PROCESSES:
             raise OverLimitError(f"more than {MAX_PROCESSES} processes were started")
         if sum(link.stdout.size + link.stderr.size for link in self.gang.links) > MAX_PRINTED:
             raise OverLimitError(f"more than {_size(MAX_PRINTED)} were printed")
@@ -63,15 +64,35 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _descendants(pids: set[int]) -> Iterator[psutil.Process]:
-    """Every process below these, found in one pass over the launcher's children."""
-    with contextlib.suppress(psutil.Error):
-        # children() lists parents before their children.
-        for process in psutil.Process(warm_up().pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if process.ppid() in pids:
-                    pids.add(process.pid)
-                    yield process
+def _descendants(pids: Iterable[int]) -> set[int]:
+    """Every process that these have started, and theirs, and so on."""
+    found: set[int] = set()
+    coming = list(pids)
+    while coming:
+        for child in _children(coming.pop()) - found:
+            found.add(child)
+            coming.append(child)
+    return found
+
+
+def _children(pid: int) -> set[int]:
+    """The direct children of a process; of one that has ended, none."""
+    if not _listed():
+        with contextlib.suppress(psutil.Error):
+            return {child.pid for child in psutil.Process(pid).children()}
+        return set()
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
+                found |= {int(child) for child in children.read().split()}
+    return found
+
+
+@functools.cache
+def _listed() -> bool:
+    """Whether the system lists a process' children: far cheaper than to look for them among all processes."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def _size_of(folder: str) -> int:
@@ -110,6 +131,13 @@ class NothingLeft:
             psutil.wait_procs(left, timeout=0.1)
 
 
+def _cleans_up(process: psutil.Process) -> bool:
+    """Whether this removes what a rank has left in shared memory: the launcher sees to its end a moment later."""
+    with contextlib.suppress(psutil.Error):
+        return any("resource_tracker" in word or "torch_shm_manager" in word for word in process.cmdline())
+    return False
+
+
 def _adopted() -> list[psutil.Process]:
     launcher = warm_up()
     launcher.pump()
@@ -118,6 +146,7 @@ def _adopted() -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(launcher.pid).children():
             with contextlib.suppress(psutil.Error):
-                if process.pid not in ours and process.status() != psutil.STATUS_ZOMBIE:
+                zombie = process.status() == psutil.STATUS_ZOMBIE
+                if process.pid not in ours and not zombie and not _cleans_up(process):
                     found.append(process)
     return found

@@ -20,11 +20,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from course_lib.ranks import huge_pages, preload
-from course_lib.ranks.orphans import orphans_of_the_dead
+from course_lib.ranks.orphans import children, orphans_of_the_dead
 from course_lib.ranks.protocol import Decoder, Message
 
 _PR_SET_PDEATHSIG = 1
@@ -33,6 +33,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
 #: Seconds without a request after which there is leisure.
 _QUIET = 0.02
+#: Programs that a rank's process has started to clean up when it has ended (Python's for shared memory, and torch's):
+#: they see its end by themselves. Were they killed with it, what it has left in /dev/shm would stay there for good.
+_JANITORS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+_JANITOR_SECONDS = 5.0
 
 
 def prctl(option: int, value: int | bytes) -> None:
@@ -94,6 +98,7 @@ class Forkserver:
         self._decoder = Decoder()
         self._fds: list[int] = []
         self._due: dict[int, float] = {}
+        self._janitors: dict[int, float] = {}  # pid -> when it is killed if it is still there
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -178,7 +183,12 @@ class Forkserver:
         for pid in [pid for pid, due in self._due.items() if due <= now]:
             del self._due[pid]
             self._kill_group(pid)
-        return max(0.0, min(self._due.values()) - now) if self._due else None
+        for pid in [pid for pid, due in self._janitors.items() if due <= now]:
+            del self._janitors[pid]
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        coming = [*self._due.values(), *self._janitors.values()]
+        return max(0.0, min(coming) - now) if coming else None
 
     def _start(self, spec: dict[str, Any], fds: list[int]) -> int:
         if self.method == "spawn":
@@ -243,6 +253,7 @@ class Forkserver:
             if not pid:
                 break
             ended = True
+            self._janitors.pop(pid, None)
             if pid in self.living:
                 del self.living[pid]
                 # What the rank started (data loader workers, forks) ends with it.
@@ -251,16 +262,30 @@ class Forkserver:
                 self._send("exited", pid=pid, code=code)
         # So does what left its process group; killing that may bring up more, of which SIGCHLD tells.
         if ended:
-            for orphan in orphans_of_the_dead(self.living.keys(), set(self.living.values())):
+            orphans = orphans_of_the_dead(self.living.keys(), set(self.living.values()))
+            self._spare(orphans)
+            for orphan in orphans - self._janitors.keys():
                 with contextlib.suppress(OSError):
                     os.kill(orphan, signal.SIGKILL)
 
     def _kill_group(self, pid: int) -> None:
-        with contextlib.suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
+        self._spare(_children_of(pid) | (children() - self.living.keys()))
+        if any(_group_of(janitor) == pid for janitor in self._janitors):
+            for member in _members_of(pid) - self._janitors.keys():
+                with contextlib.suppress(OSError):
+                    os.kill(member, signal.SIGKILL)
+        else:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
         if pid in self.living:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+    def _spare(self, processes: Iterable[int]) -> None:
+        """Give the janitors among these processes a moment for their work."""
+        for pid in processes:
+            if pid not in self._janitors and _is_janitor(pid):
+                self._janitors[pid] = time.monotonic() + _JANITOR_SECONDS
 
     def kill_everything(self) -> None:
         """Kill all ranks and all they started, also what left their process groups."""
@@ -270,15 +295,48 @@ class Forkserver:
             import psutil
         except ImportError:
             return
-        for _ in range(20):
+        for attempt in range(20):
             left = psutil.Process().children(recursive=True)
             left = [child for child in left if child.status() != psutil.STATUS_ZOMBIE]
             if not left:
                 return
             for child in left:
+                if attempt < 2 and child.pid in self._janitors:
+                    continue
                 with contextlib.suppress(psutil.Error):
                     child.kill()
             psutil.wait_procs(left, timeout=0.2)
+
+
+def _is_janitor(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as command:
+            line = command.read(4096)
+    except OSError:
+        return False
+    return any(name in line for name in _JANITORS)
+
+
+def _children_of(pid: int) -> set[int]:
+    """The direct children of a process, whichever of its threads has started them (Linux)."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as listed:
+                found |= {int(child) for child in listed.read().split()}
+    return found
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def _members_of(group: int) -> set[int]:
+    """The processes of a group."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit() and _group_of(int(name)) == group}
 
 
 def describe_machine(method: str) -> dict[str, Any]:

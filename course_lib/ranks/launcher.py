@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.zygote import ask_zygote, server_environment, working_folder
 
 METHODS = ("forkserver", "spawn")
+#: How often the server is looked at, and how many looks in a row must find it stopped before it is given up.
+_LOOK_SECONDS, _LOOKS = 0.5, 4
 _COURSE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
@@ -68,6 +71,8 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._begin(ask=method == "forkserver")
         os.register_at_fork(after_in_child=self._forget)
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="launcher-watch", daemon=True).start()
 
     def _begin(self, ask: bool) -> None:
         environment = server_environment()
@@ -110,6 +115,21 @@ class Launcher:
         with contextlib.suppress(OSError):
             self.sock.close()
         self.gone, self._asked = True, False
+
+    def _watch(self) -> None:
+        """Kill the server when it is stopped (SIGSTOP): to everybody who waits for it, it would just be slow, for ever.
+
+        Whoever waits then sees its end, as if somebody had killed it; the next ranks come from a new one.
+        """
+        looks = 0
+        while not self._closed.wait(_LOOK_SECONDS):
+            if self.ready is None or self.gone:
+                continue
+            pid = int(self.ready.data["pid"])
+            looks = looks + 1 if _is_stopped(pid) else 0
+            if looks == _LOOKS:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
 
     def fileno(self) -> int:
         """The socket's descriptor, for selectors."""
@@ -210,6 +230,7 @@ class Launcher:
 
     def close(self) -> None:
         """End the server and with it every rank."""
+        self._closed.set()
         self.gone, self._asked = True, False
         with contextlib.suppress(OSError):
             self.sock.close()
@@ -222,6 +243,20 @@ class Launcher:
         elif self.ready is not None:
             _end(int(self.ready.data["pid"]))
         self._log.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or by a debugger."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        pass
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    return False
 
 
 def _end(pid: int) -> None:

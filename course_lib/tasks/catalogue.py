@@ -38,7 +38,7 @@ def find_task(name: str) -> Task:
     if name in tasks:
         return tasks[name]
     ends = [full for full in tasks if full.partition(".")[2] == name.rpartition(".")[2]]
-    near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.5)
+    near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.6)
     if near:
         raise UnknownTaskError(f"There is no task {name!r}. Did you mean {' or '.join(near)}?")
     lesson = [full for full in tasks if full.partition(".")[0] == name.partition(".")[0]]

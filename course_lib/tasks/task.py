@@ -4,7 +4,8 @@ A task is a class with four parts, each in the place where it runs:
 
 * `cases` (grader): what the answer is called with, drawn from a seeded generator; plain JSON-able data.
 * `trial` (every rank): calls the answer once on one case and returns what was observed, again as plain data.
-* `oracle` (a rank in which no answer has run): what would be right, computed by torch itself.
+* `oracle` (a rank in which no answer has run): what would be right, computed by torch itself. Where numbers are
+  compared up to rounding (`tolerance`), it runs again in float64: a case on which the two disagree is drawn anew.
 * `@check` methods (grader): one sentence each, and what was observed when it does not hold. Nothing of the answer is
   there any more, only data.
 """
@@ -12,16 +13,21 @@ A task is a class with four parts, each in the place where it runs:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, ClassVar, TypeVar
 
-from course_lib.ranks.outcome import Outcome
+from course_lib.ranks.outcome import Outcome, RankError
+from course_lib.tasks.precision import Tolerance, agree
+
+#: What `Task.recognise` gives: the id of a misconception, the ids of several that act together, or nothing.
+Recognised = str | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Misconception:
-    """A wrong idea with a name.
+    """A wrong idea with a name. A task lists its misconceptions in the order of their gravity.
 
     Attributes:
         id: unique within its task. sentence: what the learner reads: what happens, and why that is wrong.
@@ -93,6 +99,8 @@ class Task:
             is not called in ranks: `trial` runs once for each number of ranks, in one process, and starts them.
         world_sizes: gang sizes the answer runs on. seconds: time limit of one call; all together may take more.
         hints: two or more, each a step further than the one before.
+        misconceptions: the gravest first; a verdict names them in this order.
+        tolerance: how far a right answer's numbers may be from `reference`, where they are rounded on the way.
     """
 
     name: ClassVar[str]
@@ -106,6 +114,7 @@ class Task:
     backend: ClassVar[str] = "gloo"
     hints: ClassVar[tuple[str, ...]]
     misconceptions: ClassVar[tuple[Misconception, ...]] = ()
+    tolerance: ClassVar[Tolerance | None] = None
 
     @property
     def function(self) -> str:
@@ -137,26 +146,45 @@ class Task:
         """What is right (and what known misconceptions would give); runs where no answer has ever been."""
         return None
 
+    def reference(self, oracle: Any) -> Any:
+        """The part of the oracle that is right: what answers are compared with."""
+        return oracle["right"] if isinstance(oracle, Mapping) and "right" in oracle else oracle
+
+    def is_steady(self, oracle: Any, precise: Any) -> bool:
+        """Whether rounding decides nothing in a case: given its oracle in float32 and the same in float64."""
+        return self.tolerance is None or agree(
+            self.reference(oracle), self.reference(precise), self.tolerance
+        )
+
     def describe(self, case: Mapping[str, Any]) -> str:
         """A case in a few words, for a sentence such as 'on 4 ranks, with ...'."""
         return ", ".join(
             f"{name}={value}" for name, value in case.items() if isinstance(value, int | float | str)
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
-        """The misconception that explains all trials together; asked when a miss does not name its own."""
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+        """The misconceptions that explain the trials which fail; asked when a miss does not name its own."""
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
-        """The misconception behind a call that raised, died or hung after `trials` went through."""
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+        """The misconceptions behind a call that raised, died or hung after `trials` went through."""
         return self.recognise(trials)
+
+    def own_words_for(self, error: RankError) -> str:
+        """What a rank did whose memory ran out because the task wants it to ("raised ..."); empty for other errors."""
+        return ""
 
 
 @dataclass(frozen=True)
 class Model:
-    """What a right answer, or one with a certain misconception, gives: an observation for each rank, for each trial."""
+    """What a right answer, or one with certain misconceptions, gives: an observation for each rank, for each trial.
 
-    misconception: str
+    Attributes:
+        misconception: the id, or the ids of several that act together.
+        predicts: the observations, by rank.
+    """
+
+    misconception: str | tuple[str, ...]
     predicts: Callable[[Trial], Sequence[Any]]
 
 
@@ -165,16 +193,59 @@ def recognise_by_models(
     right: Callable[[Trial], Sequence[Any]],
     models: Sequence[Model],
     equal: Callable[[Any, Any], bool],
-) -> str | None:
-    """The first model that fits every rank of every trial, and somewhere differs from what is right."""
-    for model in models:
-        differs = False
-        for trial in trials:
-            predicted = model.predicts(trial)
-            if not all(equal(trial.seen[rank], predicted[rank]) for rank in range(trial.world_size)):
-                break
-            differs |= not all(map(equal, predicted, right(trial)))
-        else:
-            if differs:
-                return model.misconception
+    *,
+    together: Sequence[Model] = (),
+    alone: bool = True,
+) -> Recognised:
+    """The models that explain the trials which fail; `models` stand in the order of their gravity.
+
+    One that fits every rank of every trial explains everything. Where there is none, several mistakes are at work, or
+    one that is not known: then the first failing trial names the model that fits it and most of the others, the gravest
+    where several do, and so does each failing trial that is still unexplained.
+
+    Args:
+        together: models of several mistakes at once; they count only where they fit everything, and no single one does.
+        alone: False where observations say so little (a choice of four) that one trial alone would fit by chance: a
+            model then has to fit two of the failing trials, or all of them.
+    """
+
+    def fits(trial: Trial, predicted: Sequence[Any]) -> bool:
+        return all(equal(trial.seen[rank], predicted[rank]) for rank in range(trial.world_size))
+
+    failing = [trial for trial in trials if not fits(trial, right(trial))]
+    if not failing:
+        return None
+    for model in (*models, *together):
+        if all(fits(trial, model.predicts(trial)) for trial in trials):
+            return model.misconception
+    explained = [[fits(trial, model.predicts(trial)) for trial in failing] for model in models]
+    named: list[str] = []
+    open_ = [True] * len(failing)
+    for number in range(len(failing)):
+        fitting = [
+            (model, found)
+            for model, found in zip(models, explained, strict=True)
+            if open_[number] and found[number] and (alone or sum(found) >= min(2, len(failing)))
+        ]
+        if fitting:
+            model, found = max(fitting, key=lambda pair: sum(pair[1]))  # the first of several
+            named += [model.misconception] if isinstance(model.misconception, str) else model.misconception
+            open_ = [still and not fit for still, fit in zip(open_, found, strict=True)]
+    return tuple(dict.fromkeys(named)) or None
+
+
+def recognise_by_blindness(
+    missed: Collection[str], found: Collection[str], blind: Mapping[str, Collection[str]]
+) -> Recognised:
+    """The fewest misconceptions that together are blind to exactly what was missed; None where there are none.
+
+    Args:
+        missed: kinds of fault that an answer has not seen. found: those that it has seen.
+        blind: for each misconception, in the order of gravity, the kinds that it cannot see.
+    """
+    for count in (1, 2, 3):
+        for names in combinations(blind, count):
+            unseen = {kind for name in names for kind in blind[name]} & {*missed, *found}
+            if missed and unseen == set(missed):
+                return names
     return None

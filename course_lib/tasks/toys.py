@@ -73,6 +73,8 @@ def small_network() -> Any:
 def odd(value: Any) -> dict[str, str]:
     """What stands for an answer's value that is not of the kind asked for."""
     try:
+        if isinstance(value, list | tuple | set | dict) and len(value) > MAX_ITEMS:
+            return {"odd": f"a {type(value).__name__} of {len(value):,} items"}
         text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:120]
     except Exception:
         text = "..."

@@ -9,8 +9,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from course_lib.tasks.precision import Tolerance
+
 #: Numbers that differ by less are equal: sums over ranks are rounded in another order.
 TOLERANCE = 2e-5
+#: The same, as `Task.tolerance`.
+ROUNDING = Tolerance(TOLERANCE)
 
 
 def drawn(seed: int, *shape: int) -> Any:

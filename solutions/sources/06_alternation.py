@@ -130,6 +130,7 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
 # rank. A gradient that is `None` on one rank and a tensor on another is not the same.
 #
 # The check must not change any gradient, and it must come to an end whatever the gradients are.
+# NaN is left to lesson 09's check: in these gradients there is none.
 
 # %%
 # %%task alternation.disagreeing

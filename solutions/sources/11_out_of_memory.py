@@ -100,7 +100,7 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 # - `ways` is a dictionary, name → costs: `overhead`, seconds in *each* step; `repair`, seconds for each failure; and either `lost_steps`,
 #   the steps of the whole gang that one failure throws away, or `checkpoint_every`: all steps since the last checkpoint are lost, the
 #   failed one too, and a failure strikes any of them with the same chance.
-# - What is lost is done again, at `step_seconds` plus the overhead a step.
+# - What is lost is done again, at `step_seconds` plus the overhead per step. Failures while that is done are left out of account.
 # - `failures` is in how many of the last `steps` steps *this* rank has run out of memory; ranks fail independently of each other. One
 #   rank's failure is a failure of the gang, and several in the same step count as one.
 # - All ranks return the same name.

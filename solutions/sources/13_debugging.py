@@ -121,8 +121,8 @@ def train_files(ddp, optimizer, files, read):
 # %% [markdown]
 # ## 3. The network is down
 #
-# `writer` writes once, however long that takes. All ranks return what `read()` gives once it is written. The script keeps its
-# promise not to hang for ever, but an honest pause is not a hang.
+# `writer` writes once, however long that takes: a few milliseconds here, minutes with a real model. All ranks return what `read()`
+# gives once it is written. The script keeps its promise not to hang for ever, but an honest pause is not a hang.
 
 # %%
 # %%task debugging.checkpoint
@@ -159,7 +159,7 @@ def checkpoint(writer, write, read):
 # ## 4. The second step
 #
 # Both towers are trained in every step. Each rank has a `chance` of its own, and that stays so: it is there for other things,
-# too.
+# too, and what it draws after the training is still its own.
 
 # %%
 # %%task debugging.train_towers
@@ -199,7 +199,7 @@ def train_towers(towers, optimizer, batches, chance):
 # ## 5. One line in the log
 #
 # After every second step rank 0, and only rank 0, calls `log` with the mean of all ranks' losses: a number. All ranks return the
-# weight.
+# weight. The steps themselves were right before anything was logged: they stay as they are.
 
 # %%
 # %%task debugging.train_and_log
@@ -215,7 +215,7 @@ cause = "one_rank"
 
 
 def train_and_log(weight, batches, log):
-    """Gradient descent on the mean over all ranks' batches; every second step is logged."""
+    """Gradient descent on the batches of all ranks; every second step is logged."""
     ### BEGIN SOLUTION
     ### STUB: raise NotImplementedError  # take this line out, and repair what follows
     ### STUB: def mean_loss(loss):

@@ -97,7 +97,7 @@ def states(folder):
         return {
             (row["learner"], row["task"]): row["verdict"]
             for row in csv.DictReader(file)
-            if row["verdict"] not in ("missing", "files")
+            if row["verdict"] not in ("missing", "files") and (row["place"] or row["task"] == TASK)
         }
 
 
@@ -116,6 +116,8 @@ def test_every_answer_gets_its_verdict_whatever_the_others_are(graded):
         ("script", TASK): "not attempted",
         ("twice", TASK): "not attempted",
         ("zkiller", TASK): "not graded",
+        # Nobody knows what is in these files; that is not the same as no answer.
+        **{(name, TASK): "not graded" for name in ("damaged", "empty", "folder", "latin", "loop")},
     }
 
 

@@ -1,6 +1,7 @@
 """Whatever an answer does: a verdict within its time, nothing left behind, and the next answer graded as always."""
 
 import os
+import signal
 import textwrap
 import time
 
@@ -46,7 +47,10 @@ def left_behind():
 @pytest.fixture(autouse=True)
 def _nothing_left():
     yield
-    assert left_behind() == []
+    deadline = time.monotonic() + 2
+    while left := left_behind():  # somebody may be about to end
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 NASTY = {
@@ -230,6 +234,58 @@ def test_the_next_answer_is_graded_as_if_nothing_had_happened():
     for body in ("import os; os.kill(os.getppid(), 9)", "import os; os.fork(); os._exit(1)"):
         assert grade(Quick(), answer(body)).kind is VerdictKind.ERROR
         assert grade("samplers.shard_indices", RIGHT).passed
+
+
+def test_a_server_that_an_answer_has_stopped_is_replaced():
+    """Stopped, it is alive and says nothing: whoever waits for ranks would wait for ever."""
+    before = time.monotonic()
+    verdict = grade(
+        "samplers.shard_indices", answer("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)")
+    )
+    assert verdict.kind in (VerdictKind.ERROR, VerdictKind.PASS), (
+        "it may come to its end before anybody notices"
+    )
+    assert grade("samplers.shard_indices", RIGHT).passed
+    assert time.monotonic() - before < 40, (
+        "on a busy machine; of this, the server is stopped for two or three seconds"
+    )
+
+
+def test_a_stopped_server_is_given_up_within_five_seconds():
+    launcher = warm_up()
+    pid = launcher.pid
+    os.kill(pid, signal.SIGSTOP)
+    before = time.monotonic()
+    while not launcher.has_ended():
+        time.sleep(0.05)
+        assert time.monotonic() - before < 5
+    assert warm_up().pid != pid
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is no folder here")
+@pytest.mark.parametrize(
+    "ending",
+    ["pass", "os._exit(1)", "os.kill(os.getpid(), 9)", "time.sleep(60)"],
+    ids=["returns", "exits", "dies", "hangs"],
+)
+def test_shared_memory_that_nobody_unlinks_is_removed(ending):
+    """By those whom Python itself sends for that: they outlive the rank that has made it by a moment."""
+    name = f"ddp-course-test-{os.getpid()}"
+    body = f"""
+    import os, time
+    from multiprocessing import shared_memory
+    if not globals().get("made"):
+        globals()["made"] = [shared_memory.SharedMemory(create=True, size=10_000)]
+        globals()["made"].append(shared_memory.SharedMemory(f"{name}-{{os.getpid()}}", create=True, size=10_000))
+        print(globals()["made"][0].name)
+    {ending}
+    """
+    before = set(os.listdir("/dev/shm"))
+    grade(Quick(), answer(body))
+    deadline = time.monotonic() + 8
+    while left := [one for one in set(os.listdir("/dev/shm")) - before if one.startswith(("psm_", name))]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 def test_the_oracle_is_out_of_reach():

@@ -30,13 +30,13 @@ def test_a_notebook_s_task_cells_are_found_with_their_lines(tmp_path):
     first, second = read_cells(path).cells
     assert (first.task, first.first_line, first.place, first.seed) == (TASK, 2, "cell 3", None)
     assert first.source.startswith("from torch")
-    assert (second.first_line, second.place, second.seed, second.source) == (4, "cell 4", 7, "x = 1")
+    assert (second.first_line, second.place, second.seed, second.source) == (4, "cell 4", 7, "x = 1\n")
     assert read_cells(path).problems == ()
 
 
 def test_sources_as_lists_of_lines_are_read(tmp_path):
     path = write(tmp_path / "a.ipynb", notebook(cell(["%%task samplers.evaluate\n", "x = 1\n", "y = 2"])))
-    assert read_cells(path).cells[0].source == "x = 1\ny = 2"
+    assert read_cells(path).cells[0].source == "x = 1\ny = 2\n"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,7 @@ def test_large_and_broken_outputs_are_not_looked_at(tmp_path):
         (b"[" * 100_000, "no JSON"),
         (b"[1, 2]", "JSON of something else"),
         (b'{"cells": []}', "JSON of something else"),
+        (b'{"nbformat": "4", "cells": []}', "its nbformat is '4', not a number"),
         (b'{"nbformat": 99, "nbformat_minor": 0, "metadata": {}, "cells": []}', "damaged notebook"),
         (b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}', "has no task cells"),
         ('{"metadata": "é"}'.encode("latin-1"), "is not UTF-8"),
@@ -167,3 +168,29 @@ def test_reading_a_script_brings_no_nbformat(tmp_path):
 def test_json_is_not_trusted_to_be_shallow(tmp_path):
     deep = json.dumps({"nbformat": 4, "metadata": {}}).replace("{}", "[" * 5000 + "]" * 5000)
     assert problems(write(tmp_path / "a.ipynb", deep))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "  %%task samplers.shard_indices\n  def shard_indices():\n      return 1\n",
+        "\n\n    %%task samplers.shard_indices\n    def shard_indices():\n        return 1\n",
+        "In [3]: %%task samplers.shard_indices\n   ...: def shard_indices():\n   ...:     return 1\n",
+        ">>> %%task samplers.shard_indices\n... def shard_indices():\n...     return 1\n",
+        "%%task samplers.shard_indices\r\ndef shard_indices():\r\n    return 1\r\n",
+    ],
+)
+def test_a_cell_is_read_as_ipython_reads_it(tmp_path, source):
+    """Indented as a whole, below empty lines, with prompts that were copied along: it works in the notebook."""
+    reading = read_cells(write(tmp_path / "a.ipynb", notebook(cell(source))))
+    assert reading.problems == ()
+    (found,) = reading.cells
+    assert (found.task, found.source) == ("samplers.shard_indices", "def shard_indices():\n    return 1\n")
+    assert found.first_line == 2 + source.split("%%task")[0].count("\n")
+
+
+def test_an_indented_magic_below_other_code_is_named(tmp_path):
+    reading = read_cells(
+        write(tmp_path / "a.ipynb", notebook(cell("x = 1\n  %%task samplers.shard_indices\n")))
+    )
+    assert reading.problems[0] == "cell 1: %%task does not stand in its first line"

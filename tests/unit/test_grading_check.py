@@ -1,15 +1,19 @@
 """`ddp-course check` and `progress`: words, exit codes, and what is checked again. Only stubs: no ranks here."""
 
+import io
 import json
 import re
 import sqlite3
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from course_lib import cli
 from course_lib.grading.check import Checker, CheckError, files_of, watch
 from course_lib.grading.progress import FILE_NAME, Progress
+from course_lib.grading.terminal import shown
+from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import all_tasks, find_task
 from tests.unit.submissions import STUB, TASK, notebook, task_cell, write
 
@@ -141,6 +145,16 @@ def test_the_report_says_how_to_get_a_hint_in_a_terminal(tmp_path):
     done = ddp_course("check", write(tmp_path / "a.ipynb", notebook(task_cell(BROKEN))))
     assert f"ddp-course check --hint {TASK}" in done.stdout
     assert "%hint" not in done.stdout
+
+
+def test_the_report_says_how_to_get_the_same_cases_in_a_script():
+    check = CheckResult("It is right.", CheckState.FAILED, "rank 0 returned 3; it is 6")
+    verdict = Verdict(
+        TASK, VerdictKind.WRONG, "1 check does not hold.", (check,), details=("a line",), seed=5
+    )
+    screen = Console(record=True, width=200, file=io.StringIO())
+    screen.print(shown(verdict, "a.py, line 3"))
+    assert f"%%task {TASK} --seed 5 (in a script: # %%task {TASK} --seed 5)" in screen.export_text()
 
 
 # -- progress -------------------------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def test_the_long_table_has_a_row_for_each_learner_and_task():
     (lost,) = [row for row in found if row["verdict"] == "not graded"]
     assert (lost["task"], lost["score"], lost["problem"]) == (
         "samplers.evaluate",
-        "0",
+        "",
         "It was killed 2 times.",
     )
     assert sum(row["verdict"] == "missing" for row in found) == 3 * len(all_tasks()) - 4
@@ -437,3 +437,74 @@ def test_a_table_that_the_instructor_has_changed_stays(handed_in, tmp_path):
     table.write_text(table.read_text(encoding="utf-8") + "my remark\n", encoding="utf-8")
     assert ddp_course("grade", handed_in, "--csv", table).exit_code == 2
     assert "my remark" in table.read_text(encoding="utf-8")
+
+
+# -- what nobody could read is not wrong ----------------------------------------------------------------------------
+
+
+def test_what_may_stand_in_an_unreadable_file_is_not_graded_and_gets_no_points(tmp_path):
+    """A broken upload must not become zeros in somebody's gradebook."""
+    write(tmp_path / "handed_in" / "broken" / "03.ipynb", '{"nbformat": 4, "cells": [')
+    write(tmp_path / "handed_in" / "nothing" / "03.ipynb", notebook(cell("1 + 1")))
+    write(tmp_path / "handed_in" / "half" / "03.ipynb", notebook(task_cell(STUB)))
+    write(tmp_path / "handed_in" / "half" / "04.ipynb", "")
+    handed_in = read_submissions(tmp_path / "handed_in")
+    assert {one.learner: one.unreadable for one in handed_in.submissions} == {
+        "broken": ("03.ipynb",),
+        "nothing": (),
+        "half": ("04.ipynb",),
+    }
+    with Results(tmp_path / "results.jsonl") as results:
+        for submission in handed_in.submissions:
+            for answer in submission.answers:
+                results.add(key_of(answer), FAILED)
+        report = grade_class(handed_in, results, 1)
+    states = {
+        learner.name: [learner.entry(task).state for task in report.tasks] for learner in report.learners
+    }
+    assert set(states["broken"]) == {"not graded"}
+    assert set(states["nothing"]) == {"missing"}
+    assert sorted(set(states["half"])) == ["not graded", "wrong"]
+    by_learner = {row[0]: row[5:] for row in csv.reader(io.StringIO(as_csv(report, Layout.GRADEBOOK)))}
+    assert set(by_learner["broken"]) == {""}
+    assert set(by_learner["nothing"]) == {"0"}
+    assert sorted(by_learner["half"]) == ["", "", "", "", "0"]
+    assert {
+        row["score"] for row in rows(as_csv(report, Layout.NBGRADER)) if row["student_id"] == "broken"
+    } == {""}
+    data = json.loads(as_json(report))
+    assert {entry["score"] for entry in data["learners"][0]["tasks"].values()} == {None}
+    write_pages(report, tmp_path / "html")
+    index = words(tmp_path / "html" / "index.html")
+    assert re.search(r"broken \(!\) files", index)
+    assert not re.search(r"nothing \(!\) files", index) or "has no task cells" in index
+    page = words(tmp_path / "html" / "learners" / page_name("broken"))
+    assert "No answer could be read" in page
+
+
+def test_droppings_of_archives_and_stray_files_are_named_and_are_no_learners(tmp_path):
+    write(tmp_path / "anna.ipynb", notebook(task_cell(RIGHT)))
+    write(tmp_path / "__MACOSX" / "._anna.ipynb", "\0\0")
+    write(tmp_path / "notes.txt", "who is late")
+    write(tmp_path / "grades.csv", "a,b")
+    found = read_submissions(tmp_path)
+    assert [one.learner for one in found.submissions] == ["anna"]
+    assert [note.split()[0] for note in found.notes] == ["__MACOSX", "notes.txt"]
+
+
+def test_an_answer_that_looks_where_no_task_sends_it_is_marked_in_every_report_but_the_tables(tmp_path):
+    source = "import sys\ndef shard_indices(*_):\n    return sys._getframe(1).f_locals\n"
+    write(tmp_path / "handed_in" / "eve.ipynb", notebook(task_cell(source)))
+    handed_in = read_submissions(tmp_path / "handed_in")
+    with Results(tmp_path / "results.jsonl") as results:
+        results.add(key_of(handed_in.submissions[0].answers[0]), PASSED)
+        report = grade_class(handed_in, results, 1)
+    marks = ["sys._getframe, line 3", "frames, line 3"]
+    data = json.loads(as_json(report))
+    assert sorted(data["learners"][0]["tasks"][TASK]["worth_reading"]) == sorted(marks)
+    write_pages(report, tmp_path / "html")
+    index = words(tmp_path / "html" / "index.html")
+    assert "Worth reading" in index
+    assert all(mark in index for mark in marks)
+    assert "(read)" not in as_csv(report, Layout.LONG)
+    assert "getframe" not in as_csv(report, Layout.LONG)

@@ -6,7 +6,13 @@ That notebooks match their sources is checked in test_house, answers are run in 
 import shutil
 from pathlib import Path
 
-from course_lib.commands.selfcheck import problems_on_paper, stray_files
+import pytest
+
+from course_lib.commands.selfcheck import _taught_nowhere, problems_on_paper, stray_files
+from course_lib.grading.selfcheck import _empty_words, seeds_for
+from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
+from course_lib.tasks import find_task
+from course_lib.tasks.task import Misconception
 from tests.unit.submissions import write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,3 +76,42 @@ def test_a_course_is_broken_in_one_place_and_that_is_said(tmp_path):
     )
     assert "samplers.evaluate: its cell cannot be read: 03_samplers.py" in "\n".join(said)
     assert all("taught nowhere" in line or "cannot be read" in line for line in said)
+
+
+def test_a_misconception_that_points_to_a_heading_about_something_else_is_found(tmp_path):
+    write(
+        tmp_path / "notebooks/sources/03_samplers.py",
+        "# ## A seed of one's own\n#\n# Cooking with gas.\n# ## Next\n# lose\n",
+    )
+
+    class Pointing(type(find_task("samplers.shard_indices"))):
+        misconceptions = (Misconception("no_padding", "You lose samples.", "lesson 03, A seed of one's own"),)
+
+    (problem,) = _taught_nowhere(Pointing(), tmp_path)
+    assert "has hardly a word in common" in problem
+    write(tmp_path / "notebooks/sources/03_samplers.py", "# ## A seed of one's own\n#\n# Samples are lost.\n")
+    assert _taught_nowhere(Pointing(), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("observed", "empty"),
+    [
+        ("the gradient of first.weight is [0.0000, …] on rank 0, the mean [0.0000, …]", True),
+        ("w of rank 0 is [0.1770, …] after 3 steps; one process alone has [0.1770, …]", True),
+        ("with k=3, rank 0 returned 6; it is 6", True),
+        ("on 2 ranks, what came back is no observation of this task", True),
+        ("with k=3, rank 0 returned 3; it is 6", False),
+        ("the gradient of first.weight is 0.5 (element 3) on rank 0, the mean 0.25", False),
+    ],
+)
+def test_evidence_that_shows_nothing_is_found(observed, empty):
+    check = CheckResult("It is right.", CheckState.FAILED, observed)
+    verdict = Verdict("samplers.evaluate", VerdictKind.WRONG, "1 check does not hold.", (check,))
+    assert bool(list(_empty_words(verdict))) == empty
+
+
+def test_only_where_rounding_may_decide_all_seeds_are_worth_their_time():
+    assert seeds_for(find_task("wrappers.Together"), 200) == 200
+    assert seeds_for(find_task("samplers.shard_indices"), 200) == 30
+    assert seeds_for(find_task("samplers.shard_indices"), 3) == 3
+    assert seeds_for(find_task("capstone.train"), 200) == 1

@@ -11,17 +11,23 @@ from course_lib.grading.classroom.results import Results, key_of
 from course_lib.grading.classroom.submissions import Answer, HandedIn, Submission
 from course_lib.grading.classroom.workers import grade_all
 from course_lib.grading.verdict import Verdict
+from course_lib.grading.worth_reading import worth_reading
 from course_lib.tasks import Task, all_tasks
 from course_lib.tasks.task import Misconception
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one task of one learner: a verdict; or the problem with grading it; or neither, if missing."""
+    """What became of one task of one learner: a verdict; or the problem with grading it; or neither, if missing.
+
+    Attributes:
+        place: where the answer stands. worth_reading: what in its source an instructor should look at.
+    """
 
     verdict: Verdict | None = None
     problem: str = ""
     place: str = ""
+    worth_reading: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -41,14 +47,21 @@ MISSING = Entry()
 
 @dataclass(frozen=True)
 class Learner:
-    """One learner's results by task name, and what is wrong with the files handed in."""
+    """One learner's results by task name, and what is wrong with the files handed in.
+
+    Attributes:
+        unreadable: files of which nobody knows what they hold: a task without an answer may be answered there.
+    """
 
     name: str
     entries: Mapping[str, Entry]
     problems: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     def entry(self, task: Task) -> Entry:
         """What became of a task."""
+        if task.name not in self.entries and self.unreadable:
+            return Entry(problem=f"It may be answered in {', '.join(self.unreadable)}, which cannot be read.")
         return self.entries.get(task.name, MISSING)
 
     @property
@@ -143,8 +156,9 @@ def _learner(submission: Submission, results: Results, problems: Mapping[str, st
     entries = {}
     for answer in submission.answers:
         key = key_of(answer)
-        entries[answer.task] = Entry(results.get(key), problems.get(key, ""), answer.place)
-    return Learner(submission.learner, entries, submission.problems)
+        marks = worth_reading(answer.source)
+        entries[answer.task] = Entry(results.get(key), problems.get(key, ""), answer.place, marks)
+    return Learner(submission.learner, entries, submission.problems, submission.unreadable)
 
 
 def _tasks_of(learners: Sequence[Learner]) -> tuple[Task, ...]:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 
-from course_lib.grading.classroom.batch import ClassReport
+from course_lib.grading.classroom.batch import ClassReport, Entry
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.verdict import CheckState, as_data
 from course_lib.tasks import Task
@@ -71,7 +71,7 @@ def _long(report: ClassReport) -> list[list[str | int]]:
                     task.lesson,
                     task.name,
                     entry.state,
-                    int(entry.passed),
+                    _points(entry),
                     1,
                     " ".join(item.id for item in verdict.misconceptions) if verdict else "",
                     held,
@@ -97,10 +97,7 @@ def _gradebook(report: ClassReport) -> list[list[str | int]]:
     ]
     for learner in report.learners:
         name = _harmless(learner.name)
-        # A blank leaves a mark open: what could not be graded is not known to be wrong.
-        entries = [learner.entry(task) for task in report.tasks]
-        points = ["" if entry.problem else int(entry.passed) for entry in entries]
-        rows.append([name, "", "", name, "", *points])
+        rows.append([name, "", "", name, "", *(_points(learner.entry(task)) for task in report.tasks)])
     return rows
 
 
@@ -109,10 +106,16 @@ def _nbgrader(report: ClassReport) -> list[list[str | int]]:
     for lesson in dict.fromkeys(task.lesson for task in report.tasks):
         tasks = [task for task in report.tasks if task.lesson == lesson]
         for learner in report.learners:
-            points = sum(learner.entry(task).passed for task in tasks)
+            entries = [learner.entry(task) for task in tasks]
+            points = "" if any(entry.problem for entry in entries) else sum(entry.passed for entry in entries)
             name = _harmless(learner.name)
             rows.append([lesson, "", "", name, "", "", "", points, 0, points, len(tasks)])
     return rows
+
+
+def _points(entry: Entry) -> str | int:
+    """A blank leaves a mark open: what could not be graded is not known to be wrong."""
+    return "" if entry.problem else int(entry.passed)
 
 
 def _column(task: Task) -> str:
@@ -141,9 +144,10 @@ def as_json(report: ClassReport) -> str:
                 "tasks": {
                     task.name: {
                         "verdict": entry.state,
-                        "score": int(entry.passed),
+                        "score": None if entry.problem else int(entry.passed),
                         "place": entry.place,
                         "problem": entry.problem,
+                        "worth_reading": list(entry.worth_reading),
                         "report": as_data(entry.verdict) if entry.verdict is not None else None,
                     }
                     for task in report.tasks

@@ -15,7 +15,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from course_lib.grading.classroom.batch import ClassReport, Learner
+from course_lib.grading.classroom.batch import ClassReport, Entry, Learner
 from course_lib.grading.report import MARKS, checks_title, closing_lines, plain
 from course_lib.versions import versions_line
 
@@ -55,7 +55,7 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
         versions=versions_line(),
         checks_title=checks_title,
         closing_lines=closing_lines,
-        missing_of=lambda learner: [task for task in report.tasks if learner.entry(task).state == "missing"],
+        missing_of=lambda learner: [task for task in report.tasks if task.name not in learner.entries],
         lessons=[(lesson, list(tasks)) for lesson, tasks in groupby(report.tasks, attrgetter("lesson"))],
     )
     environment.filters["plain"] = plain
@@ -64,7 +64,12 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
         text = environment.get_template("learner.html").render(learner=learner, **known)
         _write(folder / pages[learner.name], text)
     index = folder / "index.html"
-    _write(index, environment.get_template("index.html").render(**known, broken=_broken(report)))
+    _write(
+        index,
+        environment.get_template("index.html").render(
+            **known, broken=_broken(report), worth_reading=_worth_reading(report)
+        ),
+    )
     return index
 
 
@@ -82,6 +87,15 @@ def _broken(report: ClassReport) -> list[Learner]:
         learner
         for learner in report.learners
         if learner.problems or any(entry.problem for entry in learner.entries.values())
+    ]
+
+
+def _worth_reading(report: ClassReport) -> list[tuple[Learner, str, Entry]]:
+    return [
+        (learner, name, entry)
+        for learner in report.learners
+        for name, entry in learner.entries.items()
+        if entry.worth_reading
     ]
 
 

@@ -15,9 +15,10 @@ from course_lib.grading.cells import SUFFIXES, complaint, is_task_script, read_c
 
 #: More files than this in one learner's folder are no submission.
 MAX_FILES = 500
-_PASSED_OVER = {"__pycache__", "node_modules", "venv"}
+#: Folders that nobody wrote by hand; among them what a Mac puts into every archive.
+_PASSED_OVER = {"__MACOSX", "__pycache__", "node_modules", "venv"}
 #: Files beside the submissions that the course itself, or an instructor's spreadsheet, writes.
-_REPORTS = (".csv", ".json", ".jsonl", ".html", ".md", ".txt")
+_REPORTS = (".csv", ".json", ".jsonl", ".html")
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Submission:
-    """All that one learner handed in: the answers, by task, and what is wrong with the files."""
+    """All that one learner handed in: the answers, by task, and what is wrong with the files.
+
+    Attributes:
+        unreadable: the files of which nobody knows what they hold.
+    """
 
     learner: str
     answers: tuple[Answer, ...] = ()
     problems: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,9 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
         path = Path(entry.path)
         if entry.name.startswith(".") or os.path.abspath(path) in ignored:
             continue
-        if path.suffix == ".py" and path.is_file() and not is_task_script(path):
+        if entry.name in _PASSED_OVER and os.path.isdir(path):
+            notes.append(f"{entry.name} is a folder that no learner made: passed over.")
+        elif path.suffix == ".py" and path.is_file() and not is_task_script(path):
             notes.append(f"{entry.name} is a script without task cells: passed over.")
         elif path.suffix in SUFFIXES:
             files.setdefault(path.stem, []).append(_Found(path, entry.name))
@@ -138,16 +146,19 @@ def _link_problem(path: Path, home: str) -> str:
 def _submission(learner: str, found: list[_Found]) -> Submission:
     answers: dict[str, list[Answer]] = {}
     problems: list[str] = []
+    unreadable: list[str] = []
     read = 0
     for item in found:
         if item.problem:
             problems.append(f"{item.name} {item.problem}.")
+            unreadable.append(item.name)
             continue
         if item.path.suffix == ".py" and not is_task_script(item.path):
             continue
         read += 1
         reading = read_cells(item.path)
         problems += [complaint(item.name, problem) for problem in reading.problems]
+        unreadable += [item.name] if reading.unreadable else []
         for cell in reading.cells:
             place = f"{item.name}, {cell.place}"
             answers.setdefault(cell.task, []).append(Answer(cell.task, cell.source, cell.first_line, place))
@@ -157,4 +168,5 @@ def _submission(learner: str, found: list[_Found]) -> Submission:
         if len(several) > 1:
             places = "; ".join(answer.place for answer in several)
             problems.append(f"{task} is answered {len(several)} times ({places}): the last one counts.")
-    return Submission(learner, tuple(several[-1] for several in answers.values()), tuple(problems))
+    counting = tuple(several[-1] for several in answers.values())
+    return Submission(learner, counting, tuple(problems), tuple(unreadable))

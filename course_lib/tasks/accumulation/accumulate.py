@@ -12,9 +12,18 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation import taught
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text, short
-from course_lib.tasks.weights import close, farthest, numbers
+from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
 
 def _network(case: Mapping[str, Any]) -> Any:
@@ -43,6 +52,7 @@ class Accumulate(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "A mean over all samples is a sum, divided once by all of them. Before the first forward every rank knows "
@@ -171,6 +181,10 @@ class Accumulate(Task):
             loss = sum(float(_losses_of(net(x), y).sum()) for share in parts for x, y in share) / total
         return {"gradients": found, "loss": loss}
 
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return [oracle["gradients"]["right"], oracle["loss"]]
+
     @check("Every rank returns a number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
         """A float, or a tensor of one element."""
@@ -225,7 +239,7 @@ class Accumulate(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """What gives exactly these gradients."""
         models = [
             Model(name.partition("/")[0], lambda trial, name=name: _seen(trial, name))  # type: ignore[misc]
@@ -239,7 +253,7 @@ class Accumulate(Task):
             lambda one, other: close(one["gradients"], other["gradients"]),
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A rank with more micro-batches than others waits in a reduction that is one too many."""
         too_often = any(self.once(trial) for trial in trials)
         return "reduced_each_time" if too_often or outcome.kind is Kind.HANG else self.recognise(trials)

@@ -11,7 +11,17 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
 
 _SHARED = ((3, 4), (5,), (2, 2))
@@ -41,6 +51,7 @@ class ClipGlobalNorm(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 3)
+    tolerance = Tolerance(0.0, 1e-4)
     hints = (
         (
             "A norm is the root of a sum of squares. Which squares does every rank know already, and which only one? "
@@ -213,7 +224,7 @@ class ClipGlobalNorm(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """What gives exactly these norms and factors where all is finite; if that is right, what it does elsewhere."""
         sound = [trial for trial in trials if trial.case["broken"] < 0]
         models = [
@@ -231,7 +242,7 @@ class ClipGlobalNorm(Task):
             return "infinite"
         return known
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody waits."""
         return "somebody_missing" if outcome.kind is Kind.HANG else self.recognise(trials)
 

@@ -22,11 +22,12 @@ class Way:
 
     Attributes:
         divides: a micro-batch's loss by the micro-batches of its group, by `every`, or by nothing.
-        counts: all micro-batches of a group, or the last one only.
+        counts: all micro-batches of a group, or the last one only. sums: gradients are added over the ranks.
     """
 
     divides: Literal["group", "every", "nothing"] = "group"
     counts: Literal["all", "last"] = "all"
+    sums: bool = False
 
 
 #: By misconception; a slash and a variant may follow.
@@ -37,6 +38,7 @@ WAYS = {
     "zeroed_inside/undivided": Way("nothing", counts="last"),
     "not_divided": Way("nothing"),
     "short_group": Way("every"),
+    "summed_over_ranks": Way(sums=True),
 }
 
 
@@ -74,7 +76,7 @@ def trained(case: Mapping[str, Any], world_size: int, way: Way) -> list[list[flo
             ):
                 inputs, targets = micro_batch(case, epoch, rank, number)
                 loss = torch.nn.functional.mse_loss(net(inputs), targets)
-                (loss / divisor / world_size).backward()
+                (loss / divisor / (1 if way.sums else world_size)).backward()
             optimizer.step()
         after.append(weights.numbers(net.parameters()))
     return after

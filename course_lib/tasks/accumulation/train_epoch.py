@@ -11,9 +11,18 @@ from typing import Any
 from course_lib.tasks.accumulation import taught
 from course_lib.tasks.accumulation.epochs import EPOCHS, RATE, WAYS, groups, micro_batch, network, trained
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import ranks_text
-from course_lib.tasks.weights import close, farthest, numbers
+from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
 
 class TrainEpoch(Task):
@@ -25,6 +34,7 @@ class TrainEpoch(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2)
+    tolerance = ROUNDING
     hints = (
         (
             "Ask of every line: does it belong to a micro-batch, or to a step? zero_grad() belongs to a step. So does "
@@ -65,6 +75,12 @@ class TrainEpoch(Task):
             "short_group",
             "The short group at the end is divided by `every`: its step is smaller than its samples deserve.",
             taught.LEFT_OVER,
+        ),
+        Misconception(
+            "summed_over_ranks",
+            "The gradients are added over the ranks. The mean over all ranks is asked for: a sum makes steps that are "
+            "too long by the number of ranks.",
+            taught.READ,
         ),
         Misconception(
             "reduced_each_time",
@@ -174,7 +190,7 @@ class TrainEpoch(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The way of training that gives exactly these weights."""
 
         def seen_by_all(trial: Trial, way: str) -> list[Any]:

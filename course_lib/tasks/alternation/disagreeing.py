@@ -10,7 +10,15 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_blindness,
+)
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.weights import drawn, network
 
@@ -72,8 +80,8 @@ class Disagreeing(Task):
         ),
         Misconception(
             "missing_gradient",
-            "A gradient that is None on one rank only is passed over. Where a collective is left out for it, the ranks "
-            "stop meeting in the same ones.",
+            "A gradient that is None on one rank only is passed over, or taken for zeros. Where a collective is left "
+            "out for it, the ranks stop meeting in the same ones.",
             taught.REAL_LIFE,
         ),
     )
@@ -93,7 +101,7 @@ class Disagreeing(Task):
             "two_backwards": "two forwards and then two backwards",
             "nudged": f"one number in the gradients of {names} changed on rank {case['rank']}",
             "reversed": f"the gradients of {names} reversed on rank {case['rank']}",
-            "missing": f"no gradients of {names} on rank {case['rank']}",
+            "missing": f"no gradients of {names} on rank {case['rank']}, and zeros on the others",
         }[str(case["how"])]
 
     def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
@@ -113,6 +121,8 @@ class Disagreeing(Task):
                 parameter = list(model.parameters())[index]
                 if rank == case["rank"] and case["how"] != "equal":
                     parameter.grad = _changed(parameter.grad, case["how"])
+                elif case["how"] == "missing" and parameter.grad is not None:
+                    parameter.grad.zero_()  # where None is taken for zeros, nothing differs
         before = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
         names = toys.names(answer(model))
         after = [p.grad for p in model.parameters()]
@@ -165,7 +175,7 @@ class Disagreeing(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
@@ -181,20 +191,14 @@ class Disagreeing(Task):
         ]
         if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
             return "own_view"
-        blind = {
-            "only_norms": ("reversed",),
-            "missing_gradient": ("missing",),
-            "weights_compared": tuple(_HOW),
-        }
-        models = [
-            Model(id_, lambda t, ways=ways: [[] if t.case["how"] in ways else t.oracle] * t.world_size)  # type: ignore[misc]
-            for id_, ways in blind.items()
-        ]
-        return recognise_by_models(
-            plain, lambda t: [t.oracle] * t.world_size, models, lambda a, b: bool(a == b)
-        )
+        wrong = [t for t in plain if any(names != t.oracle for names in t.seen.values())]
+        if any(names for trial in wrong for names in trial.seen.values()):
+            return None  # something was named, but not what differs
+        missed = {trial.case["how"] for trial in wrong}
+        seen = {trial.case["how"] for trial in plain if trial.oracle} - missed
+        return recognise_by_blindness(missed, seen, _BLIND)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Only a missing gradient makes ranks part: every other case went well before."""
         ways = [trial.case["how"] for trial in trials if trial.world_size == outcome.world_size]
         if ways == list(_HOW[:-1]) and outcome.kind is not Kind.OK:
@@ -203,3 +207,9 @@ class Disagreeing(Task):
 
 
 _HOW = ("equal", "two_backwards", "nudged", "reversed", "missing")
+#: For each misconception the differences that it does not see.
+_BLIND = {
+    "weights_compared": _HOW,
+    "only_norms": ("reversed",),
+    "missing_gradient": ("missing",),
+}

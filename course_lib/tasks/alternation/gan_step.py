@@ -11,8 +11,8 @@ from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 _NAMES = ("generator", "discriminator")
 
@@ -37,6 +37,7 @@ class GanStep(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "Write down the order of forwards (F) and backwards (B) of each model. A forward buys one average, "
@@ -152,7 +153,7 @@ class GanStep(Task):
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """torch refuses to go through the generator's graph twice."""
         twice = "backward through the graph a second time"
         return (

@@ -12,13 +12,17 @@ from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 
 def _pairs(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any, Any]:
     seed = case["seed"] + 1000 * step + 10 * rank
     same = (drawn(seed + 3, case["batch"]) > 0).float()
     return drawn(seed + 1, case["batch"], 4), drawn(seed + 2, case["batch"], 4), same
+
+
+#: By misconception; a slash and a variant may follow.
+_WAYS = ("one_branch_detached", "one_branch_detached/first", "distance_not_squared", "reduced_twice")
 
 
 class SiameseStep(Task):
@@ -30,6 +34,7 @@ class SiameseStep(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (2, 3)
+    tolerance = ROUNDING
     hints = (
         "Two forwards through the wrapper are fine, as long as one backward follows.",
         (
@@ -52,6 +57,11 @@ class SiameseStep(Task):
         Misconception(
             "one_branch_detached",
             "Only one of the two branches gets a gradient: the other was computed without, or detached.",
+            taught.MATRIX,
+        ),
+        Misconception(
+            "distance_not_squared",
+            "The loss is made of the distances themselves; the statement's loss is made of their squares.",
             taught.MATRIX,
         ),
         Misconception(
@@ -91,9 +101,11 @@ class SiameseStep(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """Losses and weights found by one process that has all pairs, and what misconceptions find."""
-        return {
-            way: _alone(case, world_size, way) for way in ("right", "one_branch_detached", "reduced_twice")
-        }
+        return {way: _alone(case, world_size, way) for way in ("right", *_WAYS)}
+
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return oracle["right"]
 
     @check("Every rank returns a number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
@@ -158,14 +170,15 @@ def _known(trial: Trial) -> str | None:
         return "around_the_wrapper"
     if spent(seen):
         return "around_the_wrapper" if around_the_wrapper(seen) and not seen["averages"] else "two_backwards"
-    for way in ("one_branch_detached", "reduced_twice"):
+    for way in _WAYS:
         if all(close(s["weights"], trial.oracle[way]["weights"]) for s in trial.seen.values()):
-            return way
+            return way.partition("/")[0]
     return None
 
 
-def _loss(a: Any, b: Any, same: Any) -> Any:
+def _loss(a: Any, b: Any, same: Any, squared: bool = True) -> Any:
     gap = (a - b).square().sum(1)
+    gap = gap if squared else gap.sqrt()
     return (same * gap + (1 - same) * (1 - gap).relu()).mean()
 
 
@@ -181,8 +194,10 @@ def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]
         if step == 0:
             local = [_loss(net(a), net(b), same).item() for a, b, same in parts]
         first, second, same = (torch.cat(part) for part in zip(*parts, strict=True))
-        other = net(second)
-        loss = _loss(net(first), other.detach() if way == "one_branch_detached" else other, same)
+        one, other = net(first), net(second)
+        one = one.detach() if way == "one_branch_detached/first" else one
+        other = other.detach() if way == "one_branch_detached" else other
+        loss = _loss(one, other, same, squared=way != "distance_not_squared")
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

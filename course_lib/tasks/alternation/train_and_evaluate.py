@@ -11,9 +11,9 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Watched
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 
 def _network(case: Mapping[str, Any]) -> Any:
@@ -45,6 +45,7 @@ class TrainAndEvaluate(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "With a BatchNorm every forward through the wrapper begins with a broadcast. If only rank 0 makes one, "
@@ -109,6 +110,10 @@ class TrainAndEvaluate(Task):
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """Losses, weights and rank 0's statistics, found by one process that knows no DDP."""
         return _alone(case, world_size)
+
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return {name: oracle[name] for name in ("losses", "weights", "statistics")}
 
     @check("Rank 0 returns a loss for each evaluation.", gate=True)
     def gives_losses(self, trial: Trial) -> Miss | None:
@@ -191,7 +196,7 @@ class TrainAndEvaluate(Task):
             return "evaluated_in_train_mode"
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A broadcast of buffers that meets something else: a hang, or a rank that gloo aborts."""
         if outcome.kind is Kind.DIED:
             return "wrapper_on_one_rank"

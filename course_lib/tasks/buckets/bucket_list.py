@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from random import Random
 from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.buckets import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 _MIB = 1 << 20
+_ARGUMENTS = ("sizes", "ready", "bucket_cap_mb", "find_unused_parameters", "iteration")
 
 
 class BucketList(Task):
@@ -54,6 +65,12 @@ class BucketList(Task):
             taught.CAP,
         ),
         Misconception(
+            "closed_when_exceeded",
+            "A bucket is closed when it holds more than the cap. DDP closes it when it has reached the cap: a bucket "
+            "that is just full takes nothing more.",
+            taught.CAP,
+        ),
+        Misconception(
             "first_bucket_like_the_others",
             "Without bucket_cap_mb the first bucket is closed at 1 MiB already.",
             taught.FIRST,
@@ -67,6 +84,12 @@ class BucketList(Task):
             "reverse_order",
             "The buckets follow the reverse order of the parameters. DDP goes by the order in which gradients became "
             "ready.",
+            taught.REBUILT,
+        ),
+        Misconception(
+            "never_rebuilt",
+            "What is sent in the first iteration is sent in all of them. After it the buckets are built anew, in the "
+            "order in which gradients became ready.",
             taught.REBUILT,
         ),
         Misconception(
@@ -95,6 +118,10 @@ class BucketList(Task):
                 while ready == list(range(len(sizes)))[::-1]:
                     swap = chance.randrange(len(sizes) - 3)
                     ready[swap], ready[swap + 3] = ready[swap + 3], ready[swap]
+                if cap is not None:
+                    # The first two fill a bucket exactly.
+                    first, second = range(2) if find_unused else ready[:2]
+                    sizes[second] = int(cap * _MIB) - sizes[first]
                 # Each takes a run of DDP: with find_unused_parameters all iterations are alike.
                 for iteration in (chance.randint(0, 9),) if find_unused else (0, chance.randint(1, 9)):
                     yield {
@@ -134,13 +161,7 @@ class BucketList(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """What DDP sends, seen by a communication hook; and what misconceptions give."""
-        arguments = (
-            case["sizes"],
-            case["ready"],
-            case["bucket_cap_mb"],
-            case["find_unused_parameters"],
-            case["iteration"],
-        )
+        arguments = tuple(case[name] for name in _ARGUMENTS)
         return {"right": _sent_by_ddp(*arguments), "models": _models(*arguments)}
 
     @check("Every rank gets a list of lists of parameter numbers.", gate=True)
@@ -161,7 +182,7 @@ class BucketList(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these lists?"""
         models = [
             Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]] * trial.world_size)  # type: ignore[misc]
@@ -172,7 +193,16 @@ class BucketList(Task):
             lambda trial: [trial.oracle["right"]] * trial.world_size,
             models,
             lambda a, b: bool(a == b),
+            together=self._together(trials),
         )
+
+    def _together(self, trials: Sequence[Trial]) -> list[Model]:
+        """Two or three misconceptions at once: the fewest first, then the gravest."""
+        found = {id(trial): _several(*(trial.case[name] for name in _ARGUMENTS)) for trial in trials}
+        return [
+            Model(names, lambda trial, names=names: [found[id(trial)][names]] * trial.world_size)  # type: ignore[misc]
+            for names in found[id(trials[0])]
+        ]
 
 
 def _sent_by_ddp(
@@ -219,43 +249,64 @@ def _sent_by_ddp(
 def _models(
     sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
 ) -> dict[str, list[list[int]]]:
+    told = _telling(sizes, ready, cap, find_unused, iteration)
+    return {name: told({name}) for name in _MISTAKES}
+
+
+def _several(
+    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
+) -> dict[tuple[str, ...], list[list[int]]]:
+    told = _telling(sizes, ready, cap, find_unused, iteration)
+    return {names: told(set(names)) for count in (2, 3) for names in combinations(_MISTAKES, count)}
+
+
+def _telling(
+    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
+) -> Callable[[set[str]], list[list[int]]]:
+    """A function that gives a right answer, but for the mistakes it is given."""
     everything = list(range(len(sizes)))
-    limits = [_MIB, 25 * _MIB] if cap is None else [int(cap * _MIB)]
-    always_small = [_MIB, *limits[-1:]]
 
-    def told(
-        limits: Sequence[int] = limits,
-        order: Sequence[int] = ready,
-        late: bool = False,
-        over: bool = True,
-        unused: str = "kept",
-    ) -> list[list[int]]:
-        """A right answer, but for what is said."""
-        if find_unused and unused != "rebuilt":
-            found = _dealt(sizes, everything, limits, over)
-            return found if unused == "straight" else found[::-1]
-        if iteration == 0 and not late:
-            return [everything] if not find_unused else _dealt(sizes, everything, limits, over)[::-1]
-        return _dealt(sizes, order, limits, over)
+    def told(mistakes: set[str]) -> list[list[int]]:
+        limits = [_MIB, 25 * _MIB] if cap is None else [int(cap * _MIB)]
+        if "first_bucket_like_the_others" in mistakes:
+            limits = limits[-1:]
+        if "first_bucket_always_small" in mistakes:
+            limits = [_MIB, *limits[-1:]]
+        over = "cap_never_exceeded" not in mistakes
+        exactly = "closed_when_exceeded" not in mistakes
+        order = everything[::-1] if "reverse_order" in mistakes else ready
+        if find_unused and "unused_rebuilt" not in mistakes:
+            # Who believes in the reverse order deals out from the last parameter on: nothing is left to be reversed.
+            if "reverse_order" in mistakes:
+                return _dealt(sizes, everything[::-1], limits, over, exactly)
+            found = _dealt(sizes, everything, limits, over, exactly)
+            return found if "unused_not_reversed" in mistakes else found[::-1]
+        if iteration == 0 or "never_rebuilt" in mistakes:
+            if "buckets_from_the_start" in mistakes:
+                return _dealt(sizes, order, limits, over, exactly)
+            return [everything] if not find_unused else _dealt(sizes, everything, limits, over, exactly)[::-1]
+        return _dealt(sizes, order, limits, over, exactly)
 
-    return {
-        "buckets_from_the_start": told(late=True),
-        "cap_never_exceeded": told(over=False),
-        "first_bucket_like_the_others": told(limits=limits[-1:]),
-        "first_bucket_always_small": told(limits=always_small),
-        "reverse_order": told(order=everything[::-1]),
-        "unused_rebuilt": told(unused="rebuilt"),
-        "unused_not_reversed": told(unused="straight"),
-    }
+    return told
 
 
-def _dealt(sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool) -> list[list[int]]:
-    """Parameters in buckets; `over`: a bucket is closed when it has reached its limit, else before it exceeds it."""
+def _dealt(
+    sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool, exactly: bool
+) -> list[list[int]]:
+    """Parameters in buckets; `over`: a bucket is closed when it has reached its limit, else before it exceeds it.
+
+    With `exactly`, a bucket that holds just as much as its limit has reached it.
+    """
     found: list[list[int]] = [[]]
     for number in order:
         limit = limits[min(len(found), len(limits)) - 1]
         filled = sum(sizes[one] for one in found[-1])
-        if found[-1] and (filled >= limit if over else filled + sizes[number] > limit):
+        if found[-1] and (
+            filled + sizes[number] > limit if not over else filled >= limit if exactly else filled > limit
+        ):
             found.append([])
         found[-1].append(number)
     return found
+
+
+_MISTAKES = tuple(item.id for item in BucketList.misconceptions)

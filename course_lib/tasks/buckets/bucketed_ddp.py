@@ -11,7 +11,7 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks.buckets import taught
 from course_lib.tasks.buckets.synchronized import Synchronized
 from course_lib.tasks.buckets.training import close, train
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 
 _KIB = 1 / 1024
 #: All-reduces that twelve layers of 1 KiB take with bucket_size_mb of 4 KiB: three, or more when a bucket is closed
@@ -290,7 +290,7 @@ class BucketedDDP(Synchronized):
             return "never_sent"
         return "order_differs"
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Ranks that send differently many buckets, or different ones, wait for each other or fail."""
         if outcome.kind is not Kind.HANG or not trials:
             return None

@@ -10,7 +10,7 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks.buckets import taught
 from course_lib.tasks.buckets.synchronized import Synchronized
 from course_lib.tasks.buckets.training import train
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 
 
 class NaiveDDP(Synchronized):
@@ -119,7 +119,7 @@ class NaiveDDP(Synchronized):
         right = [self.fits(trial, lambda _: trial.oracle["steps"][0]["means"], only=rank) for rank in ranks]
         return "only_rank_0_averages" if right[0] and not all(right) else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """The usual exception."""
         none = any(
             "NoneType" in error.message or "None" in error.message for error in outcome.errors.values()

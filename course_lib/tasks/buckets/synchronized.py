@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from course_lib.tasks.buckets.training import alone, close
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Miss, Task, Trial
 from course_lib.tasks.toys import is_odd, ranks_text
 
@@ -24,6 +25,8 @@ _KINDS = {
 
 class Synchronized(Task):
     """Base of tasks whose answer wraps a model; observations are those of `training.train`."""
+
+    tolerance = Tolerance(1e-6, 1e-4)
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The same training in one process."""
@@ -71,9 +74,10 @@ class Synchronized(Task):
                         name = trial.oracle["names"][number]
                         # With other weights gradients are others, too: what is wrong was said before.
                         named = None if self._spoilt(trial) else known(trial, step)
+                        mine_there, mean_there = _apart(found, right)
                         return Miss(
                             f"with {self.describe(trial.case)} on {ranks_text(trial.world_size)}, step {step + 1}: "
-                            f"the gradient of {name} is {_first(found)} on rank {rank}, the mean {_first(right)}",
+                            f"the gradient of {name} is {mine_there} on rank {rank}, the mean {mean_there}",
                             named,
                         )
         return None
@@ -91,9 +95,10 @@ class Synchronized(Task):
                 strict=True,
             ):
                 if not close(mine, right):
+                    found, wanted = _apart(mine, right)
                     return Miss(
                         f"with {self.describe(trial.case)} on {ranks_text(trial.world_size)}, {name} of rank {rank} "
-                        f"is {_first(mine)} after {len(seen['steps'])} steps; one process alone has {_first(right)}"
+                        f"is {found} after {len(seen['steps'])} steps; one process alone has {wanted}"
                     )
         return None
 
@@ -118,3 +123,19 @@ def _first(gradient: Any) -> str:
     if gradient is None:
         return "None"
     return f"[{gradient[0]:.4f}, …]" if len(gradient) > 1 else f"[{gradient[0]:.4f}]"
+
+
+def _apart(found: Any, right: Any) -> tuple[str, str]:
+    """Two gradients or weights in a few characters each: the number in which they differ most."""
+    if found is None or right is None or len(found) != len(right):
+        return _first(found), _first(right)
+    place = max(range(len(right)), key=lambda number: _gap(found[number], right[number]))
+    texts = [f"{values[place]:.4g}" for values in (found, right)]
+    if texts[0] == texts[1]:
+        texts = [f"{values[place]:.8g}" for values in (found, right)]
+    return f"{texts[0]} (element {place})", texts[1]
+
+
+def _gap(one: float, other: float) -> float:
+    gap = abs(one - other)
+    return gap if gap == gap else float("inf")

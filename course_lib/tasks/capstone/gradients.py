@@ -77,5 +77,18 @@ def first_weight(seen: Evidence) -> str | None:
     return None
 
 
+def first_left_over(seen: Evidence) -> str:
+    """A step with micro-batches of the epoch before it, as the end of a sentence; empty where there is none."""
+    wanted = int(seen.case["accumulate"])
+    for rank in seen.ranks:
+        for number, count in enumerate(seen.backwards(rank), start=1):
+            if wanted < count < 2 * wanted:
+                return (
+                    f"; step {number} of rank {rank} was made of {count} micro-batches, not of {wanted}: what is left "
+                    "over at the end of an epoch takes part in the next"
+                )
+    return ""
+
+
 def _learns(event: Event, model: str) -> bool:
     return event["what"] == "pass" and event["model"] == model and bool(event["learns"])

@@ -17,6 +17,7 @@ from course_lib.tasks.capstone.cases import TESTS, blank_images, cases
 from course_lib.tasks.capstone.evidence import Evidence, other_statistics
 from course_lib.tasks.capstone.gradients import (
     first_bypass,
+    first_left_over,
     first_loss,
     first_two_backwards,
     first_unsynced,
@@ -339,7 +340,9 @@ class Train(Task):
             )
         if off is None:
             return Miss(f"{run} has left no weights to compare")
-        return None if seen.as_one_process else Miss(f"after {run}, a saved weight is {off:.4f} off")
+        if seen.as_one_process:
+            return None
+        return Miss(f"after {run}, a saved weight is {off:.4f} off{first_left_over(seen)}")
 
 
 def _launch(trial: Trial, name: str) -> Evidence | None:

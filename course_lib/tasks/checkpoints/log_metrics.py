@@ -11,7 +11,16 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import taught
 from course_lib.tasks.checkpoints.counting import CLASSES, counted, predictions
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 
@@ -141,13 +150,19 @@ class LogMetrics(Task):
                     [a + b for a, b in zip(x, y, strict=True)] for x, y in zip(right, batch, strict=True)
                 ]
                 if step["counts"] != right:
+                    everyones = [counted(other) for other in trial.case["batches"][0]]
+                    summed = [
+                        [sum(cell) for cell in zip(*row, strict=True)] for row in zip(*everyones, strict=True)
+                    ]
+                    known = "counts_spoilt" if number == 0 and step["counts"] == summed else None
                     return Miss(
                         f"after step {number + 1} on {toys.ranks_text(trial.world_size)}, counts of rank {rank} is "
-                        f"{step['counts']}; its own samples make {right}"
+                        f"{step['counts']}; its own samples make {right}",
+                        known,
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception finds exactly these numbers?"""
         seen = [
             Trial(t.world_size, t.case, t.oracle, {r: [s["pair"] for s in x] for r, x in t.seen.items()})
@@ -158,13 +173,12 @@ class LogMetrics(Task):
             for item in self.misconceptions
             if item.id in seen[0].oracle
         ]
-        found = recognise_by_models(seen, lambda t: t.oracle["right"], models, _equal) if seen else None
-        if found is None and all(_equal(t.seen[0][:1], t.oracle["right"][0][:1]) for t in seen):
+        if all(_equal(t.seen[0], t.oracle["right"][0]) for t in seen):
             alike = all(_equal(pairs, t.oracle["right"][0]) for t in seen for pairs in t.seen.values())
             return None if alike else "only_rank_0_knows"
-        return found
+        return recognise_by_models(seen, lambda t: t.oracle["right"], models, _equal)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody waits: a rank had nothing to add and left."""
         if outcome.kind is Kind.HANG:
             waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())

@@ -13,7 +13,7 @@ from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import early, killing, taught
 from course_lib.tasks.process_groups.bare import without_group
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import network, numbers
 
@@ -197,7 +197,7 @@ class Save(Task):
             return Miss(f"killed {where}, load {_in_words(kill['loaded'])}", _lost(kill))
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A file that another rank has renamed already."""
         lost = any(error.type == "FileNotFoundError" for error in outcome.errors.values())
         return "all_write" if lost and outcome.world_size > 1 else None

@@ -11,9 +11,18 @@ from typing import Any
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import jobs, taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, short
-from course_lib.tasks.weights import close, numbers
+from course_lib.tasks.weights import ROUNDING, close, numbers
 
 
 class SaveJob(Task):
@@ -25,6 +34,7 @@ class SaveJob(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2)
+    tolerance = ROUNDING
     hints = (
         "What has a memory? The weights, the momentum, the schedule, the place in the data, three random generators.",
         (
@@ -75,7 +85,7 @@ class SaveJob(Task):
         Misconception(
             "run_disturbed",
             "Saving changes the run: it goes on otherwise than a run in which nothing was saved.",
-            taught.RESUME,
+            "lesson 14, What goes wrong in real life",
         ),
     )
 
@@ -151,7 +161,7 @@ class SaveJob(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception resumes with exactly these losses?"""
         seen = [
             Trial(t.world_size, t.case, t.oracle, {r: s["resumed"]["losses"] for r, s in t.seen.items()})
@@ -164,6 +174,6 @@ class SaveJob(Task):
         ]
         return recognise_by_models(seen, lambda t: t.oracle["right"], models, close) if seen else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A call that raised shows no losses."""
         return None

@@ -10,7 +10,16 @@ from typing import Any
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.dataparallel.traffic import counted, models
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -42,6 +51,11 @@ class BytesSent(Task):
         Misconception(
             "no_way_back",
             "Only the forward is counted: in the backward, the gradients of outputs and weights are copied, too.",
+            taught.BYTES,
+        ),
+        Misconception(
+            "output_gradients_forgotten",
+            "In the backward, device 0 sends to each other device the gradient of the outputs that came from there.",
             taught.BYTES,
         ),
         Misconception(
@@ -128,13 +142,22 @@ class BytesSent(Task):
         """Exact."""
         return self._miss(trial) if trial.case["scheme"] == "ddp" else None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these numbers?"""
+        names = sorted({name for trial in trials for name in trial.oracle["models"]})
+
+        def model(name: str, ids: str | tuple[str, ...]) -> Model:
+            # What is about the other scheme gives what is right.
+            return Model(ids, lambda trial: [trial.oracle["models"].get(name, trial.oracle["right"])])
+
         known = [
-            Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]])  # type: ignore[misc]
+            model(name, item.id)
             for item in self.misconceptions
+            for name in names
+            if name.partition("/")[0] == item.id
         ]
-        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
+        both = [model(name, tuple(name.split(" + "))) for name in names if " + " in name]
+        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], [*known, *both], _equal)
 
     def _miss(self, trial: Trial) -> Miss | None:
         seen, right = trial.seen[0], trial.oracle["right"]

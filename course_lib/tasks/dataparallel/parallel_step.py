@@ -8,6 +8,7 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught, telling
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
@@ -23,6 +24,7 @@ class ParallelStep(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1,)
+    tolerance = Tolerance(_CLOSE)
     hints = (
         "Four steps: cut the batch, make a copy of the model for each part, call them in threads, put together.",
         (
@@ -142,6 +144,10 @@ class ParallelStep(Task):
             "mean_of_means": gradients(mean_loss),
             "sum_of_means": gradients(added_loss),
         }
+
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return [oracle["outputs"], oracle["right"]]
 
     @check("The outputs of the whole batch are returned: one row for each sample.", gate=True)
     def gives_outputs(self, trial: Trial) -> Miss | None:

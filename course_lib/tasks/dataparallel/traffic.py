@@ -23,7 +23,15 @@ def models(case: Mapping[str, Any]) -> dict[str, list[float]]:
         "ddp_has_a_master": [float(weights * (n - 1))] + [float(weights)] * (n - 1),
     }
     about_dp = {
-        "no_way_back": _formula(case, back=False),
+        "no_way_back": _formula(case, out_back=False, weights_back=False),
+        "output_gradients_forgotten": _formula(case, out_back=False),
+        "output_gradients_forgotten + equal_parts": _formula(
+            case, out_back=False, parts=[case["samples"] / n] * n
+        ),
+        "output_gradients_forgotten + idle_device_counted": _formula(
+            case, out_back=False, parts=(_parts(case) + [0] * n)[:n]
+        ),
+        "no_way_back/weights": _formula(case, weights_back=False),
         "to_itself": _formula(case, itself=True),
         "equal_parts": _formula(case, parts=[case["samples"] / n] * n),
         "idle_device_counted": _formula(case, parts=(_parts(case) + [0] * n)[:n]),
@@ -83,7 +91,8 @@ def _parts(case: Mapping[str, Any]) -> list[float]:
 def _formula(
     case: Mapping[str, Any],
     parts: list[float] | None = None,
-    back: bool = True,
+    out_back: bool = True,
+    weights_back: bool = True,
     itself: bool = False,
     batch: bool = True,
 ) -> list[float]:
@@ -91,6 +100,6 @@ def _formula(
     parts = _parts(case) if parts is None else parts
     into, out, weights = case["sample_in"] * batch, case["sample_out"] * batch, case["weights"]
     receivers = parts if itself else parts[1:]
-    master = sum(part * (into + out * back) + weights for part in receivers)
-    others = [part * out + weights * back for part in parts[1:]]
+    master = sum(part * (into + out * out_back) + weights for part in receivers)
+    others = [part * out + weights * weights_back for part in parts[1:]]
     return [float(master), *map(float, others)] + [0.0] * (case["devices"] - len(parts))

@@ -9,7 +9,17 @@ from typing import Any
 from course_lib.ranks.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 _CLOSE = 1e-4
@@ -24,6 +34,7 @@ class Train(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 4)
+    tolerance = Tolerance(_CLOSE)
     hints = (
         "Two lines change: the wrapper, and the loader. The loop, the loss and the optimizer stay as they are.",
         (
@@ -195,7 +206,7 @@ class Train(Task):
             "everyone_does_everything" if min(counts) >= share * trial.world_size else None,
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception ends with exactly these weights?"""
         seen = [
             Trial(t.world_size, t.case, t.oracle, {r: s["weights"] for r, s in t.seen.items()})

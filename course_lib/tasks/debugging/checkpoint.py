@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 
-#: How long the writing takes: longer than a patience that was raised by a little.
-_SECONDS = 0.8
+#: How long the writing takes: next to nothing, and longer than somebody who guesses would sleep.
+_SECONDS = (0.1, 1.8)
+#: A group that is less patient than this will give up one day: checkpoints of real models take minutes.
+_PATIENT = 30.0
+#: A wait must not be a sleep: on a rank that reads, each sleep is cut to this.
+_NAP = 0.2
 
 
 class Checkpoint(Mystery):
@@ -66,15 +73,17 @@ class Checkpoint(Mystery):
             "The group still gives up before the writer is done: a timeout belongs above the longest honest pause.",
             taught.TIMEOUTS,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
         """Another writer than the lesson's."""
-        yield {"writer": chance.choice((0, 2)), "key": f"written/{chance.randint(1, 10**9)}"}
+        for writer, seconds in zip(chance.sample((0, 2), 2), _SECONDS, strict=True):
+            yield {"writer": writer, "seconds": seconds, "key": f"written/{chance.randint(1, 10**9)}"}
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """Who writes."""
-        return f"rank {case['writer']} writing for {_SECONDS:g} s"
+        return f"rank {case['writer']} writing for {case['seconds']:g} s"
 
     def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
         """What came back, and how often this rank has written."""
@@ -82,19 +91,22 @@ class Checkpoint(Mystery):
 
         store = c10d._get_default_store()
         written: list[bool] = []
+        sleep, patience = time.sleep, _Patience()
 
         def write() -> None:
-            time.sleep(_SECONDS)
+            sleep(case["seconds"])
             written.append(True)
             store.set(case["key"], "the weights")
 
         def read() -> str:
             return "the weights" if store.check([case["key"]]) else "nothing"
 
-        returned = answer(case["writer"], write, read)
+        with patience.noted(), patch("time.sleep", lambda seconds: sleep(min(seconds, _NAP))):
+            returned = answer(case["writer"], write, read)
         return {
             "returned": returned if isinstance(returned, str) else toys.odd(returned),
             "written": len(written),
+            "patience": patience.shortest,
         }
 
     @check("Only the writer writes, and once.")
@@ -120,9 +132,50 @@ class Checkpoint(Mystery):
                 )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    @check("No group gives up during an honest pause, however long it is.")
+    def is_patient(self, trial: Trial) -> Miss | None:
+        """By the timeouts that were asked for."""
+        for rank, seen in trial.seen.items():
+            if seen["run"]["patience"] is not None and seen["run"]["patience"] < _PATIENT:
+                return Miss(
+                    f"rank {rank} asked for a timeout of {seen['run']['patience']:g} s: enough for "
+                    f"{self.describe(trial.case)}, not for a checkpoint that takes {_PATIENT:g} s",
+                    "still_too_short",
+                )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody has still lost patience."""
         late = any(
             "imed out" in error.message or "onnect" in error.message for error in outcome.errors.values()
         )
         return "still_too_short" if outcome.kind is Kind.RAISES and late else None
+
+
+class _Patience:
+    """Notes the shortest timeout that is asked for, in seconds."""
+
+    def __init__(self) -> None:
+        self.shortest: float | None = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Within this block, whatever makes a group or a barrier of its own patience is noted."""
+        import torch.distributed as dist
+        from torch.distributed import distributed_c10d as c10d
+
+        def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                for value in (*args, *kwargs.values()):
+                    if isinstance(value, timedelta):
+                        seconds = value.total_seconds()
+                        self.shortest = seconds if self.shortest is None else min(self.shortest, seconds)
+                return function(*args, **kwargs)
+
+            return call
+
+        with contextlib.ExitStack() as stack:
+            for name in ("new_group", "monitored_barrier"):
+                for module in (dist, c10d):
+                    stack.enter_context(patch.object(module, name, noting(getattr(module, name))))
+            yield

@@ -9,9 +9,9 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
-from course_lib.tasks.weights import close, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, farthest, network, numbers
 
 _SHOWN = (
     (0.4, 0.1, 0.7, 0.9, 0.3, 0.8, 0.2, 0.5),
@@ -28,6 +28,7 @@ class Epoch(Mystery):
     signature = "epoch(ddp, optimizer, photographs)"
     place = 1
     still_hangs = "still_uneven"
+    tolerance = ROUNDING
     solution = Solution(
         culprit=2,
         cause="fewer_batches",
@@ -73,6 +74,7 @@ class Epoch(Mystery):
             "The ranks still do different numbers of steps: whoever does one more waits for ever.",
             taught.RECORDER,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.task import Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 
 #: The causes there are to choose from, as the exercise lists them.
 CAUSES = {
@@ -29,6 +29,15 @@ CAUSES = {
     "network": "a message was lost on the way",
     "died": "the process of a rank has ended",
 }
+
+
+#: Each mystery has it, as the least of its misconceptions.
+OTHER_CAUSE = Misconception(
+    "other_cause",
+    "The cause fits a part of what was seen, and something else speaks against it. Go through all ranks: a cause has "
+    "to explain each of them.",
+    taught.PATIENT,
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class Mystery(Task):
         named = seen["culprit"] == self.solution.culprit and seen["cause"] == self.solution.cause
         return {**seen, "run": self.run_repaired(answer, case) if named else None}
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """The repaired script hangs, too."""
         return (self.still_hangs or None) if outcome.kind is Kind.HANG else None
 
@@ -101,7 +110,8 @@ class Mystery(Task):
         if named not in CAUSES:
             return Miss(f"cause is {named!r}, which is not in the list")
         against = self.solution.refuted.get(named, "nothing in the stacks and in the record speaks for it")
-        return Miss(f"cause is {named!r} ({CAUSES[named]}): {against}", self.solution.tempting.get(named))
+        known = self.solution.tempting.get(named, "other_cause")
+        return Miss(f"cause is {named!r} ({CAUSES[named]}): {against}", known)
 
 
 def _number(value: Any) -> Any:

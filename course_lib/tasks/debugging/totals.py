@@ -11,8 +11,8 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 
 _SHOWN = (
     ("cat", "dog", "cat", "bird", "cat", "dog"),
@@ -75,6 +75,7 @@ class Totals(Mystery):
             "The k-th label of one rank is still added to the k-th label of another, whichever it is.",
             taught.LEVELS,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
@@ -139,7 +140,7 @@ class Totals(Mystery):
             )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Ranks that have not seen the same labels wait for each other."""
         if outcome.kind is not Kind.HANG:
             return None

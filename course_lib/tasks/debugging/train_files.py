@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 _FILES = "ABCD"
 
@@ -27,6 +27,7 @@ class TrainFiles(Mystery):
     signature = "train_files(ddp, optimizer, files, read)"
     place = 2
     still_hangs = "still_shifted"
+    tolerance = ROUNDING
     solution = Solution(
         culprit=1,
         cause="skipped",
@@ -66,15 +67,16 @@ class TrainFiles(Mystery):
         ),
         Misconception(
             "half_left_out",
-            "The file is left out by the rank that cannot read it, and trained on by the others. Asked for was that "
-            "all leave it out.",
+            "The file is left out by the rank that cannot read it, or something else takes its place there, and the "
+            "others train on it. Asked for was that all leave it out.",
             taught.PATIENT,
         ),
         Misconception(
             "still_shifted",
             "One rank still does fewer steps: its peers meet its next step, and in the end nobody.",
-            taught.ANALYSER,
+            taught.PATIENT,
         ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
@@ -105,7 +107,8 @@ class TrainFiles(Mystery):
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """One process that trains on the files of all ranks; without the broken one, or with what is left of it."""
         ways = {"right": 0.0, "zeros": 1 / world_size, "mean_of_others": 1 / (world_size - 1)}
-        return {way: _alone(case, world_size, share) for way, share in ways.items()}
+        filled = _alone(case, world_size, 1 / world_size, filled=True)
+        return {**{way: _alone(case, world_size, share) for way, share in ways.items()}, "filled": filled}
 
     @check("A file that one rank cannot read is left out by all ranks; all others are trained on.")
     def right(self, trial: Trial) -> Miss | None:
@@ -113,7 +116,9 @@ class TrainFiles(Mystery):
         for rank, seen in trial.seen.items():
             if not close(seen["run"], trial.oracle["right"]):
                 gap = farthest(seen["run"], trial.oracle["right"])
-                half = any(close(seen["run"], trial.oracle[way]) for way in ("zeros", "mean_of_others"))
+                half = any(
+                    close(seen["run"], trial.oracle[way]) for way in ("zeros", "filled", "mean_of_others")
+                )
                 return Miss(
                     f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
                     "half_left_out" if half else None,
@@ -121,8 +126,8 @@ class TrainFiles(Mystery):
         return None
 
 
-def _alone(case: Mapping[str, Any], world_size: int, share: float) -> list[float]:
-    """`share`: what the broken file's step gives to each rank that can read it."""
+def _alone(case: Mapping[str, Any], world_size: int, share: float, filled: bool = False) -> list[float]:
+    """`share`: what the broken file's step gives to each rank that can read it; `filled`: others train on zeros."""
     import torch
 
     net = network(case["seed"], 2, 1)
@@ -131,7 +136,10 @@ def _alone(case: Mapping[str, Any], world_size: int, share: float) -> list[float
         optimizer.zero_grad()
         for rank in range(world_size):
             weight = 1 / world_size if file != case["broken"][1] else share
-            if [rank, file] != case["broken"] and weight:
+            if [rank, file] == case["broken"]:
+                if filled:
+                    (net(torch.zeros(3, 2)).square().mean() * weight).backward()
+            elif weight:
                 (net(_content(case, rank, file)).square().mean() * weight).backward()
         optimizer.step()
     return numbers(net.parameters())

@@ -9,12 +9,14 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 _NAMES = ("image", "text")
 _STEPS = 4
+#: Nobody draws more often than this while it trains.
+_DRAWS = 2000
 
 
 def _orders(seed: int) -> list[str]:
@@ -31,6 +33,14 @@ def _towers(case: Mapping[str, Any]) -> dict[str, Any]:
     return {name: network(case["seed"] + number, 2, 3, 1) for number, name in enumerate(_NAMES)}
 
 
+def _continues(chance: Random, seed: int) -> bool:
+    """Whether a generator is what Random(seed) becomes after some draws: its next ones are somewhere among those."""
+    own = Random(seed)
+    coming = [own.getrandbits(32) for _ in range(_DRAWS)]
+    given = [chance.getrandbits(32) for _ in range(4)]
+    return any(coming[at : at + 4] == given for at in range(_DRAWS - 3))
+
+
 def _batches(case: Mapping[str, Any], rank: int) -> Any:
     return drawn(case["seed"] + 10 + rank, _STEPS, 3, 2)
 
@@ -43,6 +53,7 @@ class TrainTowers(Mystery):
     signature = "train_towers(towers, optimizer, batches, chance)"
     place = 4
     still_hangs = "still_own_order"
+    tolerance = ROUNDING
     solution = Solution(
         culprit=0,
         cause="order",
@@ -90,6 +101,13 @@ class TrainTowers(Mystery):
             "The ranks still come to different orders: the generator that draws is another one on each rank.",
             taught.PATIENT,
         ),
+        Misconception(
+            "chance_taken",
+            "The ranks' own generators are made equal. From then on, all else that is drawn from them is equal, too; "
+            "what all ranks must draw alike belongs into a generator of its own, or one rank tells the others.",
+            taught.PATIENT,
+        ),
+        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
@@ -118,8 +136,9 @@ class TrainTowers(Mystery):
             for name, tower in _towers(case).items()
         }
         weights = [weight for tower in towers.values() for weight in tower.parameters()]
-        answer(towers, torch.optim.SGD(weights, lr=0.1), _batches(case, rank), Random(case["chances"][rank]))
-        return numbers(weights)
+        chance = Random(case["chances"][rank])
+        answer(towers, torch.optim.SGD(weights, lr=0.1), _batches(case, rank), chance)
+        return {"weights": numbers(weights), "own_chance": _continues(chance, case["chances"][rank])}
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """One process that trains on the batches of all ranks."""
@@ -139,10 +158,22 @@ class TrainTowers(Mystery):
     def right(self, trial: Trial) -> Miss | None:
         """Up to rounding, which the order decides."""
         for rank, seen in trial.seen.items():
-            if not close(seen["run"], trial.oracle):
-                gap = farthest(seen["run"], trial.oracle)
+            if not close(seen["run"]["weights"], trial.oracle):
+                gap = farthest(seen["run"]["weights"], trial.oracle)
                 return Miss(
                     f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
                     "one_tower_left",
+                )
+        return None
+
+    @check("Every rank still has a `chance` of its own.")
+    def own_chance(self, trial: Trial) -> Miss | None:
+        """Drawn from or not, but not put into another state."""
+        for rank, seen in trial.seen.items():
+            if not seen["run"]["own_chance"]:
+                return Miss(
+                    f"rank {rank} was given Random({trial.case['chances'][rank]}); what it draws after the training is "
+                    "nothing that this generator draws",
+                    "chance_taken",
                 )
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.elastic import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: What saving and redoing may cost, as a multiple of the least.
@@ -45,6 +45,12 @@ class Interval(Task):
             "job_not_scaled",
             "The failures are counted as if the new job had as many ranks as the old one. Each rank brings its own "
             "failures.",
+            taught.OFTEN,
+        ),
+        Misconception(
+            "scaled_the_wrong_way",
+            "The time between failures is multiplied by ranks_now / ranks_then. More ranks fail more often: it gets "
+            "shorter.",
             taught.OFTEN,
         ),
         Misconception(
@@ -104,6 +110,8 @@ class Interval(Task):
             "step": step,
             "models": {
                 "job_not_scaled": math.sqrt(2 * save * then) / step,
+                "scaled_the_wrong_way": math.sqrt(2 * save * then * case["ranks_now"] / case["ranks_then"])
+                / step,
                 "restart_counted": math.sqrt(2 * (save + restart) * between) / step,
                 "restart_counted/only": math.sqrt(2 * restart * between) / step,
                 "seconds_returned": best * step,
@@ -133,7 +141,7 @@ class Interval(Task):
             else f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}"
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The misconception that is near in every trial."""
         if any(is_odd(trial.seen[0]) for trial in trials):
             return None

@@ -12,6 +12,7 @@ from typing import Any
 from course_lib.tasks.elastic import taught
 from course_lib.tasks.elastic.agent import read_log, run_job
 from course_lib.tasks.elastic.toy import curve
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.process_groups.bare import without_group
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 
@@ -30,6 +31,7 @@ class Train(Task):
     place = 2
     world_sizes = (1,)
     seconds = 60.0  # agents have a patience of their own; an answer that works needs a second or two
+    tolerance = Tolerance(1e-5, 1e-3)
     hints = (
         (
             "Nothing tells a worker that it is not the first. The file does: if os.path.exists(path), there is "
@@ -49,6 +51,12 @@ class Train(Task):
             "starts_over",
             "Every restart begins with step 0: the agent starts processes, going on is the script's work.",
             taught.KILLS,
+        ),
+        Misconception(
+            "step_done_again",
+            "The checkpoint holds the number of the step that was just done, and the restart begins with it: its batch "
+            "is trained on twice.",
+            taught.SCRIPT,
         ),
         Misconception(
             "optimizer_forgotten",
@@ -150,6 +158,8 @@ class Train(Task):
             due = _due(kills[life])
             if began[life + 1] < due:
                 known = "starts_over" if not any(began) else None
+                if began[life + 1] == due - 1 > 0:
+                    known = "step_done_again"
                 where = f"killed in step {kills[life]['step']}"
                 return Miss(
                     f"{where}, it went on with step {began[life + 1]}; it had to save after {due} steps",
@@ -182,7 +192,10 @@ class Train(Task):
         """Is every loss that of a run without momentum after some of the restarts?"""
         curves = [trial.oracle["right"], *trial.oracle["forgetful"]]
         notes = [note for note in _notes(trial, "batch") if note["step"] < len(curves[0])]
-        return all(any(_close(note["loss"], one[note["step"]]) for one in curves) for note in notes)
+        differs = any(not _close(note["loss"], curves[0][note["step"]]) for note in notes)
+        return differs and all(
+            any(_close(note["loss"], one[note["step"]]) for one in curves) for note in notes
+        )
 
 
 def _notes(trial: Trial, event: str) -> Sequence[Mapping[str, Any]]:

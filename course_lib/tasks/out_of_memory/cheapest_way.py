@@ -10,7 +10,16 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
 
 #: The cheapest way is cheaper than the next one by this factor at least.
@@ -68,21 +77,39 @@ class CheapestWay(Task):
             "A failure is taken to lose all steps between two checkpoints. On average it is about half of them.",
             taught.COSTS,
         ),
+        Misconception(
+            "failed_step_forgotten",
+            "The steps before the failed one are counted, but the failed step is lost, too: with a checkpoint after "
+            "every k steps, 1 to k of them are done again.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "redone_for_nothing",
+            "The lost steps are done again without what the way adds to each step. They cost as much as all others.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "chances_added",
+            "The ranks' chances are added up. Where several ranks fail in the same step that counts one failure "
+            "several times; with large chances it makes more than 1.",
+            taught.COSTS,
+        ),
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
         """For each misconception, ways among which it chooses wrongly."""
-        for wanted in _CHOICES:
-            if world_size == 1 and wanted in ("own_failures", "average_rank"):
+        for wanted in (item.id for item in self.misconceptions):
+            if world_size == 1 and wanted in ("own_failures", "average_rank", "chances_added"):
                 continue
+            ways = [choose for name, choose in _CHOICES.items() if name.partition("/")[0] == wanted]
             for _ in range(_TRIES):
-                case = _drawn(chance, world_size)
-                if (
-                    _clear(case)
-                    and _CHOICES[wanted](case) != [_cheapest(case, _seconds, _chance(case))] * world_size
-                ):
+                case = _drawn(chance, world_size, wanted)
+                right = [_cheapest(case, _seconds, _chance(case))] * world_size
+                if _clear(case) and all(choose(case) != right for choose in ways):
                     yield case
                     break
+            else:
+                raise RuntimeError(f"no case for {wanted} on {world_size} ranks")
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """What the ranks have seen, and which ways there are."""
@@ -130,32 +157,50 @@ class CheapestWay(Task):
         right = trial.oracle["right"][0]
         for rank, seen in sorted(trial.seen.items()):
             if seen != right:
+                costs = {
+                    name: _seconds(way, trial.case["step_seconds"], _chance(trial.case))
+                    for name, way in trial.case["ways"].items()
+                }
                 return Miss(
-                    f"with {self.describe(trial.case)}, rank {rank} of {ranks_text(trial.world_size)} chose {seen}; "
-                    f"{right} costs less"
+                    f"with {self.describe(trial.case)}, rank {rank} of {ranks_text(trial.world_size)} chose {seen}, "
+                    f"which adds {costs[seen]:.3g} s to a step on average; {right} adds {costs[right]:.3g} s"
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The misconception that chooses exactly these."""
-        models = [Model(name, lambda t, name=name: t.oracle[name]) for name in _CHOICES]  # type: ignore[misc]
-        return recognise_by_models(trials, lambda t: t.oracle["right"], models, lambda a, b: bool(a == b))
+        models = [
+            Model(item.id, lambda t, name=name: t.oracle[name])  # type: ignore[misc]
+            for item in self.misconceptions
+            for name in _CHOICES
+            if name.partition("/")[0] == item.id
+        ]
+        return recognise_by_models(
+            trials, lambda t: t.oracle["right"], models, lambda a, b: bool(a == b), alone=False
+        )
 
 
 Cost = Callable[[Mapping[str, float], float, float], float]
 
 
-def _drawn(chance: Random, ranks: int) -> dict[str, Any]:
-    """Ways as there are, with numbers of all sizes."""
+def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
+    """Ways as there are, with numbers of all sizes; such that what is wanted can make a difference."""
     step = round(chance.uniform(0.1, 1.0), 2)
     steps = 1000
     usual = 10 ** chance.uniform(0, 2.3)
     failures = [max(1, round(usual * chance.uniform(0.1, 2))) for _ in range(ranks)]
+    repair, every = (0.0, 2.0), [5, 10, 20, 50]
+    if wanted == "chances_added":
+        failures = [chance.randint(450, 600) for _ in range(ranks)]
+    if wanted == "redone_for_nothing":
+        failures = [chance.randint(250, 500) for _ in range(ranks)]
+    if wanted == "failed_step_forgotten":
+        repair, every = (-2.0, 0.0), [2, 3]
 
     def part(low: float, high: float) -> float:
         return round(step * 10 ** chance.uniform(low, high), 4)
 
-    return {
+    case = {
         "failures": failures,
         "steps": steps,
         "step_seconds": step,
@@ -169,11 +214,53 @@ def _drawn(chance: Random, ranks: int) -> dict[str, Any]:
             "catch up": {"overhead": part(-2, -0.5), "repair": part(-1, 1), "lost_steps": 0.0},
             "restart": {
                 "overhead": 0.0,
-                "repair": part(0, 2),
-                "checkpoint_every": chance.choice((5, 10, 20, 50)),
+                "repair": part(*repair),
+                "checkpoint_every": chance.choice(every),
             },
         },
     }
+    if wanted == "chances_added":
+        _tempt(case, chance)
+    if wanted == "redone_for_nothing":
+        _make_redoing_dear(case, chance)
+    return case
+
+
+def _tempt(case: dict[str, Any], chance: Random) -> None:
+    """Make a way dear enough to be wrong, and cheap enough to be chosen by who adds the chances up."""
+    ways, step = case["ways"], case["step_seconds"]
+    others = [way for name, way in ways.items() if name != "catch up"]
+    right = min(_seconds(way, step, _chance(case)) for way in others)
+    added = min(_seconds(way, step, sum(case["failures"]) / case["steps"]) for way in others)
+    ways["catch up"] = {
+        "overhead": round(chance.uniform(_MARGIN * right, max(_MARGIN * right, added)), 4),
+        "repair": round(step * 10 ** chance.uniform(-4, -3), 4),
+        "lost_steps": 0.0,
+    }
+
+
+def _make_redoing_dear(case: dict[str, Any], chance: Random) -> None:
+    """A way that adds much to each step and loses many, and one that is cheaper, unless redoing is taken for cheap."""
+    ways, step, wrong = case["ways"], case["step_seconds"], _chance(case)
+    dear = {
+        "overhead": round(step * chance.uniform(0.8, 1.5), 4),
+        "repair": round(step * 10 ** chance.uniform(-3, -2), 4),
+        "lost_steps": float(chance.randint(6, 12)),
+    }
+    right, found = _seconds(dear, step, wrong), _redone_for_nothing(dear, step, wrong)
+    cheap = chance.uniform(min(found, right / _MARGIN), right / _MARGIN)
+    ways["by hand"] = dear
+    ways["catch up"] = {
+        "overhead": round(0.9 * cheap, 4),
+        "repair": round(0.1 * cheap / wrong, 4),
+        "lost_steps": 0.0,
+    }
+    ways["skip"]["overhead"] = ways["skip"]["repair"] = round(2 * right, 4)
+    ways["restart"]["repair"] = round(2 * right / wrong, 4)
+
+
+def _redone_for_nothing(way: Mapping[str, float], step: float, wrong: float) -> float:
+    return way["overhead"] + wrong * (way["repair"] + _lost(way) * step)
 
 
 def _chance(case: Mapping[str, Any]) -> float:
@@ -196,15 +283,11 @@ def _cheapest(case: Mapping[str, Any], cost: Cost, wrong: float) -> str:
 
 
 def _clear(case: Mapping[str, Any]) -> bool:
-    """No two ways are nearly equally cheap, neither by the exact chance nor by the sum of the ranks' chances."""
-    plain = sum(case["failures"]) / case["steps"]
-    for wrong in (_chance(case), plain):
-        first, second, *_ = sorted(
-            _seconds(way, case["step_seconds"], wrong) for way in case["ways"].values()
-        )
-        if first * _MARGIN > second:
-            return False
-    return _cheapest(case, _seconds, plain) == _cheapest(case, _seconds, _chance(case))
+    """No other way is nearly as cheap as the cheapest."""
+    first, second, *_ = sorted(
+        _seconds(way, case["step_seconds"], _chance(case)) for way in case["ways"].values()
+    )
+    return first * _MARGIN <= second
 
 
 def _everywhere(case: Mapping[str, Any], cost: Cost) -> list[str]:
@@ -220,11 +303,21 @@ def _average(case: Mapping[str, Any]) -> list[str]:
     return [_cheapest(case, _seconds, sum(case["failures"]) / case["steps"] / ranks)] * ranks
 
 
-def _whole(way: Mapping[str, float], step: float, wrong: float) -> float:
-    lost = way.get("lost_steps", way.get("checkpoint_every", 0))
-    return way["overhead"] + wrong * (way["repair"] + lost * (step + way["overhead"]))
+def _added(case: Mapping[str, Any]) -> list[str]:
+    return [_cheapest(case, _seconds, sum(case["failures"]) / case["steps"])] * len(case["failures"])
 
 
+def _losing(steps: Callable[[float], float]) -> Cost:
+    """What a way costs if so many steps were lost of those between two checkpoints."""
+
+    def cost(way: Mapping[str, float], step: float, wrong: float) -> float:
+        lost = way["lost_steps"] if "lost_steps" in way else steps(way["checkpoint_every"])
+        return way["overhead"] + wrong * (way["repair"] + lost * (step + way["overhead"]))
+
+    return cost
+
+
+#: By misconception; a slash and a variant may follow.
 _CHOICES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "own_failures": _own,
     "average_rank": _average,
@@ -234,5 +327,9 @@ _CHOICES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "lost_work_forgotten": lambda case: _everywhere(
         case, lambda way, step, wrong: way["overhead"] + wrong * way["repair"]
     ),
-    "whole_interval_lost": lambda case: _everywhere(case, _whole),
+    "whole_interval_lost": lambda case: _everywhere(case, _losing(lambda every: every)),
+    "failed_step_forgotten": lambda case: _everywhere(case, _losing(lambda every: every / 2)),
+    "failed_step_forgotten/before": lambda case: _everywhere(case, _losing(lambda every: (every - 1) / 2)),
+    "redone_for_nothing": lambda case: _everywhere(case, _redone_for_nothing),
+    "chances_added": _added,
 }

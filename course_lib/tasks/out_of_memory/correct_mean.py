@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
@@ -9,9 +10,18 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 
 def _loss(net: Any, case: Mapping[str, Any], rank: int) -> Any:
@@ -27,6 +37,7 @@ class CorrectMean(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "DDP has divided by the number of ranks. By which should it have? All ranks must find out: a sum of ones.",
         (
@@ -44,6 +55,11 @@ class CorrectMean(Task):
         Misconception(
             "wrong_way_round",
             "Multiplied by good ranks / ranks, a mean that is too small gets smaller still.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "divided_twice",
+            "Divided by the number of good ranks, although DDP has divided by the number of all ranks before.",
             taught.ZEROS,
         ),
         Misconception(
@@ -112,6 +128,7 @@ class CorrectMean(Task):
             "right": [mean] * world_size,
             "not_corrected": [ddps] * world_size,
             "wrong_way_round": [times(good / world_size**2)] * world_size,
+            "divided_twice": [times(1 / max(1, good) / world_size)] * world_size,
             "summed": [total] * world_size,
             "only_the_good": [mean if fine else ddps for fine in case["good"]],
         }
@@ -144,19 +161,26 @@ class CorrectMean(Task):
                 return Miss(f"{where}a gradient of rank {rank} is None")
             gap = farthest(seen["gradients"], trial.oracle["right"][rank])
             if gap == float("inf"):
-                return Miss(f"{where}the gradients of rank {rank} are not numbers", "nobody_good")
+                return Miss(f"{where}the gradients of rank {rank} are not numbers")
             if not close(seen["gradients"], trial.oracle["right"][rank]):
                 return Miss(f"{where}the gradients of rank {rank} are off by up to {gap:.2g}")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The factor that gives exactly these gradients."""
-        names = ("not_corrected", "wrong_way_round", "summed", "only_the_good")
+        names = ("not_corrected", "wrong_way_round", "divided_twice", "summed", "only_the_good")
         models = [Model(name, lambda t, name=name: t.oracle[name]) for name in names]  # type: ignore[misc]
         plain = [
             Trial(t.world_size, t.case, t.oracle, {rank: seen["gradients"] for rank, seen in t.seen.items()})
             for t in trials
         ]
-        return recognise_by_models(
-            plain, lambda t: t.oracle["right"], models, lambda a, b: a is not None and close(a, b)
+        finite = [t for t in plain if all(map(_finite, t.seen.values()))]
+        found = recognise_by_models(
+            finite, lambda t: t.oracle["right"], models, lambda a, b: a is not None and close(a, b)
         )
+        named = (found,) if isinstance(found, str) else found or ()
+        return (*named, "nobody_good") if len(finite) < len(plain) else named
+
+
+def _finite(gradients: Any) -> bool:
+    return gradients is None or all(map(math.isfinite, gradients))

@@ -51,6 +51,11 @@ WAYS = {
 }
 
 
+def is_the_trap(message: str) -> bool:
+    """Whether an error was raised by a network that had been told to run out of memory."""
+    return str(_PETABYTE) in message
+
+
 def network(seed: int) -> Any:
     """Three layers. While `net.trap` is set, memory runs out in each forward or backward of a sample or more.
 

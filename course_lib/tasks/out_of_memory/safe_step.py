@@ -8,11 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.ranks.outcome import Kind, Outcome, RankError
 from course_lib.tasks.out_of_memory import hungry, taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import ranks_text
-from course_lib.tasks.weights import close, farthest, numbers
+from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
 
 class SafeStep(Task):
@@ -24,6 +33,7 @@ class SafeStep(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "What is inside the try must not contain a collective: a rank that fails there leaves it out. Under "
@@ -185,7 +195,7 @@ class SafeStep(Task):
             return Miss(f"{self._where(trial)}: rank {quiet[0]} raised nothing", "catches_everything")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The way of training that gives exactly these weights."""
         models = [
             Model(
@@ -206,7 +216,13 @@ class SafeStep(Task):
             lambda seen, right: all(map(close, seen, right)),
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def own_words_for(self, error: RankError) -> str:
+        """The trap's allocation is told by its size."""
+        if not hungry.is_the_trap(error.message):
+            return ""
+        return "let the task's own out-of-memory error through: this batch does not fit, and the step must survive it."
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """The first failure that was not survived says what was thought of."""
         if outcome.kind is Kind.OK:
             return self.recognise(trials)

@@ -9,7 +9,16 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 
@@ -44,7 +53,8 @@ class Grid(Task):
         ),
         Misconception(
             "transposed",
-            "Rows and columns are exchanged: ranks are counted along the rows, 0 1 in the first, 2 3 in the second.",
+            "The groups of rows and columns are exchanged: ranks are counted along the rows, 0 1 in the first, "
+            "2 3 in the second.",
             taught.GROUPS,
         ),
         Misconception("everyone", "One of the groups holds all ranks.", taught.GROUPS),
@@ -148,7 +158,7 @@ class Grid(Task):
                 return Miss(f"rank {rank} got {toys.short(seen['sums'])} instead of {toys.short(wanted)}")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these members?"""
         seen = [
             Trial(t.world_size, t.case, t.oracle, {rank: s["members"] for rank, s in t.seen.items()})
@@ -167,7 +177,7 @@ class Grid(Task):
             seen, lambda trial: trial.oracle["right"], models, lambda a, b: bool(a == b)
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Only unlike groups make ranks wait for each other, or meet where they should not."""
         told = " ".join(error.message for error in outcome.errors.values())
         met = outcome.kind in (Kind.HANG, Kind.DIED) or "gloo" in told.lower() or "closed" in told

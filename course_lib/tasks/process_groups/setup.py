@@ -14,7 +14,7 @@ from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: A rank that cleans up alone is done in milliseconds; its peers wait for it no longer than this.
@@ -207,7 +207,7 @@ class Setup(Task):
             "waits_at_the_end",
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Told from torch's own words."""
         messages = " ".join(error.message for error in outcome.errors.values())
         if "default process group twice" in messages:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import play_two_machines, without_group
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 
-#: Wrappers that answers have made. A wrapper that is dropped after its group was destroyed can block the process in
-#: gloo's destructor, and a traceback may hold it: here it lives until the process ends.
+#: Groups in which answers have wrapped a model. One that is dropped after it was destroyed, with a wrapper that was
+#: kept for too long, can block the process in gloo's destructor: here it lives until the process ends.
 _kept: list[Any] = []
+#: How often a rank looks whether a wrapper is gone.
+_LOOKS = 25
 
 
 class _TrainingFailed(Exception):
@@ -80,6 +86,12 @@ class Start(Task):
             "When train() raises, the process group is left as it is: the end belongs into a finally.",
             taught.END,
         ),
+        Misconception(
+            "model_kept",
+            "The wrapped model is still held when its process group is destroyed: drop the model, then destroy the "
+            "group.",
+            taught.END,
+        ),
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
@@ -92,20 +104,37 @@ class Start(Task):
         return "a training that raises" if case["fails"] else "a training that goes well"
 
     def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
-        """What the training saw, what came back, and whether a group was left."""
+        """What the training saw, what came back, whether a group was left, and how long the wrapper was held."""
         import torch
         import torch.distributed as dist
+        from torch.distributed import distributed_c10d as c10d
 
         rank = int(os.environ["RANK"])
         without_group()
         play_two_machines(len(case["inputs"]))
-        seen: dict[str, Any] = {"calls": 0, "raised": False, "returned": None}
+        seen: dict[str, Any] = {"calls": 0, "raised": False, "returned": None, "held_at_destroy": False}
+        wrappers: list[weakref.ref[Any]] = []
+        destroy = dist.destroy_process_group
+
+        def held() -> bool:
+            """Looked at for a moment: who looks at this rank's stack from outside holds its frames for as long."""
+            for _ in range(_LOOKS):
+                gc.collect()
+                if all(wrapper() is None for wrapper in wrappers):
+                    return False
+                time.sleep(0.02)
+            return True
+
+        def noticed(*args: Any, **kwargs: Any) -> None:
+            seen["held_at_destroy"] |= not case["fails"] and held()
+            destroy(*args, **kwargs)
 
         def build() -> Any:
             return torch.nn.Linear(1, 1, bias=False)
 
         def train(model: Any) -> float:
-            _kept.append(model)
+            _kept.append(getattr(model, "process_group", None))
+            wrappers.append(weakref.ref(model))
             seen["calls"] += 1
             seen["initialised"] = dist.is_initialized()
             if not dist.is_initialized():
@@ -117,11 +146,15 @@ class Start(Task):
                 raise _TrainingFailed("the loss is not a number")
             return float(case["inputs"][rank])
 
-        try:
-            seen["returned"] = toys.number(answer(build, train))
-        except _TrainingFailed:
-            seen["raised"] = True
-        seen["left"] = dist.is_initialized()
+        with (
+            patch.object(dist, "destroy_process_group", noticed),
+            patch.object(c10d, "destroy_process_group", noticed),
+        ):
+            try:
+                seen["returned"] = toys.number(answer(build, train))
+            except _TrainingFailed:
+                seen["raised"] = True
+        seen["left"], seen["held"] = dist.is_initialized(), held()
         return seen
 
     @check("train is called once, in a process group of all processes.", gate=True)
@@ -169,7 +202,24 @@ class Start(Task):
         known = "some_ranks_destroy" if some else ("lost_after_exception" if trial.case["fails"] else None)
         return Miss(f"after {self.describe(trial.case)}, {rank_list(left)} still had one", known)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    @check("The wrapped model is gone when its group is destroyed.")
+    def drops_the_model(self, trial: Trial) -> Miss | None:
+        """After an exception the traceback may hold it as long as somebody holds that, but nothing else may."""
+        for rank, seen in trial.seen.items():
+            if seen["held"]:
+                return Miss(
+                    f"after {self.describe(trial.case)}, something on rank {rank} still held the wrapped model",
+                    "model_kept",
+                )
+            if seen["held_at_destroy"]:
+                return Miss(
+                    f"with {self.describe(trial.case)}, rank {rank} still held the wrapped model when it destroyed "
+                    "the group",
+                    "model_kept",
+                )
+        return None
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Told from torch's own words, and from what each process has asked for."""
         messages = " ".join(error.message for error in outcome.errors.values())
         if "device_ids" in messages:

@@ -12,7 +12,16 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import accuracies
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -165,7 +174,7 @@ class Evaluate(Task):
         # Splits other than one by one are fine, as long as nobody does much more than a fair share.
         return Miss(observed) if max(samples) > 2 * most else None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception finds exactly these accuracies on all ranks?"""
         seen = [
             Trial(t.world_size, t.case, t.oracle, {rank: s["accuracy"] for rank, s in t.seen.items()})
@@ -178,13 +187,12 @@ class Evaluate(Task):
             for name in sorted(names)
             if name.partition("/")[0] == item.id
         ]
-        found = recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close)
-        if found is None and all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
+        if all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
             others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
             return None if others_know else "only_rank_0_knows"
-        return found
+        return recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""
         if outcome.kind is Kind.HANG:
             waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())

@@ -10,7 +10,7 @@ from typing import Any
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -214,7 +214,7 @@ class MakeLoader(Task):
         shuffled = first != sorted(first)
         return Miss(f"rank 0 saw {short(first)} with seeds {seeds}", "seed_ignored" if shuffled else None)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """torch itself refuses shuffle=True beside a sampler."""
         if any("mutually exclusive with shuffle" in error.message for error in outcome.errors.values()):
             return "shuffle_and_sampler"

@@ -12,7 +12,7 @@ from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import streamed
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 #: Rounds that may be read before the first sample comes out; there are more in every case where this is looked at.
@@ -217,12 +217,12 @@ class SplitStream(Task):
                 return Miss(f"on rank {rank} of {ranks}, {observed}", "all_in_memory")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Nothing else is wrong where every sample is read exactly once, always."""
         once = all(sorted(_together(trial)) == sorted(trial.case["samples"]) for trial in trials)
         return "rest_kept" if trials and once else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """The stream was asked for what only a list has."""
         said = " ".join(error.message for error in outcome.errors.values())
         asked = ("has no len()", "is not subscriptable", "__len__", "__getitem__")

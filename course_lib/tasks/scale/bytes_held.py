@@ -9,7 +9,16 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 
@@ -122,7 +131,7 @@ class BytesHeld(Task):
         """Exact."""
         return self._miss(trial, "fsdp")
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these numbers?"""
         known = [
             Model(item.id, lambda trial, id_=item.id: [trial.oracle[id_]])  # type: ignore[misc]

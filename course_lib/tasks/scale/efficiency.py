@@ -10,7 +10,16 @@ from typing import Any
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import efficiencies, ring_seconds
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 
 
@@ -52,6 +61,11 @@ class Efficiency(Task):
         Misconception(
             "all_at_once",
             "Each bucket is sent as if the wire were free. They go one after the other.",
+            taught.THOUSAND,
+        ),
+        Misconception(
+            "latency_forgotten",
+            "Only bytes are counted. Each bucket also pays the latency of 2(n - 1) rounds, which grows with the ranks.",
             taught.THOUSAND,
         ),
         Misconception(
@@ -129,7 +143,7 @@ class Efficiency(Task):
         """Exact."""
         return self._miss(trial) if trial.case["ranks"] > 1 else None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these efficiencies?"""
         known = [
             Model(item.id, lambda trial, id_=item.id: [trial.oracle[id_]])  # type: ignore[misc]

@@ -145,18 +145,19 @@ class Fit(Task):
             return None
         n = counts.pop()
         rounds = 2 * (n - 1)
-        models = {
-            "latency_of_a_call": (rounds * latency, bandwidth),
-            "latency_of_a_call/whole": (rounds * latency, bandwidth * n / rounds),
-            "whole_tensor": (latency, bandwidth * n / rounds),
-            "one_lap": (2 * latency, bandwidth / 2),
-            "shared_wire": (latency, bandwidth * n),
-            "seconds_a_byte": (latency, 1 / bandwidth),
+        latencies = {"": latency, "latency_of_a_call": rounds * latency, "one_lap": 2 * latency}
+        bandwidths = {
+            "": bandwidth,
+            "whole_tensor": bandwidth * n / rounds,
+            "one_lap": bandwidth / 2,
+            "shared_wire": bandwidth * n,
+            "seconds_a_byte": 1 / bandwidth,
         }
-        for name, model in models.items():
-            if all(abs(one - other) <= _TOLERANCE * other for one, other in zip(seen, model, strict=True)):
-                return name.partition("/")[0]
-        return None
+        found = [
+            next((name for name, value in values.items() if abs(one - value) <= _TOLERANCE * value), None)
+            for one, values in zip(seen, (latencies, bandwidths), strict=True)
+        ]
+        return next((name for name in found if name), None) if None not in found else None
 
 
 def _scatter(chance: Random) -> list[float]:

@@ -46,6 +46,7 @@ def efficiencies(case: Mapping[str, Any]) -> dict[str, float]:
         "nothing_hidden": forward + backward + sum(took),
         "everything_hidden": forward + max(backward, sum(took)),
         "all_at_once": forward + max(backward, *(at + t for at, t in zip(ready, took, strict=True))),
+        "latency_forgotten": forward + max(backward, _last_end(ready, bytes_only)),
         "latency_once": forward
         + max(backward, _last_end(ready, [*bytes_only[:-1], bytes_only[-1] + took[-1] - bytes_only[-1]])),
         "forward_hides": max(forward + backward, _last_end(ready, took)),

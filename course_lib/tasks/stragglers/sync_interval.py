@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from random import Random
 from statistics import fmean, median
 from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, short
 
 _STEPS, _REDUCTIONS = 12, 9
@@ -71,6 +81,12 @@ class SyncInterval(Task):
             taught.LESS_OFTEN,
         ),
         Misconception(
+            "reduction_left_out",
+            "Reductions are compared with the time of the steps alone. A round is k steps and the reduction: its share "
+            "is one of both together.",
+            taught.LESS_OFTEN,
+        ),
+        Misconception(
             "bound_ignored",
             "More steps without synchronisation than `longest` allows: the ranks' models would be apart for too long.",
             taught.STALENESS,
@@ -83,11 +99,15 @@ class SyncInterval(Task):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
-        """An interval in the middle, one that `longest` cuts, and a reduction that costs next to nothing."""
-        for kind in ("free", "cut", "cheap"):
-            share = round(chance.uniform(0.03, 0.08), 3)
-            interval = {"free": chance.randint(3, 6), "cut": chance.randint(5, 6), "cheap": 1}[kind]
-            longest = {"free": 500, "cut": interval - 2, "cheap": 50}[kind]
+        """An interval in the middle, with a small and with a large share; one that `longest` cuts; and a reduction that
+        costs next to nothing.
+        """
+        for kind in ("free", "large", "cut", "cheap"):
+            share = round(chance.uniform(0.26, 0.34) if kind == "large" else chance.uniform(0.03, 0.08), 3)
+            interval = {"free": chance.randint(3, 6), "large": chance.randint(3, 6), "cheap": 1}.get(
+                kind, chance.randint(5, 6)
+            )
+            longest = {"free": 500, "large": 500, "cut": interval - 2, "cheap": 50}[kind]
             slowest = chance.randrange(1, world_size) if world_size > 1 else 0
             step = chance.uniform(0.02, 0.2)
             reduction = (interval - 0.6) * share * step / (1 - share)
@@ -162,7 +182,7 @@ class SyncInterval(Task):
     def _well(self, trial: Trial, seen: int) -> bool:
         return bool(seen == trial.oracle["models"]["bound_ignored"][0])
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The misconception that gives exactly these intervals."""
         models = [
             Model(item.id, lambda trial, name=name: trial.oracle["models"][name])  # type: ignore[misc]
@@ -170,9 +190,21 @@ class SyncInterval(Task):
             for name in trials[0].oracle["models"]
             if name.partition("/")[0] == item.id
         ]
-        return recognise_by_models(
-            trials, lambda trial: trial.oracle["right"], models, lambda seen, one: bool(seen == one)
+        both = {id(trial): _together(trial.case) for trial in trials}
+        together = [
+            Model(tuple(name.partition("/")[0].split(" + ")), lambda trial, name=name: both[id(trial)][name])  # type: ignore[misc]
+            for name in both[id(trials[0])]
+        ]
+        found = recognise_by_models(
+            trials,
+            lambda trial: trial.oracle["right"],
+            models,
+            lambda seen, one: bool(seen == one),
+            together=together,
+            alone=False,
         )
+        apart = any(len(set(trial.seen.values())) > 1 for trial in trials)
+        return found or ("own_measurements" if apart else None)
 
 
 def _scattered(chance: Random, values: Sequence[float]) -> list[float]:
@@ -181,35 +213,103 @@ def _scattered(chance: Random, values: Sequence[float]) -> list[float]:
 
 def _intervals(case: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     """The right interval for each rank, and by misconception; ids may be followed by a slash and a variant."""
-    share: float = case["share"]
-    longest: int = case["longest"]
-    steps, reductions = [median(one) for one in case["steps"]], [median(one) for one in case["reductions"]]
-    means = [fmean(one) for one in case["steps"]]
+    steps, reductions = _steps(case), _reductions(case)
 
-    def bounded(step: float, reduction: float, rounded: Callable[[float], int] = math.ceil) -> int:
-        return min(longest, max(1, rounded(reduction * (1 - share) / (share * step))))
+    def with_(step: str = "", reduction: str = "", **kwargs: bool) -> list[int]:
+        return _rounded(case, steps[step], reductions[reduction], **kwargs)
 
-    step, reduction = max(steps), min(reductions)
-    mean_step, mean_reduction = fmean(steps), fmean(reductions)
-    same = {
-        "waiting_counted/longest": bounded(step, max(reductions)),
-        "waiting_counted/mean": bounded(step, mean_reduction),
-        "average_rank/both": bounded(mean_step, mean_reduction),
-        "average_rank/step": bounded(mean_step, reduction),
-        "average_rank/fastest": bounded(min(steps), reduction),
-        "rank_0_decides": bounded(steps[0], reductions[0]),
-        "warm_up_counted/mean": bounded(max(means), reduction),
-        "warm_up_counted/longest": bounded(max(map(max, case["steps"])), reduction),
-        "bound_ignored": max(1, math.ceil(reduction * (1 - share) / (share * step))),
-        "rounded_down": bounded(step, reduction, math.floor),
-    }
-    own = [bounded(*measured) for measured in zip(steps, reductions, strict=True)]
-    with_warm_up = [bounded(*measured) for measured in zip(means, reductions, strict=True)]
     return {
-        "right": [bounded(step, reduction)] * ranks,
+        "right": with_(),
         "models": {
-            "own_measurements": own,
-            "own_measurements/mean": with_warm_up,
-            **{name: [interval] * ranks for name, interval in same.items()},
+            "own_measurements": with_("own_measurements", "own_measurements"),
+            "own_measurements/mean": with_("own_measurements + warm_up_counted", "own_measurements"),
+            "rank_0_decides": with_("rank_0_decides", "rank_0_decides"),
+            "waiting_counted/longest": with_(reduction="waiting_counted"),
+            "waiting_counted/mean": with_(reduction="waiting_counted/mean"),
+            "average_rank/both": with_("average_rank", "waiting_counted/mean"),
+            "average_rank/step": with_("average_rank"),
+            "average_rank/fastest": with_("average_rank/fastest"),
+            "warm_up_counted/mean": with_("warm_up_counted"),
+            "warm_up_counted/longest": with_("warm_up_counted/longest"),
+            "reduction_left_out": with_(whole_round=False),
+            "bound_ignored": with_(bounded=False),
+            "rounded_down": with_(up=False),
         },
+    }
+
+
+def _steps(case: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The step that each rank may reckon with: rightly, and by misconceptions (or two, with a plus between them)."""
+    typical, means = [median(one) for one in case["steps"]], [fmean(one) for one in case["steps"]]
+    same = {
+        "": max(typical),
+        "average_rank": fmean(typical),
+        "average_rank/fastest": min(typical),
+        "rank_0_decides": typical[0],
+        "warm_up_counted": max(means),
+        "warm_up_counted/longest": max(map(max, case["steps"])),
+        "average_rank + warm_up_counted": fmean(means),
+    }
+    own = {"own_measurements": typical, "own_measurements + warm_up_counted": means}
+    return own | {name: [value] * len(typical) for name, value in same.items()}
+
+
+def _reductions(case: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The same for the reduction."""
+    typical = [median(one) for one in case["reductions"]]
+    same = {
+        "": min(typical),
+        "rank_0_decides": typical[0],
+        "waiting_counted": max(typical),
+        "waiting_counted/mean": fmean(typical),
+    }
+    return {"own_measurements": typical} | {name: [value] * len(typical) for name, value in same.items()}
+
+
+def _rounded(
+    case: Mapping[str, Any],
+    steps: Sequence[float],
+    reductions: Sequence[float],
+    *,
+    whole_round: bool = True,
+    up: bool = True,
+    bounded: bool = True,
+) -> list[int]:
+    """The interval of each rank."""
+    share: float = case["share"]
+    whole = 1 - share if whole_round else 1.0
+    rounded = math.ceil if up else math.floor
+    longest = case["longest"] if bounded else math.inf
+    return [
+        int(min(longest, max(1, rounded(reduction * whole / (share * step)))))
+        for step, reduction in zip(steps, reductions, strict=True)
+    ]
+
+
+def _together(case: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The intervals by two or three misconceptions at once, with a plus between their ids; the fewest first."""
+    steps, reductions = _steps(case), _reductions(case)
+    found = {}
+    for (step, reduction), (whole_round, up, bounded) in product(
+        product(steps, reductions), product((True, False), repeat=3)
+    ):
+        names = [part.partition("/")[0] for part in (*step.split(" + "), reduction)]
+        names += [
+            name
+            for name, done in (
+                ("reduction_left_out", whole_round),
+                ("rounded_down", up),
+                ("bound_ignored", bounded),
+            )
+            if not done
+        ]
+        ids = list(dict.fromkeys(filter(None, names)))
+        if len(ids) in (2, 3):
+            key = (len(ids), " + ".join(ids), step, reduction)
+            found[key] = _rounded(
+                case, steps[step], reductions[reduction], whole_round=whole_round, up=up, bounded=bounded
+            )
+    return {
+        f"{ids}/{step}/{reduction}": found[count, ids, step, reduction]
+        for count, ids, step, reduction in sorted(found)
     }

@@ -11,9 +11,18 @@ from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
 from course_lib.tasks.stragglers.replicas import WAYS, batch, network, train
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import short
-from course_lib.tasks.weights import close, farthest, numbers
+from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
 
 class TrainEpoch(Task):
@@ -25,6 +34,7 @@ class TrainEpoch(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "Before the epoch all ranks can learn how many samples every rank has in every round: one all_gather of "
@@ -139,7 +149,7 @@ class TrainEpoch(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The way of training that gives exactly these weights."""
         models = [
             Model(name.partition("/")[0], lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
@@ -152,7 +162,7 @@ class TrainEpoch(Task):
 
         return recognise_by_models(trials, lambda trial: trial.oracle["right"], models, equal)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody waits for a rank that is through, or meets Join's collectives with its own."""
         in_join = any(
             record.stage == "join" for records in outcome.collectives.values() for record in records

@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: How late the late rank is, and how far from the truth an answer may be. The truth is measured in the same backward,
@@ -66,8 +66,8 @@ class WaitingSeconds(Task):
         ),
         Misconception(
             "before_backward",
-            "Ranks meet before the backward, so only lateness from before it is seen. A rank that is slow in its own "
-            "backward is waited for, too.",
+            "Only lateness from before the backward is seen: ranks meet before it, or compare how long their backwards "
+            "take. A rank that is slow in its own backward is waited for, too, and then all of them take equally long.",
             taught.WAITS,
         ),
         Misconception(
@@ -141,7 +141,7 @@ class WaitingSeconds(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """By who reports much and who little, wherever the late rank is late; a busy machine may blur one report."""
         reports = [
             (trial.case["place"], rank == trial.case["rank"], seen["said"] > trial.case["late"] / 2)

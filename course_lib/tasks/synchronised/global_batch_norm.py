@@ -9,8 +9,18 @@ from typing import Any
 
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms, taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
 from course_lib.tasks.weights import farthest
 
@@ -26,6 +36,7 @@ class GlobalBatchNorm(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 3)
+    tolerance = Tolerance(1e-3)
     hints = (
         (
             "Three sums make all statistics: of x, of x squared, and of the number of samples. Sums can be added over "
@@ -138,6 +149,10 @@ class GlobalBatchNorm(Task):
         right = norms.first_step(case, world_size, norms.right, case["eps"])
         return {"right": right, "ways": ways, **norms.alone(case, world_size)}
 
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return {name: part for name, part in oracle.items() if name != "ways"}
+
     @check("It is a module with weight, bias, running_mean and running_var.", gate=True)
     def is_a_norm(self, trial: Trial) -> Miss | None:
         """As torch's own has them."""
@@ -207,25 +222,34 @@ class GlobalBatchNorm(Task):
             )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these outputs and gradients in the first step?"""
-        for name in norms.WAYS:
-            fits = [
-                farthest(seen["output"], t.oracle["ways"][name]["outputs"][rank]) < 1e-3
-                and farthest(seen["gradients"][0], t.oracle["ways"][name]["gradients"]) < 1e-3
-                for t in trials
-                for rank, seen in t.seen.items()
-                if not is_odd(seen)
-            ]
-            differs = any(
-                farthest(t.oracle["ways"][name]["gradients"], t.oracle["right"]["gradients"]) > 1e-3
-                for t in trials
+        first = [
+            Trial(
+                t.world_size,
+                t.case,
+                t.oracle,
+                {rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()},
             )
-            if fits and all(fits) and differs:
-                return name.partition("/")[0]
-        return None
+            for t in trials
+            if not any(is_odd(seen) for seen in t.seen.values())
+        ]
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+        def of(step: Mapping[str, Any]) -> list[Any]:
+            return [[output, step["gradients"]] for output in step["outputs"]]
+
+        models = [
+            Model(tuple(name.partition("/")[0].split(" + ")), lambda t, name=name: of(t.oracle["ways"][name]))  # type: ignore[misc]
+            for name in norms.WAYS
+        ]
+        return recognise_by_models(
+            first,
+            lambda t: of(t.oracle["right"]),
+            models,
+            lambda seen, other: all(farthest(a, b) < 1e-3 for a, b in zip(seen, other, strict=True)),
+        )
+
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Rank 0 waits in its evaluation, which the others do not make."""
         if outcome.kind is Kind.HANG and all(
             rank == 0 for rank in outcome.waiting if _blocked(outcome, rank)

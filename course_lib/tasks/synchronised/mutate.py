@@ -10,7 +10,7 @@ from typing import Any
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import farthest, numbers
 
@@ -62,7 +62,12 @@ class Mutate(Task):
         ),
         Misconception(
             "rank_0_wins",
-            "Everybody gets rank 0's mutant, whether or not it is the fittest.",
+            "Everybody gets the weights of rank 0's mutant, whether or not it is the fittest.",
+            taught.ON_PURPOSE,
+        ),
+        Misconception(
+            "least_fit",
+            "The mutant with the smallest fitness is chosen, and all ranks get its weights. The larger, the fitter.",
             taught.ON_PURPOSE,
         ),
         Misconception(
@@ -78,7 +83,7 @@ class Mutate(Task):
         Misconception(
             "own_fitness",
             "Each rank returns the fitness of its own mutant, not that of the model all have now.",
-            taught.UNTOUCHED,
+            taught.ENSEMBLE,
         ),
         Misconception(
             "winner_alone",
@@ -266,9 +271,7 @@ class Mutate(Task):
     def _chosen(self, is_now: Sequence[str], best: str) -> str | None:
         if not is_now or is_now[0] == "the model as it was":
             return None
-        if best != "the model as it was":
-            return "rank_0_wins" if is_now[0] == "rank 0's mutant" else None
-        return "gets_worse"
+        return "gets_worse" if best == "the model as it was" else None
 
     @check("Every rank returns the fitness of the model that all have now.")
     def told_fitness(self, trial: Trial) -> Miss | None:
@@ -277,11 +280,12 @@ class Mutate(Task):
             for number, told in enumerate(seen):
                 right = told["after fitness"]
                 if abs(told["returned"] - right) > 1e-4 * max(1.0, abs(right)):
-                    mine = [one["fitness"] for one in _mutants(told)]
+                    # A rank whose mutant has won returns its own by accident.
+                    own = all(_returns_own(other[number]) for other in trial.seen.values())
                     return Miss(
                         f"in generation {number + 1} rank {rank} returned {told['returned']:.4f}; the model's fitness "
                         f"is {right:.4f}",
-                        "own_fitness" if mine and abs(told["returned"] - mine[0]) < 1e-4 else None,
+                        "own_fitness" if own else None,
                     )
         return None
 
@@ -296,14 +300,36 @@ class Mutate(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
-        """Rank 0's mutant is chosen each time, also where the model was fitter."""
-        found = {miss.misconception for t in trials if (miss := self.fittest(t)) is not None}
-        return "rank_0_wins" if "rank_0_wins" in found else None
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+        """Is it rank 0's mutant that is chosen each time, or the least fit one, whoever has it?"""
+        unfair = [trial for trial in trials if self.fittest(trial) is not None]
+        changes = [_choice(trial, number) for trial in unfair for number in range(len(trial.seen[0]))]
+        found = [change for change in changes if change is not None]
+        if found and all(chosen == 0 for chosen, _ in found):
+            return "rank_0_wins"
+        if found and all(chosen == least for chosen, least in found):
+            return "least_fit"
+        return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Some ranks wait in a collective that others have passed by."""
         return "winner_alone" if outcome.kind is Kind.HANG else None
+
+
+def _choice(trial: Trial, number: int) -> tuple[int, int] | None:
+    """Whose mutant the model is after a generation, and whose was the least fit; None where it is none of them."""
+    mutants = {rank: _mutants(seen[number]) for rank, seen in sorted(trial.seen.items())}
+    if len(mutants) < 2 or not all(mutants.values()):
+        return None
+    after = trial.seen[0][number]["after"]
+    chosen = [rank for rank, tried in mutants.items() if _close(after, tried[0]["weights"])]
+    least = min(mutants, key=lambda rank: float(mutants[rank][0]["fitness"]))
+    return (chosen[0], least) if chosen else None
+
+
+def _returns_own(told: Mapping[str, Any]) -> bool:
+    mine = [one["fitness"] for one in _mutants(told)]
+    return bool(mine) and abs(told["returned"] - mine[0]) < 1e-4
 
 
 def _mutants(told: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -109,6 +109,11 @@ WAYS: dict[str, Way] = {
     "mean_of_means": mean_of_means,
     "mean_of_variances": mean_of_variances,
     "mean_of_variances/plain": plain_mean_of_variances,
+    "detached + mean_of_means": lambda parts: mean_of_means([part.detach() for part in parts]),
+    "detached + mean_of_variances": lambda parts: mean_of_variances([part.detach() for part in parts]),
+    "detached + mean_of_variances/plain": lambda parts: plain_mean_of_variances(
+        [part.detach() for part in parts]
+    ),
 }
 
 

@@ -9,11 +9,20 @@ from typing import Any
 
 from course_lib.ranks.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients
-from course_lib.tasks.weights import close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
 
 _EXPERTS, _TOKENS = 4, 6
 
@@ -27,6 +36,7 @@ class Mixture(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "Go through all experts, also those that get no token here: a Linear takes a batch of no rows, and its "
@@ -136,6 +146,10 @@ class Mixture(Task):
             "shares_summed": _mean_of_ranks(case, parts, [mean_share * world_size] * world_size),
         }
 
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return [oracle["outputs"], oracle["right"]]
+
     @check("Every rank returns the outputs, shaped like x, and the balance term.", gate=True)
     def gives_pair(self, trial: Trial) -> Miss | None:
         """Two tensors."""
@@ -189,7 +203,7 @@ class Mixture(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which shares give these gradients?"""
         seen = [
             Trial(t.world_size, t.case, t.oracle, {rank: s["gradients"] for rank, s in t.seen.items()})
@@ -202,7 +216,7 @@ class Mixture(Task):
         ]
         return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, models, close)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """One rank sends its gradients and waits, the others have not all of theirs."""
         if outcome.kind is Kind.HANG:
             blocked = [w for w in outcome.waiting.values() if w.state == "blocked"]

@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
-from course_lib.tasks.weights import close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
 
 #: The ways, in the order of the cases.
 _WAYS = ("find_unused_parameters", "static_graph", "touch_all")
@@ -29,6 +29,7 @@ class Train(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (2, 3)
+    tolerance = ROUNDING
     hints = (
         "Two of the three ways are arguments of DistributedDataParallel, and the third is a term in the loss.",
         (
@@ -171,7 +172,7 @@ class Train(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Weights that are only wrong where parameters are touched, and equally on all ranks, were pulled at."""
         good = [trial for trial in trials if not any(is_odd(seen) for seen in trial.seen.values())]
         wrong = {
@@ -184,7 +185,7 @@ class Train(Task):
         )
         return "touch_moves" if wrong == {"touch_all"} and equal else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """By DDP's own words."""
         words = " ".join(error.message for error in outcome.errors.values())
         if "mark a variable ready only once" in words:

@@ -8,11 +8,20 @@ from random import Random
 from typing import Any
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Model, Task, Trial, check, recognise_by_models
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Model,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_models,
+)
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
-from course_lib.tasks.weights import close, drawn
+from course_lib.tasks.weights import ROUNDING, close, drawn
 
 #: What the model does, in the order of the cases; in the first two nothing is unused, so that backward can follow.
 _KINDS = {
@@ -37,6 +46,7 @@ class UnusedParameters(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         (
             "The loss knows what it was computed from: its graph. torch.autograd.grad goes through it without touching "
@@ -56,12 +66,12 @@ class UnusedParameters(Task):
             "gradients_changed",
             "The check changes what it checks: it calls backward(), so gradients are there that were not there before, "
             "and DDP's average of this step is spent.",
-            taught.LATE,
+            taught.GRAPH,
         ),
         Misconception(
             "graph_freed",
             "After the check, loss.backward() is not possible any more: the graph was not kept (retain_graph=True).",
-            taught.LATE,
+            taught.GRAPH,
         ),
         Misconception(
             "grad_attribute",
@@ -77,11 +87,16 @@ class UnusedParameters(Task):
             "zero_is_unused",
             "A gradient of zeros is a gradient: DDP counts it. Only a parameter that the loss does not reach at all is "
             "unused.",
-            taught.MATRIX,
+            taught.ZEROS,
         ),
         Misconception(
             "own_view",
             "Every rank returns its own list, but one rank that leaves out a parameter is enough to stop the others.",
+            taught.RANKS,
+        ),
+        Misconception(
+            "unused_by_all",
+            "Named is what no rank uses. One rank that leaves out a parameter is enough to stop the others.",
             taught.RANKS,
         ),
     )
@@ -150,8 +165,17 @@ class UnusedParameters(Task):
             "frozen_named": [sorted({*right, *frozen})] * world_size,
             "zero_is_unused": [sorted({*right, *zeros})] * world_size,
             "grad_attribute": [[] if case["kind"] == "stale" else everything] * world_size,
+            "grad_attribute + frozen_named": [
+                sorted(frozen) if case["kind"] == "stale" else sorted({*everything, *frozen})
+            ]
+            * world_size,
+            "unused_by_all": [sorted(set(own[0]).intersection(*own))] * world_size,
             "own_view": own,
         }
+
+    def reference(self, oracle: Any) -> Any:
+        """What answers are compared with."""
+        return oracle["mean"]
 
     @check("Every rank returns a list of names.", gate=True)
     def gives_names(self, trial: Trial) -> Miss | None:
@@ -203,7 +227,7 @@ class UnusedParameters(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> str | None:
+    def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """By the lists."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
@@ -219,8 +243,10 @@ class UnusedParameters(Task):
         ]
         models = [
             Model(id_, lambda trial, id_=id_: trial.oracle[id_])  # type: ignore[misc]
-            for id_ in ("grad_attribute", "frozen_named", "zero_is_unused", "own_view")
+            for id_ in ("grad_attribute", "frozen_named", "zero_is_unused", "own_view", "unused_by_all")
         ]
+        both = "grad_attribute + frozen_named"
+        models.append(Model(tuple(both.split(" + ")), lambda trial: trial.oracle[both]))
         right = lambda trial: [trial.oracle["right"]] * trial.world_size  # noqa: E731
         return recognise_by_models(plain, right, models, lambda a, b: bool(a == b))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
 _WAYS = ("right", "copied_before", "momentum_reversed", "too_early", "never_follows")
@@ -40,6 +40,7 @@ class Distil(Task):
     lesson = taught.LESSON
     place = 3
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "Only what gets gradients belongs into DDP. The teacher gets none: it needs no DDP, and no collective at all.",
         (
@@ -174,7 +175,7 @@ class Distil(Task):
                 )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """By what torch says."""
         texts = {
             "DistributedDataParallel is not needed": "teacher_in_ddp",

@@ -9,9 +9,9 @@ from typing import Any
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
 _LR = 0.2
@@ -54,6 +54,7 @@ class Expose(Task):
     lesson = taught.LESSON
     place = 2
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "DDP does its work when its own forward is called. So every road has to lead through one.",
         (
@@ -85,6 +86,12 @@ class Expose(Task):
             "not_equal_at_start",
             "The ranks begin with different weights: without DDP around all of net, nobody sends rank 0's.",
             taught.LOOKED_AFTER,
+        ),
+        Misconception(
+            "added_up",
+            "The gradients are added over the ranks. DDP takes their mean: a sum makes steps that are too long by the "
+            "number of ranks.",
+            taught.METHODS,
         ),
         Misconception(
             "copied",
@@ -127,19 +134,8 @@ class Expose(Task):
         return {"weights": weights}
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
-        """The same, of one process that has the samples of all ranks."""
-        import torch
-
-        net = _model(case["seed"])
-        optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
-        weights = [numbers(net.parameters())]
-        for step in range(len(case["calls"])):
-            optimizer.zero_grad()
-            for rank in range(world_size):
-                (_loss(case, step, rank, net.encode, net.decode) / world_size).backward()
-            optimizer.step()
-            weights.append(numbers(net.parameters()))
-        return weights
+        """The same, of one process that has the samples of all ranks, and of one that adds the ranks' gradients up."""
+        return {"right": _alone(case, world_size, 1 / world_size), "added_up": _alone(case, world_size, 1.0)}
 
     @check("expose(net) returns two functions.", gate=True)
     def gives_functions(self, trial: Trial) -> Miss | None:
@@ -153,8 +149,9 @@ class Expose(Task):
     def starts_equal(self, trial: Trial) -> Miss | None:
         """When expose has returned."""
         for rank, seen in trial.seen.items():
-            if not close(seen["weights"][0], trial.oracle[0]):
-                gap = farthest(seen["weights"][0], trial.oracle[0])
+            right = trial.oracle["right"][0]
+            if not close(seen["weights"][0], right):
+                gap = farthest(seen["weights"][0], right)
                 moved = seen["weights"][-1] != seen["weights"][0]
                 return Miss(
                     f"on {toys.ranks_text(trial.world_size)}, the weights of rank {rank} are off by up to {gap:.2g} "
@@ -179,8 +176,9 @@ class Expose(Task):
         """Whichever methods the step calls."""
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
-                gap = farthest(seen["weights"][step], trial.oracle[step])
-                if not close(seen["weights"][step], trial.oracle[step]):
+                right, added = (trial.oracle[way][step] for way in ("right", "added_up"))
+                gap = farthest(seen["weights"][step], right)
+                if not close(seen["weights"][step], right):
                     apart = any(
                         not close(seen["weights"][step], other["weights"][step])
                         and close(seen["weights"][0], other["weights"][0])
@@ -189,11 +187,15 @@ class Expose(Task):
                     return Miss(
                         f"after a step that calls {_CALLS[kind]}, the weights of rank {rank} of {trial.world_size} are "
                         f"off by up to {gap:.2g}",
-                        "around_the_wrapper" if apart else None,
+                        "around_the_wrapper"
+                        if apart
+                        else "added_up"
+                        if close(seen["weights"][step], added)
+                        else None,
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """By what torch says."""
         texts = {
             "Expected to have finished reduction": "unused_not_expected",
@@ -202,3 +204,19 @@ class Expose(Task):
         }
         messages = " ".join(error.message for error in outcome.errors.values())
         return next((id_ for text, id_ in texts.items() if text in messages), None)
+
+
+def _alone(case: Mapping[str, Any], world_size: int, share: float) -> list[list[float]]:
+    """The weights at the start and after each step; `share` is what each rank's gradient counts."""
+    import torch
+
+    net = _model(case["seed"])
+    optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
+    weights = [numbers(net.parameters())]
+    for step in range(len(case["calls"])):
+        optimizer.zero_grad()
+        for rank in range(world_size):
+            (_loss(case, step, rank, net.encode, net.decode) * share).backward()
+        optimizer.step()
+        weights.append(numbers(net.parameters()))
+    return weights

@@ -9,12 +9,14 @@ from typing import Any
 
 from course_lib.ranks.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
 _LR = 0.1
+#: What may be detached: the output "embeddings", the output "scores", or what the head gets.
+_CUT = ("embeddings", "scores", "head")
 
 
 def _parts(seed: int) -> tuple[Any, Any]:
@@ -53,6 +55,7 @@ class Together(Task):
     lesson = taught.LESSON
     place = 1
     world_sizes = (1, 2, 3)
+    tolerance = ROUNDING
     hints = (
         "A class that inherits from torch.nn.Module: super().__init__() first, then self.encoder and self.head.",
         "forward(self, *inputs) takes any number of inputs; a tuple of results is handed on with a star as well.",
@@ -86,7 +89,8 @@ class Together(Task):
         ),
         Misconception(
             "detached",
-            "An output is cut off from the graph (detach, no_grad): what the loss makes of it trains nothing.",
+            "Something is cut off from the graph (detach, no_grad): an output, or what the head is given. What the "
+            "loss makes of it does not train all that lies before.",
             taught.FORUM,
         ),
     )
@@ -127,7 +131,7 @@ class Together(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The first outputs of each rank, and the weights of one process that has all samples."""
-        return {way: _alone(case, world_size, way) for way in ("right", "embeddings", "scores")}
+        return {way: _alone(case, world_size, way) for way in ("right", *_CUT)}
 
     @check('Together(...) is a module; its output has "scores" and "embeddings".', gate=True)
     def has_form(self, trial: Trial) -> Miss | None:
@@ -167,11 +171,10 @@ class Together(Task):
         seen = trial.seen[rank]
         if seen["weights"] == seen["start"]:
             return "copied"
-        ways = ("embeddings", "scores")
-        cut = any(close(seen["weights"], trial.oracle[way]["weights"]) for way in ways)
+        cut = any(close(seen["weights"], trial.oracle[way]["weights"]) for way in _CUT)
         return "detached" if cut else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> str | None:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """By what torch says."""
         texts = {
             "before Module.__init__() call": "init_comes_late",
@@ -201,7 +204,7 @@ def _read(output: Any, count: int) -> dict[str, Any]:
 
 
 def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]:
-    """One process; `way` names an output that is detached, or none."""
+    """One process; `way` names what is detached, or nothing."""
     import torch
 
     encoder, head = _parts(case["seed"])
@@ -212,7 +215,7 @@ def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]
         optimizer.zero_grad()
         for rank in range(world_size):
             embeddings = [encoder(each) for each in _inputs(case, step, rank)]
-            scores = head(*embeddings)
+            scores = head(*([each.detach() for each in embeddings] if way == "head" else embeddings))
             if step == 0:
                 first.append(numbers([scores, *embeddings]))
             cut = [each.detach() for each in embeddings] if way == "embeddings" else embeddings

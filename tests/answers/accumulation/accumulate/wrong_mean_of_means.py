@@ -1,4 +1,5 @@
 # misconception: mean_of_means
+# breaks: On every rank .grad holds the gradient of the mean loss over all samples of all ranks.
 from contextlib import nullcontext
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: not_reduced
+# breaks: On every rank .grad holds the gradient of the mean loss over all samples of all ranks.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: reduced_each_time
+# breaks: Gradients are sent once, however many micro-batches there are.
 import torch
 import torch.distributed as dist
 

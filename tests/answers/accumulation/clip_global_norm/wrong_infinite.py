@@ -1,4 +1,5 @@
 # misconception: infinite
+# breaks: If it is not larger, or not finite, all gradients are left as they are.
 import torch
 import torch.distributed as dist
 

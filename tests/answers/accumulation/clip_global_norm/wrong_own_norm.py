@@ -1,4 +1,5 @@
 # misconception: own_norm
+# breaks: If it is not larger, or not finite, all gradients are left as they are.
 from torch.nn.utils import clip_grad_norm_
 
 

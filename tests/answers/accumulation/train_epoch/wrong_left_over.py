@@ -1,4 +1,5 @@
 # misconception: left_over
+# breaks: Every group ends with a step of the optimizer, also one that is not full.
 from contextlib import nullcontext
 
 

@@ -1,4 +1,5 @@
 # misconception: reduced_each_time
+# breaks: Gradients are sent once a step.
 def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
     for first in range(0, len(micro_batches), every):
         group = micro_batches[first : first + every]

@@ -1,4 +1,5 @@
 # misconception: short_group
+# breaks: They are those of one process that takes all samples of a group, of all ranks, at once.
 from contextlib import nullcontext
 
 

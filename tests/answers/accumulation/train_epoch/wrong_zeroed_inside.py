@@ -1,4 +1,5 @@
 # misconception: zeroed_inside
+# breaks: They are those of one process that takes all samples of a group, of all ranks, at once.
 from contextlib import nullcontext
 
 

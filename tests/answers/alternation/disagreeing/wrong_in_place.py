@@ -1,4 +1,5 @@
 # misconception: gradients_changed
+# breaks: The gradients are still what they were.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: only_norms
+# breaks: Every rank returns the names of the parameters whose gradients differ between ranks.
 import torch
 import torch.distributed as dist
 

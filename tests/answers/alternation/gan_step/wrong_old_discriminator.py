@@ -1,4 +1,5 @@
 # misconception: old_discriminator
+# breaks: The weights are those of one process that trains on the samples of all ranks.
 from torch.nn.functional import softplus
 
 

@@ -1,4 +1,5 @@
 # misconception: stale_gradients
+# breaks: The weights are those of one process that trains on the samples of all ranks.
 from torch.nn.functional import softplus
 
 

@@ -1,4 +1,5 @@
 # misconception: around_the_wrapper
+# breaks: All ranks end with the same weights.
 import torch.distributed as dist
 
 

@@ -1,4 +1,5 @@
 # misconception: one_branch_detached
+# breaks: The weights are those of one process that trains on the pairs of all ranks.
 import torch
 import torch.distributed as dist
 

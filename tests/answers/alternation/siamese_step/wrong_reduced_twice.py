@@ -1,4 +1,5 @@
 # misconception: reduced_twice
+# breaks: The weights are those of one process that trains on the pairs of all ranks.
 import torch.distributed as dist
 
 

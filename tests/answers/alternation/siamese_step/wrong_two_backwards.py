@@ -1,4 +1,5 @@
 # misconception: two_backwards
+# breaks: All ranks end with the same weights.
 import torch.distributed as dist
 
 

@@ -1,4 +1,5 @@
 # misconception: left_in_eval_mode
+# breaks: The model is left in train mode.
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,4 +1,6 @@
 # misconception: evaluated_in_train_mode
+# breaks: Rank 0's running statistics come from training batches only.
+# breaks: The losses are those of the model in eval mode.
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,4 +1,5 @@
 # misconception: trained_around_the_wrapper
+# breaks: The weights are those of a training without evaluations.
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,4 +1,5 @@
 # misconception: wrapper_on_one_rank
+# breaks: Every rank calls the wrapper equally often.
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,4 +1,5 @@
 # misconception: no_overlap
+# breaks: The first buckets are sent while backward is still running, and backward waits for none.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: one_bucket
+# breaks: Gradients travel in buckets of about bucket_size_mb.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,6 @@
 # misconception: order_differs
+# breaks: After the last step all ranks have the weights of one process that trained on everything.
+# breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: buffers_ignored
+# breaks: Every forward begins with rank 0's buffers.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: not_waited
+# breaks: finish_gradient_synchronization() waits until everything has arrived.
 import torch
 import torch.distributed as dist
 

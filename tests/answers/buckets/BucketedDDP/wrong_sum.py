@@ -1,4 +1,5 @@
 # misconception: summed
+# breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: frozen_not_broadcast
+# breaks: When it is made, all ranks get rank 0's parameters, frozen ones too.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,8 @@
 # misconceptions: bypassed, gradients_lost, rank_0_alone
+# breaks: On 1 to 4 processes, it ends well, with the weights that one process would have found.
+# breaks: All ranks come to the same collectives, to the end.
+# breaks: The gradients of all micro-batches are there when the step is taken.
+# breaks: The Completer's gradients are averaged.
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

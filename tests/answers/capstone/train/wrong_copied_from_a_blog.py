@@ -1,4 +1,8 @@
 # misconceptions: local_rank, same_order, not_averaged, half_written
+# breaks: Killed while it writes, it leaves a checkpoint that can be read.
+# breaks: Gradients are averaged in the last micro-batch of a step.
+# breaks: Each epoch has an order of its own.
+# breaks: Four processes on two machines: each has a share of its own, and one writes the checkpoint.
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

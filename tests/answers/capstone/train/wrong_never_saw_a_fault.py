@@ -1,4 +1,8 @@
 # misconceptions: uneven, own_statistics, summed, swallowed, half_written
+# breaks: A process that runs out of memory does not go on alone.
+# breaks: A step follows the mean over its micro-batches.
+# breaks: All ranks evaluate one model.
+# breaks: Blank images on one rank keep nobody waiting.
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

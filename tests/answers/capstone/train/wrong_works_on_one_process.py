@@ -1,4 +1,8 @@
 # misconceptions: impatient, counted_twice, two_backwards, forgotten
+# breaks: After a kill and a restart, the optimizer goes on with the memory it had.
+# breaks: Both passes through the Classifier reach the gradients of all ranks.
+# breaks: A process that is four seconds late is waited for.
+# breaks: The accuracy counts each test image once.
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

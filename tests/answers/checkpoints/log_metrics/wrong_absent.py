@@ -1,4 +1,5 @@
 # misconception: absent_as_zero
+# breaks: The mean recall is that of all samples of all ranks so far, on every rank.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: counts_spoilt
+# breaks: `counts` holds this rank's own counts, after every step.
 import torch
 import torch.distributed as dist
 

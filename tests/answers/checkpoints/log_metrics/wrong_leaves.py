@@ -1,4 +1,5 @@
 # misconception: empty_batch_leaves
+# breaks: The accuracy is that of all samples of all ranks so far, on every rank.
 import torch
 import torch.distributed as dist
 

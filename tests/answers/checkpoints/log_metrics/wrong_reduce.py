@@ -1,4 +1,5 @@
 # misconception: only_rank_0_knows
+# breaks: Every rank returns two numbers.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: all_write
+# breaks: One rank writes.
 import os
 
 import torch

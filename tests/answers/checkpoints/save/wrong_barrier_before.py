@@ -1,4 +1,5 @@
 # misconception: leaves_early
+# breaks: When save returns on a rank, load finds that step and these weights there, with or without a wrapper.
 import os
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: copied_over
+# breaks: Whenever save is killed, load finds the last checkpoint or the new one, entire.
 import os
 import shutil
 

@@ -1,4 +1,5 @@
 # misconception: in_place
+# breaks: Whenever save is killed, load finds the last checkpoint or the new one, entire.
 import os
 
 import torch

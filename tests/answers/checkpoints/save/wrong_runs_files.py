@@ -1,4 +1,5 @@
 # misconception: runs_files
+# breaks: load runs nothing that stands in the file.
 import os
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: rank_0s_random
+# breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.
 import os
 import random
 

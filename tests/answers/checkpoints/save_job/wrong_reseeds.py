@@ -1,4 +1,5 @@
 # misconception: run_disturbed
+# breaks: Saving leaves the run as it is.
 import os
 import random
 

@@ -1,4 +1,5 @@
 # misconception: idle_device_counted
+# breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
 import math
 
 

@@ -1,4 +1,5 @@
 # misconception: ddp_has_a_master
+# breaks: DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.
 import math
 
 

@@ -1,4 +1,5 @@
 # misconception: one_lap
+# breaks: DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.
 import math
 
 

@@ -1,4 +1,5 @@
 # misconception: everybody_to_everybody
+# breaks: DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.
 import math
 
 

@@ -1,4 +1,5 @@
 # misconception: batch_forgotten
+# breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
 import math
 
 

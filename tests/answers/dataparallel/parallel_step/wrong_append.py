@@ -1,4 +1,5 @@
 # misconception: order_of_arrival
+# breaks: Each row is what the model says of its sample.
 import copy
 import threading
 

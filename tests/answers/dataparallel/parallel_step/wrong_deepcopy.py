@@ -1,4 +1,5 @@
 # misconception: cut_off
+# breaks: Afterwards the model has the gradient of the loss of the whole batch.
 import copy
 import threading
 

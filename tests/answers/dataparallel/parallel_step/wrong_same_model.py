@@ -1,4 +1,5 @@
 # misconception: one_model_for_all
+# breaks: Each part is computed with a copy of the weights of its own.
 import copy
 import threading
 

@@ -1,4 +1,5 @@
 # misconception: sum_of_means
+# breaks: Afterwards the model has the gradient of the loss of the whole batch.
 import copy
 import threading
 

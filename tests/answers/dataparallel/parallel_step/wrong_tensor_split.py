@@ -1,4 +1,5 @@
 # misconception: other_parts
+# breaks: The batch is cut as scatter cuts it, and each part goes through the model once.
 import copy
 import threading
 

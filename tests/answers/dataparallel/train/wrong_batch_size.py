@@ -1,4 +1,5 @@
 # misconception: batch_not_divided
+# breaks: The weights are those of the old script in one process.
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,4 +1,5 @@
 # misconception: wrapped_names
+# breaks: The names are those of the model itself.
 import torch
 import torch.distributed as dist
 from torch import nn

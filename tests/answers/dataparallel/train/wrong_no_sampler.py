@@ -1,4 +1,5 @@
 # misconception: everyone_does_everything
+# breaks: The ranks share the work: each sample goes through one rank in an epoch.
 import torch
 import torch.distributed as dist
 from torch import nn

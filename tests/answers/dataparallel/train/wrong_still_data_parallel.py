@@ -1,4 +1,5 @@
 # misconception: not_averaged
+# breaks: All ranks return the same weights.
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,4 +1,5 @@
 # misconception: still_too_short
+# breaks: No group gives up during an honest pause, however long it is.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: network_blamed
+# breaks: cause says why.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
-# misconception: read_too_early
+# misconceptions: read_too_early, still_too_short
+# breaks: Every rank returns what was written.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: leftovers_trained
+# breaks: All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.
 import torch
 import torch.distributed as dist
 

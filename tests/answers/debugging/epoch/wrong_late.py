@@ -1,4 +1,5 @@
 # misconception: only_late
+# breaks: cause says why.
 import torch
 import torch.distributed as dist
 

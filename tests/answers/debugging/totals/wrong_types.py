@@ -1,4 +1,5 @@
 # misconception: types_blamed
+# breaks: cause says why.
 import torch.distributed as dist
 
 culprit = 2

@@ -1,4 +1,5 @@
 # misconception: still_mixed
+# breaks: The counts are right, for all labels that any rank has seen.
 import torch
 import torch.distributed as dist
 

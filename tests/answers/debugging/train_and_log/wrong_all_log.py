@@ -1,4 +1,5 @@
 # misconception: logged_everywhere
+# breaks: Only rank 0 logs.
 import torch.distributed as dist
 
 culprit = 0

@@ -1,4 +1,5 @@
 # misconception: witness
+# breaks: culprit is the rank that does something else than the others.
 import torch.distributed as dist
 
 culprit = 1

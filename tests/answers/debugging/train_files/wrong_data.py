@@ -1,4 +1,5 @@
 # misconception: data_blamed
+# breaks: cause says why.
 import torch
 import torch.distributed as dist
 

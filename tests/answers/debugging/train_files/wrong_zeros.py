@@ -1,4 +1,5 @@
 # misconception: half_left_out
+# breaks: A file that one rank cannot read is left out by all ranks; all others are trained on.
 import torch
 
 culprit = 1

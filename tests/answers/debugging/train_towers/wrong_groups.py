@@ -1,4 +1,5 @@
 # misconception: groups_blamed
+# breaks: cause says why.
 import torch.distributed as dist
 
 culprit = 0

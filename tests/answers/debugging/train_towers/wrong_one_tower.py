@@ -1,4 +1,5 @@
 # misconception: one_tower_left
+# breaks: Both towers have the weights of one process that trains on the batches of all ranks.
 culprit = 0
 cause = "order"
 

@@ -1,4 +1,5 @@
 # misconception: half_forgotten
+# breaks: Saving that often costs at most 2 % more than the best interval.
 import math
 from statistics import mean
 

@@ -1,4 +1,5 @@
 # misconception: half_written
+# breaks: It runs in every life, until it is killed or done.
 import os
 
 import torch

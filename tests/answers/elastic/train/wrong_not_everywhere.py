@@ -1,4 +1,5 @@
 # misconception: not_everywhere
+# breaks: All ranks go on from the same step.
 import os
 
 import torch

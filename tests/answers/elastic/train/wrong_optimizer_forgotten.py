@@ -1,4 +1,5 @@
 # misconception: optimizer_forgotten
+# breaks: The loss of every step, and at the end, is that of a run that is never killed.
 import os
 
 import torch

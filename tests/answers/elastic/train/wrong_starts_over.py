@@ -1,4 +1,5 @@
 # misconception: starts_over
+# breaks: It goes on from the last checkpoint that was due.
 import os
 
 import torch

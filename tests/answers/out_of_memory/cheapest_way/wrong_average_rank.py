@@ -1,4 +1,5 @@
 # misconception: average_rank
+# breaks: It is the way that costs least.
 import torch.distributed as dist
 
 

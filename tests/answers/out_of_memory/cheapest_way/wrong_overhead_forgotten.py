@@ -1,4 +1,5 @@
 # misconception: overhead_forgotten
+# breaks: It is the way that costs least.
 import math
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: own_failures
+# breaks: All ranks choose the same.
 def cheapest_way(ways, failures, steps, step_seconds):
     wrong = failures / steps
 

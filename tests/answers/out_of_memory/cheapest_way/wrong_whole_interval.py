@@ -1,4 +1,5 @@
 # misconception: whole_interval_lost
+# breaks: It is the way that costs least.
 import math
 
 import torch.distributed as dist

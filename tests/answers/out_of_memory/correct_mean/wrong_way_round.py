@@ -1,4 +1,5 @@
 # misconception: wrong_way_round
+# breaks: On every rank the gradients are the mean over the good ranks; zeros where there is none.
 import torch
 import torch.distributed as dist
 

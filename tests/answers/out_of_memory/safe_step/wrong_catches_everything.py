@@ -1,4 +1,5 @@
 # misconception: catches_everything
+# breaks: An error that has nothing to do with memory is raised.
 import torch
 import torch.distributed as dist
 

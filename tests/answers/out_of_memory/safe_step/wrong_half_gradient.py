@@ -1,4 +1,5 @@
 # misconception: half_gradient
+# breaks: They are those of one process that has left out the batches of the ranks that failed.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: missed_step
+# breaks: All ranks have the same weights after each step, bit by bit.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: zeros_counted
+# breaks: They are those of one process that has left out the batches of the ranks that failed.
 import torch
 import torch.distributed as dist
 

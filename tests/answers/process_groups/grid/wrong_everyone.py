@@ -1,4 +1,5 @@
 # misconception: everyone
+# breaks: The first holds the ranks of its row, the second those of its column.
 import torch.distributed as dist
 
 

@@ -1,4 +1,5 @@
 # misconception: not_a_member
+# breaks: Every rank returns two process groups, and is in both.
 import torch.distributed as dist
 
 

@@ -1,4 +1,5 @@
 # misconception: different_groups
+# breaks: All ranks make the same groups in the same order.
 import torch.distributed as dist
 
 

@@ -1,4 +1,6 @@
 # misconception: different_groups
+# breaks: A sum over each group is the sum over its members.
+# breaks: All ranks make the same groups in the same order.
 import torch.distributed as dist
 
 

@@ -1,4 +1,5 @@
 # misconception: waits_at_the_end
+# breaks: cleanup() waits for nobody: a rank that has failed can call it alone.
 from datetime import timedelta
 
 import torch.distributed as dist

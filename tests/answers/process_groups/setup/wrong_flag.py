@@ -1,4 +1,5 @@
 # misconception: own_flag
+# breaks: setup(timeout) makes a process group, and there is a cleanup().
 from datetime import timedelta
 
 import torch.distributed as dist

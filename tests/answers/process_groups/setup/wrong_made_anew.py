@@ -1,4 +1,5 @@
 # misconception: made_anew
+# breaks: A second setup() leaves the group as it is.
 from datetime import timedelta
 
 import torch.distributed as dist

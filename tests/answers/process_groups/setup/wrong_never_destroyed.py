@@ -1,4 +1,5 @@
 # misconception: never_destroyed
+# breaks: After cleanup() there is no process group.
 import gc
 from datetime import timedelta
 

@@ -1,4 +1,5 @@
 # misconception: timeout_ignored
+# breaks: The group's timeout is the one asked for.
 import torch.distributed as dist
 
 

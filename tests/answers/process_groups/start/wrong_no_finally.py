@@ -1,4 +1,5 @@
 # misconception: lost_after_exception
+# breaks: Afterwards no process has a group, however train has ended.
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,5 @@
 # misconception: some_ranks_destroy
+# breaks: Afterwards no process has a group, however train has ended.
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,5 @@
 # misconception: samples_dropped
+# breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

@@ -1,4 +1,5 @@
 # misconception: mean_of_means
+# breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
 # With fewer samples than ranks somebody divides by zero: the idea is wrong before that.
 import torch
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: only_rank_0_knows
+# breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: only_rank_0_knows
+# breaks: Every rank returns a number.
 import torch
 import torch.distributed as dist
 

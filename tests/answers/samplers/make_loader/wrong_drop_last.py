@@ -1,4 +1,5 @@
 # misconception: samples_dropped
+# breaks: In every epoch the ranks together see every sample, and only padding twice.
 from torch.utils.data import DataLoader, DistributedSampler
 
 

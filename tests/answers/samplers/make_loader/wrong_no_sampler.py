@@ -1,4 +1,5 @@
 # misconception: no_sampler
+# breaks: In every epoch the ranks together see every sample, and only padding twice.
 import torch
 from torch.utils.data import DataLoader
 

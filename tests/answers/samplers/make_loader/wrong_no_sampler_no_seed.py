@@ -1,4 +1,5 @@
 # misconception: no_sampler
+# breaks: The same epoch and seed give the same order again.
 from torch.utils.data import DataLoader
 
 

@@ -1,4 +1,5 @@
 # misconception: not_shuffled
+# breaks: The order changes from epoch to epoch.
 from torch.utils.data import DataLoader, DistributedSampler
 
 

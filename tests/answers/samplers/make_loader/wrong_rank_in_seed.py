@@ -1,4 +1,5 @@
 # misconception: rank_in_seed
+# breaks: In every epoch the ranks together see every sample, and only padding twice.
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

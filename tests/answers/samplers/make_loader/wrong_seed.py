@@ -1,4 +1,5 @@
 # misconception: seed_ignored
+# breaks: Another seed gives another order.
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 

@@ -1,4 +1,5 @@
 # misconception: set_epoch_forgotten
+# breaks: The order changes from epoch to epoch.
 from torch.utils.data import DataLoader, DistributedSampler
 
 

@@ -1,4 +1,5 @@
 # misconception: uneven_shards
+# breaks: Every rank has equally many batches.
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Subset

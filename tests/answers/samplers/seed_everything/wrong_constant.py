@@ -1,4 +1,5 @@
 # misconception: seed_ignored
+# breaks: Another seed gives other weights and other random numbers.
 import random
 
 import numpy as np

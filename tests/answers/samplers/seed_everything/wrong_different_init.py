@@ -1,4 +1,5 @@
 # misconception: different_init
+# breaks: All ranks start from the same weights.
 import random
 
 import numpy as np

@@ -1,4 +1,5 @@
 # misconception: generator_forgotten
+# breaks: The same seed gives the same weights and the same random numbers again.
 import torch
 import torch.distributed as dist
 

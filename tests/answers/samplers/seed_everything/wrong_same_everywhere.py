@@ -1,4 +1,5 @@
 # misconception: same_noise_everywhere
+# breaks: Every rank draws its own random numbers: from torch, numpy and random.
 import random
 
 import numpy as np

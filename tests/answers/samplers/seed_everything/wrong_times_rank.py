@@ -1,4 +1,5 @@
 # misconception: seed_ignored
+# breaks: Another seed gives other weights and other random numbers.
 # seed * rank is 0 on rank 0, whatever the seed.
 import random
 

@@ -1,4 +1,5 @@
 # misconception: contiguous_blocks
+# breaks: The shards are those of torch's DistributedSampler, in the same order.
 import math
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: drop_last_ignored
+# breaks: The shards are those of torch's DistributedSampler, in the same order.
 import torch
 
 

@@ -1,4 +1,5 @@
 # misconception: no_padding
+# breaks: Every rank gets equally many samples.
 import torch
 
 

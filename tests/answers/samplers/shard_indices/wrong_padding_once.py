@@ -1,4 +1,5 @@
 # misconception: padding_too_short
+# breaks: Every rank gets equally many samples.
 import torch
 
 

@@ -1,4 +1,5 @@
 # misconception: rank_in_seed
+# breaks: The shards are those of torch's DistributedSampler, in the same order.
 import math
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: seed_ignored
+# breaks: The shards are those of torch's DistributedSampler, in the same order.
 import math
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: all_in_memory
+# breaks: Samples come out while the stream is read.
 from torch.utils.data import IterableDataset, get_worker_info
 
 

@@ -1,4 +1,5 @@
 # misconception: nothing_split
+# breaks: No sample is read twice, by whichever rank and worker.
 from torch.utils.data import IterableDataset
 
 

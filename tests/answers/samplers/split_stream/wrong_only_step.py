@@ -1,4 +1,5 @@
 # misconception: readers_collide
+# breaks: Every sample is read, except a rest that does not fill a round of one for each rank.
 from torch.utils.data import IterableDataset, get_worker_info
 
 

@@ -1,4 +1,5 @@
 # misconception: ranks_ignored
+# breaks: No sample is read twice, by whichever rank and worker.
 from torch.utils.data import IterableDataset, get_worker_info
 
 

@@ -1,4 +1,5 @@
 # misconception: rest_kept
+# breaks: Every rank gets equally many samples.
 from torch.utils.data import IterableDataset, get_worker_info
 
 

@@ -1,4 +1,5 @@
 # misconception: stream_used_up
+# breaks: The next epoch reads as many samples again.
 from torch.utils.data import IterableDataset, get_worker_info
 
 

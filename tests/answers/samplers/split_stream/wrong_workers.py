@@ -1,4 +1,5 @@
 # misconception: workers_ignored
+# breaks: Every rank gets equally many samples.
 from torch.utils.data import IterableDataset
 
 

@@ -1,4 +1,5 @@
 # misconception: ddp_divides
+# breaks: DDP: everything on every rank, and the buckets.
 import math
 
 

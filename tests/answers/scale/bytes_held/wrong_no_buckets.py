@@ -1,4 +1,5 @@
 # misconception: no_buckets
+# breaks: DDP: everything on every rank, and the buckets.
 import math
 
 

@@ -1,4 +1,5 @@
 # misconception: one_lap
+# breaks: The latency is that of one round, up to the scatter of the measurements.
 import numpy as np
 
 

@@ -1,4 +1,5 @@
 # misconception: shared_wire
+# breaks: The bandwidth is that of one rank's wire, up to the scatter of the measurements.
 import numpy as np
 
 

@@ -1,4 +1,5 @@
 # misconception: whole_tensor
+# breaks: The bandwidth is that of one rank's wire, up to the scatter of the measurements.
 import numpy as np
 
 

@@ -1,4 +1,5 @@
 # misconception: nothing_sent
+# breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
 import torch
 
 

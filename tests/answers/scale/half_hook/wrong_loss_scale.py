@@ -1,4 +1,5 @@
 # misconception: overflows
+# breaks: Gradients are finite.
 import torch
 import torch.distributed as dist
 

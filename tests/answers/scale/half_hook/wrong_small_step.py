@@ -1,4 +1,5 @@
 # misconception: vanishes
+# breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: sum_not_mean
+# breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: bound_ignored
+# breaks: It is between 1 and `longest`.
 import math
 from statistics import median
 

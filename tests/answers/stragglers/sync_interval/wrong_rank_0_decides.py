@@ -1,4 +1,5 @@
 # misconception: rank_0_decides
+# breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
 import math
 from statistics import median
 

@@ -1,4 +1,5 @@
 # misconception: rounded_down
+# breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
 from statistics import median
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: warm_up_counted
+# breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
 import math
 from statistics import mean
 

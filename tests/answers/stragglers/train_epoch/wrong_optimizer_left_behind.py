@@ -1,4 +1,5 @@
 # misconception: optimizer_left_behind
+# breaks: So they have after a second epoch.
 import torch.distributed as dist
 
 

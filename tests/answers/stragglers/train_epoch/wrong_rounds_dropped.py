@@ -1,4 +1,5 @@
 # misconception: rounds_dropped
+# breaks: After the first epoch, all ranks have the weights of one process that took all samples of a round at once.
 import torch
 import torch.distributed as dist
 

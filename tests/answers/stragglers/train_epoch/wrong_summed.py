@@ -1,4 +1,5 @@
 # misconception: summed
+# breaks: After the first epoch, all ranks have the weights of one process that took all samples of a round at once.
 def train_epoch(ddp, optimizer, batches, losses_of):
     with ddp.join():
         for inputs, targets in batches:

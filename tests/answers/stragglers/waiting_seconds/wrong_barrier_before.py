@@ -1,4 +1,5 @@
 # misconception: before_backward
+# breaks: Ranks that stand waiting for a late one say how long.
 import time
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: not_averaged
+# breaks: The backward is DDP's: afterwards all ranks have the mean gradients.
 import time
 
 import torch

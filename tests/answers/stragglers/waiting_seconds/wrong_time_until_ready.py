@@ -1,4 +1,5 @@
 # misconception: time_until_ready
+# breaks: The rank that all wait for has hardly waited itself.
 import time
 
 

@@ -1,4 +1,5 @@
 # misconception: whole_backward
+# breaks: The rank that all wait for has hardly waited itself.
 import time
 
 

@@ -1,4 +1,6 @@
 # misconception: own_gradient
+# breaks: Training goes on like that.
+# breaks: So are the gradients.
 import torch
 import torch.distributed as dist
 

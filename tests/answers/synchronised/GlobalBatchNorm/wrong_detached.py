@@ -1,4 +1,5 @@
 # misconception: detached
+# breaks: So are the gradients.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: batch_in_eval_mode
+# breaks: In eval mode the running statistics are used, and one rank alone may call it.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: local_statistics
+# breaks: The outputs are those of one process with the samples of all ranks.
 import torch
 
 

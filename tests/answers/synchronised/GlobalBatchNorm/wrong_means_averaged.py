@@ -1,4 +1,5 @@
 # misconception: mean_of_means
+# breaks: The outputs are those of one process with the samples of all ranks.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: running_mean_local
+# breaks: The running statistics are those of one process, on every rank.
 import torch
 import torch.distributed as dist
 

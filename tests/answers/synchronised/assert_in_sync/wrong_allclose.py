@@ -1,4 +1,5 @@
 # misconception: tolerance
+# breaks: Every rank raises where one rank differs.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: integers_forgotten
+# breaks: Every rank raises where one rank differs.
 import torch
 import torch.distributed as dist
 

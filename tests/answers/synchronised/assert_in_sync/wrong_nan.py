@@ -1,4 +1,5 @@
 # misconception: nan_differs
+# breaks: Nothing is raised where all ranks have the same model.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: repaired
+# breaks: The model is still what it was.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: averaged
+# breaks: The model is the fittest mutant, or what it was if no mutant is fitter.
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: not_shared
+# breaks: Afterwards all ranks have the same weights.
 import copy
 
 import torch

@@ -1,4 +1,6 @@
 # misconception: replaced_parameters
+# breaks: Training goes on: the next backward gives the same gradients on all ranks.
+# breaks: The model's parameters are those that DDP and the optimizer know.
 import copy
 
 import torch

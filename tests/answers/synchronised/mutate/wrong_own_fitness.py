@@ -1,4 +1,5 @@
 # misconception: own_fitness
+# breaks: Every rank returns the fitness of the model that all have now.
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: same_mutant
+# breaks: Every rank tries one mutant, and no two ranks the same.
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: everyone_computes
+# breaks: Every token goes through one expert only.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: gate_forgotten
+# breaks: Every token is put through the expert with its largest gate, times that gate.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: own_shares
+# breaks: The averaged gradients are those of one process with the tokens of all ranks.
 import torch
 
 

@@ -1,4 +1,5 @@
 # misconception: idle_skipped
+# breaks: Every parameter gets a gradient on every rank, so that plain DDP can average.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: shares_summed
+# breaks: The averaged gradients are those of one process with the tokens of all ranks.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: way_ignored
+# breaks: The way that was asked for is taken, and no other.
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

@@ -1,4 +1,5 @@
 # misconception: around_the_wrapper
+# breaks: All ranks end with the same weights.
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

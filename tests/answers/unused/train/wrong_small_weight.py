@@ -1,4 +1,5 @@
 # misconception: touch_moves
+# breaks: The weights are those of one process that trains on the batches of all ranks.
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

@@ -1,4 +1,5 @@
 # misconception: gradients_changed
+# breaks: No gradient has changed.
 import torch.distributed as dist
 
 

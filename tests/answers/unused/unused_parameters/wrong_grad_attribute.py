@@ -1,3 +1,4 @@
 # misconception: grad_attribute
+# breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
 def unused_parameters(model, loss):
     return [name for name, p in model.module.named_parameters() if p.requires_grad and p.grad is None]

@@ -1,4 +1,5 @@
 # misconception: graph_freed
+# breaks: loss.backward() can still follow, and gives the averaged gradients.
 import torch
 import torch.distributed as dist
 

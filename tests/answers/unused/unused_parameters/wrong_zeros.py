@@ -1,4 +1,5 @@
 # misconception: zero_is_unused
+# breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
 import torch
 import torch.distributed as dist
 

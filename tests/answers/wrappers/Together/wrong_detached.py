@@ -1,4 +1,5 @@
 # misconception: detached
+# breaks: The given parts end with the weights of one process that trains on the samples of all ranks.
 import torch
 
 

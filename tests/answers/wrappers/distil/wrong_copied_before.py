@@ -1,4 +1,6 @@
 # misconception: copied_before
+# breaks: The teacher is the one that process has, on every rank.
+# breaks: The student ends with the weights of one process that trains on the samples of all ranks.
 import copy
 
 import torch

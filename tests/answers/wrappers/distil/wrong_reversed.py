@@ -1,4 +1,5 @@
 # misconception: momentum_reversed
+# breaks: The student ends with the weights of one process that trains on the samples of all ranks.
 import copy
 
 import torch

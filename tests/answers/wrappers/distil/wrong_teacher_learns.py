@@ -1,4 +1,5 @@
 # misconception: teacher_gets_gradients
+# breaks: The teacher is not in DDP, and has no gradients.
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: copied
+# breaks: net is trained: each step changes its weights.
 import copy
 
 import torch

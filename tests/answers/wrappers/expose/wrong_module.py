@@ -1,4 +1,5 @@
 # misconception: around_the_wrapper
+# breaks: After each step, all ranks have the weights of one process that has all samples.
 from torch.nn.parallel import DistributedDataParallel
 
 

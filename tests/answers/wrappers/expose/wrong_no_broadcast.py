@@ -1,4 +1,5 @@
 # misconception: not_equal_at_start
+# breaks: All ranks begin with rank 0's weights.
 import torch.distributed as dist
 
 

@@ -1,0 +1,97 @@
+"""What in an answer's source an instructor should look at: ways to get at more than the task gives.
+
+Read from the syntax alone; nothing is run. No mark is a proof of anything, and none changes a verdict.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+#: Parts of the course that know what is right.
+_COURSE = (
+    "course_lib.tasks",
+    "course_lib.grading",
+    "course_lib.ranks",
+    "course_lib.notebook",
+    "course_lib.commands",
+)
+_MODULES = {"inspect": "inspect", "ctypes": "ctypes"}
+#: Functions by which other frames or all objects of the process are found.
+_LOOKING = {
+    "_getframe": "sys._getframe",
+    "_current_frames": "sys._current_frames",
+    "get_objects": "gc.get_objects",
+    "get_referrers": "gc.get_referrers",
+    "get_referents": "gc.get_referents",
+    "f_back": "frames",
+    "f_locals": "frames",
+    "f_globals": "frames",
+    "tb_frame": "frames",
+}
+#: Names under which code, or a module's name, is made up at run time: what it is cannot be read from the source.
+_MADE_UP = {"__import__", "import_module", "run_path", "run_module"}
+_BUILTINS = {"exec", "eval"}
+
+
+def worth_reading(source: str) -> tuple[str, ...]:
+    """What an answer uses that no task asks for, in the order of its lines, each once; empty for most answers."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    try:
+        found = [item for node in ast.walk(tree) for item in _marks(node)]
+    except RecursionError:
+        return ("very deeply nested code",)
+    found.sort()
+    return tuple(dict.fromkeys(f"{what}, line {line}" for line, what in _first(found)))
+
+
+def _first(found: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Each mark where it occurs first."""
+    lines: dict[str, int] = {}
+    for line, what in found:
+        lines.setdefault(what, line)
+    return [(line, what) for what, line in lines.items()]
+
+
+def _marks(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield from _module(node.lineno, alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        name = node.module or ""
+        # `from course_lib import tasks` names the part behind the import.
+        for full in (name, *(f"{name}.{alias.name}" for alias in node.names)):
+            if full != "course_lib":
+                yield from _module(node.lineno, full)
+        for alias in node.names:
+            yield from _name(node.lineno, alias.name)
+    elif isinstance(node, ast.Attribute):
+        yield from _name(node.lineno, node.attr)
+    elif isinstance(node, ast.Name):
+        yield from _name(node.lineno, node.id)
+        if node.id in _BUILTINS:  # as a method, eval() is a model's
+            yield node.lineno, node.id
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        # getattr(sys, "_getframe"), sys.modules["course_lib.tasks"]
+        text = node.value
+        if text in _LOOKING:
+            yield node.lineno, _LOOKING[text]
+        elif len(text) < 100:
+            yield from _module(node.lineno, text)
+
+
+def _module(line: int, name: str) -> Iterator[tuple[int, str]]:
+    if name == "course_lib" or any(name == part or name.startswith(f"{part}.") for part in _COURSE):
+        yield line, ".".join(name.split(".")[:2])
+    elif name.split(".")[0] in _MODULES:
+        yield line, name.split(".")[0]
+
+
+def _name(line: int, name: str) -> Iterator[tuple[int, str]]:
+    if name in _LOOKING:
+        yield line, _LOOKING[name]
+    elif name in _MADE_UP:
+        yield line, name

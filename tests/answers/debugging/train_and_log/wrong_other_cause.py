@@ -1,0 +1,25 @@
+# misconception: other_cause
+# breaks: cause says why.
+import torch
+import torch.distributed as dist
+
+culprit = 0
+cause = "order"
+
+
+def train_and_log(weight, batches, log):
+    def mean_loss(loss):
+        losses = [torch.empty_like(loss) for _ in range(dist.get_world_size())]
+        dist.gather(loss, losses if dist.get_rank() == 0 else None, dst=0)
+        return sum(losses).item() / len(losses)
+
+    for step, batch in enumerate(batches):
+        gradient = weight - batch.mean()
+        loss = gradient.square()
+        dist.all_reduce(gradient)
+        weight -= 0.1 * gradient
+        if step % 2 == 1:
+            mean = mean_loss(loss)
+            if dist.get_rank() == 0:
+                log(mean)
+    return weight

@@ -1,0 +1,15 @@
+# misconception: chances_added
+# breaks: It is the way that costs least.
+import torch.distributed as dist
+
+
+def cheapest_way(ways, failures, steps, step_seconds):
+    everyones = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, failures)
+    wrong = sum(everyones) / steps
+    costs = {}
+    for name, way in ways.items():
+        k = way.get("checkpoint_every")
+        lost = way["lost_steps"] if k is None else sum(range(1, k + 1)) / k
+        costs[name] = way["overhead"] + wrong * (way["repair"] + lost * (step_seconds + way["overhead"]))
+    return min(costs, key=costs.get)

@@ -1,0 +1,13 @@
+# misconception: model_kept
+# breaks: The wrapped model is gone when its group is destroyed.
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def start(build, train):
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(build())
+    try:
+        return train(model)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,11 @@
+# misconception: one_lap
+# breaks: The latency is that of one round, up to the scatter of the measurements.
+import numpy as np
+
+
+def fit(measurements):
+    ranks, size, seconds = (np.array(column, dtype=float) for column in zip(*measurements))
+    rounds = 2 * (ranks - 1)
+    rows = np.stack([rounds / 2, rounds / ranks * size], axis=1) / seconds[:, None]
+    latency, per_byte = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0]
+    return latency, 1 / per_byte

@@ -1,0 +1,18 @@
+# misconception: unused_by_all
+# breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
+import torch
+import torch.distributed as dist
+
+
+def unused_parameters(model, loss):
+    seen, queue = set(), [loss.grad_fn]
+    while queue:
+        node = queue.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            queue += [following for following, _ in node.next_functions]
+    reached = {id(node.variable) for node in seen if hasattr(node, "variable")}
+    asked = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    missing = torch.tensor([float(id(p) not in reached) for _, p in asked])
+    dist.all_reduce(missing, op=dist.ReduceOp.MIN)
+    return [name for (name, _), flag in zip(asked, missing, strict=True) if flag]

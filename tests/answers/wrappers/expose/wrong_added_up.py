@@ -1,0 +1,12 @@
+# misconception: added_up
+import torch.distributed as dist
+
+
+def expose(net):
+    def average(parameter):
+        dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)
+
+    for parameter in net.parameters():
+        dist.broadcast(parameter.data, src=0)
+        parameter.register_post_accumulate_grad_hook(average)
+    return net.encode, net.decode
