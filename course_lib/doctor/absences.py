@@ -47,6 +47,8 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
         known = all(w.collective is not None or _to_a_rank(w) for w in blocked.values())
         return _circle(outcome, blocked) if known else None
     idle = [rank for rank in gone if rank not in outcome.ranks]
+    if idle != gone and all(_to_a_rank(w) for w in blocked.values()):
+        return _each_for_another(outcome, blocked, gone)
     if idle != gone:
         for rule in (_join_on_some, _built_on_some, _guarded_wait, _behind):
             found = rule(outcome, blocked, gone, first)
@@ -68,6 +70,30 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
         positions(outcome, gone),
         advice="make every rank of the group reach this call, or none.",
         lesson=taught_in(0),
+    )
+
+
+def _each_for_another(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int]) -> Diagnosis:
+    """Sends and receives that wait for ranks which wait for others again, or are gone."""
+    ranks: dict[str, list[int]] = {}
+    for rank, waiting in blocked.items():
+        whom = f" for {rank_list(waiting.missing)}" if waiting.missing else ""
+        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}{whom}", []).append(rank)
+    clauses = [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
+    halves = {
+        "receiving it" if w.partners is not None and w.partners["to"] is not None else "sending it"
+        for w in blocked.values()
+        if set(w.missing) & set(gone)
+    }
+    return Diagnosis(
+        "nobody_answers",
+        f"{capital('; '.join(clauses))}, and {rank_list(gone)} {verb(gone, 'has', 'have')} left the "
+        f"{outcome.what} without {halves.pop() if len(halves) == 1 else 'the other half'}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="every send needs a recv on the rank that it names, and every recv a send: look at what "
+        f"{rank_list(gone)} did instead.",
+        lesson=taught_in(2, 0),
     )
 
 
@@ -224,7 +250,8 @@ def _unused(
 def _guarded_wait(
     outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
 ) -> Diagnosis | None:
-    if len(blocked) > len(gone):
+    came = _came(outcome, blocked, gone, first)
+    if len(came) > len(gone):
         return None
     if first.collective is not None and first.collective.stage == "gradients":
         return None
@@ -232,7 +259,20 @@ def _guarded_wait(
     if condition is None:
         return None
     what = collective_text(first.collective) if first.collective is not None else call_of(first)
-    return rank_only_collective(outcome, tuple(blocked), first.where, what, condition)
+    return rank_only_collective(outcome, came, first.where, what, condition)
+
+
+def _came(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting) -> tuple[int, ...]:
+    """The ranks that have come to the collective: those that wait in it, and those for which it is over."""
+    if first.collective is None:
+        return tuple(blocked)
+    number = (first.collective.group, first.collective.seq)
+    through = {
+        rank
+        for rank, records in outcome.recorded.items()
+        if rank not in gone and any((record.group, record.seq) == number for record in records)
+    }
+    return tuple(sorted({*blocked, *through}))
 
 
 def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
@@ -257,19 +297,25 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
             advice="create each group once, on all ranks in the same order, and name the same one on all its members.",
             lesson=taught_in(2, 0),
         )
+    chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in blocked.items() if _to_a_rank(w)]
+    whom = f" ({', '.join(chain)})" if len(chain) == len(blocked) else ""
     return Diagnosis(
         "waiting_in_a_circle",
-        f"None of the ranks can go on: {'; '.join(standing(blocked))}.",
+        f"None of the ranks can go on: {'; '.join(standing(blocked))}{whom}.",
         (),
         positions(outcome),
-        advice="every rank must issue the same collectives in the same order.",
+        advice="let one rank of the circle send before it receives, or give all sends and receives to "
+        "batch_isend_irecv at once."
+        if whom
+        else "every rank must issue the same collectives in the same order.",
         lesson=taught_in(2, 0),
     )
 
 
 def _to_a_rank(waiting: Waiting) -> bool:
     """True for send() and recv(), which name the rank they wait for."""
-    return any(word in (waiting.call or "") for word in ("send", "recv"))
+    named = waiting.partners is not None and waiting.partners["call"] in ("send", "isend", "recv", "irecv")
+    return named or any(word in (waiting.call or "") for word in ("send", "recv"))
 
 
 def _nobody_answers(outcome: Outcome, blocked: dict[int, Waiting], first: Waiting) -> Diagnosis:

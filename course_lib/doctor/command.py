@@ -10,11 +10,17 @@ from typing import Annotated
 
 import typer
 
+from course_lib.ranks.outcome import Diagnosis
+
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-def _positive_seconds(seconds: float) -> float:
-    if not seconds > 0:
+#: How long no rank may make progress before that is said, in seconds.
+_PATIENCE = 60.0
+
+
+def _positive_seconds(seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:
         raise typer.BadParameter("must be a positive number of seconds.")
     return seconds
 
@@ -41,6 +47,11 @@ def _problem_with(script: Path) -> str:
     return ""
 
 
+def _say_meanwhile(found: Diagnosis) -> None:
+    lines = [f"Still running. {found.summary}", *(f"  {line}" for line in found.evidence)]
+    typer.echo("\n".join(lines), err=True)
+
+
 def doctor(
     context: typer.Context,
     script: Annotated[
@@ -56,6 +67,14 @@ def doctor(
             help="Stop after so many seconds (a deadlock is proved without).", callback=_positive_seconds
         ),
     ] = math.inf,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            help="End the script when for so many seconds no rank has issued a collective or made a step. Left out: "
+            "say so after 60 s, and let it go on.",
+            callback=_positive_seconds,
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not pass on what the ranks print.")
     ] = False,
@@ -76,7 +95,15 @@ def doctor(
     out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
     try:
         found = examine(
-            str(script), context.args, ranks=ranks, every=steps, timeout=timeout, out=out, err=err
+            str(script),
+            context.args,
+            ranks=ranks,
+            every=steps,
+            timeout=timeout,
+            patience=_PATIENCE if patience is None else patience,
+            on_stall=_say_meanwhile if patience is None else None,
+            out=out,
+            err=err,
         )
     except (GangError, LaunchError) as error:
         typer.echo(str(error), err=True)

@@ -7,9 +7,11 @@ and where none fits the doctor says `unknown` and shows what was seen: a wrong d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from course_lib.doctor import absences, drift, endings, errors, mismatches, roots, start
+from course_lib.doctor.alignment import unequal_numbers
+from course_lib.doctor.stuck import as_probable, no_progress, stuck_outside, with_threads
 from course_lib.doctor.words import (
     blocked_in,
     capital,
@@ -23,18 +25,43 @@ from course_lib.doctor.words import (
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 
 Rule = Callable[[Outcome], Diagnosis | None]
+#: Why ranks stand still, whether that is proved or not.
+_HANGS: tuple[Rule, ...] = (
+    stuck_outside,
+    start.init_hang,
+    roots.different_roots,
+    mismatches.different_collectives,
+    absences.rank_left,
+)
+
+
+def probable(outcome: Outcome) -> Diagnosis | None:
+    """Nothing moved any more when the run was ended, and that is no proof of a deadlock."""
+    if not outcome.doubts or outcome.exits or outcome.interrupted:
+        return None
+    return as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+
+
+def interrupted(outcome: Outcome) -> Diagnosis | None:
+    """The stop button was pressed; perhaps because nothing moved any more."""
+    found = endings.interrupted(outcome)
+    if found is None or not outcome.doubts:
+        return found
+    before = as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+    return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
+
+
 _RULES: tuple[Rule, ...] = (
     endings.died,
-    endings.interrupted,
+    interrupted,
     drift.swallowed_error,
     errors.known_error,
     endings.raised,
-    roots.different_roots,
+    probable,
+    no_progress,
     endings.timed_out,
     endings.stopped,
-    start.init_hang,
-    mismatches.different_collectives,
-    absences.rank_left,
+    *_HANGS,
 )
 
 
@@ -49,12 +76,28 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
     A run that was watched by the probe (`watch.probe`) is also asked whether its ranks have silently drifted apart.
     """
     if outcome.kind is Kind.OK and not outcome.interrupted:
-        return drift.silent_fault(outcome)
-    for rule in _RULES:
-        found = rule(outcome)
-        if found is not None:
-            return found
-    return _unknown(outcome)
+        return drift.silent_fault(outcome) or unequal_numbers(outcome)
+    return with_threads(outcome, _first(_RULES, outcome) or _unknown(outcome))
+
+
+def without_progress(outcome: Outcome) -> Diagnosis:
+    """What to say of a script that goes on, though no rank has made progress for long (see `conclude.stalled`)."""
+    return probable(outcome) or no_progress(outcome) or _unknown(outcome)
+
+
+def while_it_runs(outcome: Outcome) -> Diagnosis:
+    """What to say of a run that goes on, though nothing has moved for some seconds (see `conclude.if_ended_now`)."""
+    if outcome.doubts:
+        return as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+    return Diagnosis(
+        "standing_still",
+        "This may be meant: a rank sleeps, or waits with a time limit.",
+        evidence=positions(outcome),
+    )
+
+
+def _first(rules: Iterable[Rule], outcome: Outcome) -> Diagnosis | None:
+    return next((found for rule in rules if (found := rule(outcome)) is not None), None)
 
 
 def _unknown(outcome: Outcome) -> Diagnosis:

@@ -20,11 +20,23 @@ from course_lib.doctor.words import (
     verb,
 )
 from course_lib.ranks.cell import Frame
-from course_lib.ranks.outcome import Collective, Diagnosis, Ending, Kind, Outcome, Waiting, exit_text
+from course_lib.ranks.outcome import (
+    EXIT_CUT_OFF,
+    EXIT_CUT_OFF_KILLED,
+    Collective,
+    Diagnosis,
+    Ending,
+    Kind,
+    Outcome,
+    Waiting,
+    exit_text,
+)
 
 _CRASHES = {-4, -6, -7, -8, -11}
 #: What gloo says before it ends a rank that receives more bytes than it expects.
 _GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
+#: What gloo says when its descriptor for waiting is gone.
+_NO_DESCRIPTOR = re.compile(r"nfds != -1")
 
 
 def died(outcome: Outcome) -> Diagnosis | None:
@@ -69,6 +81,12 @@ def _gone(outcome: Outcome) -> str:
 
 def _why(outcome: Outcome, codes: Iterable[int]) -> str:
     codes = set(codes)
+    closed = any(_NO_DESCRIPTOR.search(text) for text in outcome.stderr.values())
+    if closed or codes & {EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED}:
+        return (
+            "its code has closed, or written to, descriptors that are not its own (os.closerange does that): the "
+            "connection to the notebook is one of them."
+        )
     if -9 in codes:
         return "a SIGKILL that nobody sent on purpose is usually the system's out-of-memory killer."
     if any(_GLOO_MISMATCH.search(text) for text in outcome.stderr.values()):
@@ -135,16 +153,24 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     killed = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.KILLED]
     end = "they keep their variables"
     if killed:
-        end = f"{rank_list(killed)} could not be freed and was ended: the next %%ranks starts a new gang"
+        end = (
+            f"{rank_list(killed)} could not be freed and {verb(killed, 'was', 'were')} ended. The variables of all "
+            "ranks are lost: the next %%ranks starts a new gang"
+        )
     if outcome.what == "script":
         return Diagnosis("interrupted", "The script was interrupted.", evidence=positions(outcome))
     return Diagnosis(
         "interrupted",
-        f"You pressed stop; {rank_list(stopped)} left the {outcome.what}, {end}."
+        f"You pressed stop; {_left(outcome, stopped, killed)}{end}."
         if stopped
         else f"You pressed stop when every rank had just finished the {outcome.what}.",
         evidence=positions(outcome),
     )
+
+
+def _left(outcome: Outcome, stopped: list[int], killed: list[int]) -> str:
+    gentle = [rank for rank in stopped if rank not in killed]
+    return f"{rank_list(gentle)} left the {outcome.what}, " if gentle else ""
 
 
 def raised(outcome: Outcome) -> Diagnosis | None:
@@ -204,14 +230,15 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     if not outcome.timed_out:
         return None
     waiting = blocked_in(outcome)
-    busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent")}
+    busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent", "asleep")}
     if waiting and busy:
         first, other = next(iter(busy.values())), next(iter(waiting.values()))
+        doing = f"in {first.pause[0]}" if first.state == "asleep" and first.pause else "at work"
         place = f" at {first.where}" if first.where else ""
         return Diagnosis(
             "straggler",
-            f"Not a deadlock: when the time was up, {rank_list(busy)} {verb(busy, 'was', 'were')} still at "
-            f"work{place}, and {rank_list(waiting)} waited for {verb(busy, 'it', 'them')} in {call_of(other)} at "
+            f"Not a deadlock: when the time was up, {rank_list(busy)} {verb(busy, 'was', 'were')} still "
+            f"{doing}{place}, and {rank_list(waiting)} waited for {verb(busy, 'it', 'them')} in {call_of(other)} at "
             f"{other.where}{_for_long(waiting.values())}.",
             tuple(busy),
             positions(outcome, busy),

@@ -230,7 +230,8 @@ MEANINGS = (
     Meaning(
         "no_process_group",
         r"Default process group has not been initialized",
-        "{Ranks} used torch.distributed at {where} before init_process_group.",
+        "{Ranks} used torch.distributed at {where} without a process group: before init_process_group, or after "
+        "destroy_process_group.",
         "call init_process_group once at the beginning (and nothing of torch.distributed after destroy_process_group).",
         (2,),
     ),
@@ -272,9 +273,18 @@ MEANINGS = (
     ),
     Meaning(
         "collective_timed_out",
-        r"Timed out waiting|Operation timed out|Application timeout caused pair closure|timed out after",
+        r"Timed out waiting|Operation timed out|timed out after",
         "A collective of {ranks} at {where} did not finish within its timeout{others}.",
         "a timeout is the end of a wait, not its cause: look for the rank that did not come, or was late.",
+        (13, 5),
+    ),
+    Meaning(
+        "group_broken_before",
+        r"Application timeout caused pair closure",
+        "A wait of {ranks} had timed out before it came to {where}, and gloo closes the connections of a rank whose "
+        "wait times out: the process group was broken from then on{others}.",
+        "on gloo a timeout breaks the group, also where the exception is caught: make a new process group after it, "
+        "and look for what did not come in time.",
         (13, 5),
     ),
 )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from course_lib.doctor.alignment import out_of_step
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
@@ -52,7 +53,7 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     one = odd or sides[0]
     others = next(side for side in sides if side is not one)
     culprits = odd.ranks if odd is not None else ()
-    for rule in (_join, _extra_pass, _order, _sizes, _own, _lost_step, _only_under_a_condition):
+    for rule in (_join, _extra_pass, _order, _shifted, _sizes, _own, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
@@ -204,6 +205,13 @@ def _order(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) 
     of_ddp = one.collective.stage and other.collective.stage
     order = different_order(notes_of(outcome)) if of_ddp else None
     return order_diagnosis(order) if order is not None else None
+
+
+def _shifted(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+    """One side has left out what the other has issued: the collectives that meet are innocent."""
+    if one.collective.stage or other.collective.stage:
+        return None  # DDP's own: counted in passes elsewhere
+    return out_of_step(outcome, one.collective.group, one.collective.seq, one.ranks, other.ranks)
 
 
 def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:

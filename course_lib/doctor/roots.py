@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.words import blocked_in, lines_of
+from course_lib.doctor.words import blocked_in, call_of, lines_of, positions, rank_list, verb
 from course_lib.ranks.facts import groups_told
 from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 from course_lib.watch.odd import odd_ones
@@ -20,6 +20,8 @@ def different_roots(outcome: Outcome) -> Diagnosis | None:
     notes = notes_of(outcome)
     if outcome.kind is Kind.HANG and not blocked_in(outcome):
         return None
+    if outcome.kind is Kind.HANG and not notes:
+        return _blocked_roots(outcome)
     groups = {name: ranks for facts in outcome.facts.values() for name, ranks in groups_told(facts).items()}
     for name, members in groups.items():
         if len(members) > 1 and set(members) <= set(notes):
@@ -57,3 +59,33 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, list[Any]], members: list[int
         advice=f"pass the same {word} on every rank of the group, a number that does not depend on the rank.",
         lesson=taught_in(2, 0),
     )
+
+
+def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
+    """Ranks that nobody watched stand in the same collective, and its arguments on their stacks name other roots."""
+    blocked = blocked_in(outcome)
+    roots = {rank: root for rank, w in blocked.items() if (root := _root_of(w.partners)) is not None}
+    if len(set(roots.values())) < 2:
+        return None
+    first = blocked[min(roots)]
+    takers: dict[str, list[int]] = {}
+    for rank, root in roots.items():
+        takers.setdefault("itself" if rank == root else f"rank {root}", []).append(rank)
+    taken = [f"{rank_list(ranks)} {verb(ranks, 'takes', 'take')} {whom}" for whom, ranks in takers.items()]
+    own = all(root == rank for rank, root in roots.items())
+    culprits = odd_ones(roots)
+    return Diagnosis(
+        "different_roots",
+        f"The ranks stand in the same {call_of(first)} at {first.where} and do not agree who its root is: "
+        f"{'each takes itself' if own else '; '.join(taken)} for the root.",
+        culprits,
+        positions(outcome, culprits),
+        advice="pass the same src (or dst) on every rank: the rank that sends to the others, or receives from them, is "
+        "named by its global rank on all of them.",
+        lesson=taught_in(2, 0),
+    )
+
+
+def _root_of(partners: Mapping[str, object] | None) -> int | None:
+    root = partners.get("root") if partners is not None else None
+    return root if isinstance(root, int) else None

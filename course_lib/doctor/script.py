@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from course_lib.doctor.diagnose import explained
+from course_lib.doctor.diagnose import explained, without_progress
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.remarks import compared_weights, not_looked_at, silent_about
 from course_lib.doctor.words import steps
 from course_lib.ranks.fold import rank_list
 from course_lib.ranks.gang import Gang
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
 from course_lib.watch.probe import as_around
 
 
@@ -41,6 +41,8 @@ def examine(
     every: int = 50,
     timeout: float = math.inf,
     waiting: bool = True,
+    patience: float = math.inf,
+    on_stall: Callable[[Diagnosis], None] | None = None,
     out: TextIO | None = None,
     err: TextIO | None = None,
 ) -> Examination:
@@ -50,6 +52,8 @@ def examine(
         script: the file; it runs as `__main__`, with `arguments` as `sys.argv[1:]` and its folder first in `sys.path`.
         every: weights are compared at steps 0-8, 16, 32, every so many steps, and at the end.
         timeout: seconds until it is stopped. A deadlock is proved without one.
+        patience: seconds in which no rank has issued a collective or made a step, after which `on_stall` is called with
+            what each rank is doing, and the script goes on; without `on_stall` it is ended then.
         waiting: sample how long ranks wait for each other.
         out, err: where lines the ranks write are passed on to as they come, marked with the rank.
 
@@ -65,7 +69,15 @@ def examine(
                 link.stderr.tee = _marked(link.rank, err)
         around = as_around(every, waiting)
         path = os.path.abspath(script)
-        outcome = gang.run_script(path, arguments, timeout=timeout, around=around, repair=False).kept()
+        outcome = gang.run_script(
+            path,
+            arguments,
+            timeout=timeout,
+            around=around,
+            repair=False,
+            patience=patience,
+            on_stall=None if on_stall is None else lambda so_far: on_stall(without_progress(so_far)),
+        ).kept()
     finally:
         gang.stop()
     outcome = explained(outcome)

@@ -87,6 +87,20 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
             lesson=taught_in(2),
         )
+    told_where = {str(init.get("init_method")) for init in asked.values()}
+    if all(where.startswith("tcp://") for where in told_where) and any(
+        outcome.facts[rank].get("agent_store") for rank in asked
+    ):
+        return Diagnosis(
+            "init_nobody_listens",
+            f"All ranks wait in init_process_group at {where} for a store at {' and '.join(sorted(told_where))}, and "
+            "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they are told that whoever started them has.",
+            (),
+            lines_of(told),
+            advice="use init_method='env://', or none: the store is at MASTER_ADDR and MASTER_PORT already (torchrun "
+            "sets this variable, and the course does). Or take TORCHELASTIC_USE_AGENT_STORE out of os.environ first.",
+            lesson=taught_in(2),
+        )
     return Diagnosis(
         "init_incomplete",
         f"All ranks wait in init_process_group at {where}, and nobody can complete the process group.",

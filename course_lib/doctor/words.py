@@ -42,6 +42,8 @@ def call_of(waiting: Waiting) -> str:
     call = waiting.call or ""
     if call == "forward" and waiting.collective is not None and waiting.collective.stage == "rebuild":
         return "forward() (DDP's broadcast after it has rebuilt its buckets)"
+    if call == "wait_tensor" and waiting.collective is not None:
+        return f"{waiting.collective.op}() (a functional collective)"
     return _CALLS.get(call, call if call.endswith(")") else f"{call}()")
 
 
@@ -111,7 +113,11 @@ def _position(outcome: Outcome, rank: int) -> str:
         case "stopped":
             return "stopped by a signal (SIGSTOP): it cannot do anything until somebody continues it"
         case "silent":
-            return f"not answering{place}: busy in code that never lets other threads run"
+            return f"not answering{place}: it runs code that lets no other thread run, or it gets no core"
+        case "asleep":
+            what = f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep, not in a collective"
+            started = f"; it has started {', '.join(waiting.children)}" if waiting.children else ""
+            return f"{what}{place}: {waiting.source}".rstrip(": ") + started
         case "computing":
             return f"computing{place}: {waiting.source}".rstrip(": ")
         case _:

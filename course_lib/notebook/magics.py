@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import keyword
 import warnings
 from typing import Any
 
@@ -77,7 +78,8 @@ class RankMagics(Magics):
         timeout = _seconds(options.timeout, DEFAULT_TIMEOUT, "--timeout")
         stop_after = _seconds(options.stop_after, 0.0, "--stop-after")
         only = _rank_numbers(options.only)
-        if options.name is not None and not options.name.isidentifier():
+        named = options.name is not None
+        if named and (not options.name.isidentifier() or keyword.iskeyword(options.name)):
             raise Refused(f"--as {options.name}: that is no name for a variable, as in --as out.")
         gang, note = SESSION.gang_for(
             _size(options.size),
@@ -121,6 +123,11 @@ def _check_source(cell: str, label: str) -> None:
             warnings.simplefilter("ignore")  # the ranks show them
             compile_cell(cell, label, 2)
     except SyntaxError as error:
+        if error.text and error.text.rstrip().endswith("?"):
+            raise Refused(
+                f"line {error.lineno}: {error.text.strip()} asks the notebook for help; ranks run plain Python. Put it "
+                "in a cell without %%ranks."
+            ) from None
         if error.text and error.text.lstrip().startswith(("!", "%")):
             raise Refused(
                 f"line {error.lineno}: {error.text.split()[0]} is a command of the notebook; ranks run plain Python. "

@@ -134,18 +134,33 @@ def live_html(progress: Progress) -> str:
     total = done + len(progress.running)
     stderr = rows(fold({rank: _last_lines(text, 3) for rank, text in progress.stderr.items()}))
     head = f"running … {done} of {total} ranks have finished" if total > 1 else "running …"
+    still = _standing_still(progress)
     return panel(
         rows(fold({rank: _last_lines(text) for rank, text in progress.stdout.items()})),
         note("stderr") + stderr if stderr else "",
+        box("calm", still[0], _evidence(still[1:])) if still else "",
         note(f"{head} ({progress.seconds:.0f} s)"),
     )
 
 
 def live_text(progress: Progress) -> str:
     """The same as text."""
-    return (
+    head = (
         f"running … {len(progress.done)} of {len(progress.done) + len(progress.running)} ranks have finished"
     )
+    still = _standing_still(progress)
+    return "\n".join([head, *still[:1], *(f"  {line}" for line in still[1:])])
+
+
+def _standing_still(progress: Progress) -> list[str]:
+    """When nothing has moved for some seconds: what that probably is, or what was seen; a headline and lines."""
+    if progress.still is None:
+        return []
+    from course_lib.doctor.diagnose import while_it_runs
+
+    found = while_it_runs(progress.still)
+    ways = "Nothing is ended for it: press stop to free the ranks, or wait."
+    return [f"Nothing has moved for {progress.still_seconds:.0f} s. {found.summary}", *found.evidence, ways]
 
 
 def _last_lines(text: str, count: int = 12) -> str:

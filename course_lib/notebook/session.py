@@ -72,6 +72,10 @@ class Session:
         note = None
         if old is not None and alive and old.state is State.BROKEN and not fresh:
             note = "A rank of the gang was gone: this is a new gang, the variables of the old one are lost."
+        elif old is not None and usable and old.job > 0:
+            note = f"A new gang of {wanted[0]}: the variables of the gang of {old.world_size} before it are lost."
+            if wanted[0] == old.world_size:
+                note = "A new gang: the variables of the one before it are lost."
         assert wanted[0] is not None
         check_wish(wanted[0], wanted[1] or "auto")  # before the old gang is given up
         self.stop()

@@ -18,16 +18,19 @@ from dataclasses import asdict
 from typing import Any
 
 from course_lib.ranks.cell import current_stack
+from course_lib.ranks.idle import idles
+from course_lib.ranks.outcome import EXIT_CUT_OFF
+from course_lib.ranks.partners import partners
+from course_lib.ranks.pauses import pause, sleeps_in
 from course_lib.ranks.protocol import BlockingChannel, Message
+from course_lib.ranks.traffic import awake as awake_threads
+from course_lib.ranks.traffic import children, is_asleep, our_threads, traffic
 from course_lib.ranks.waits import ends_by_itself, waiting_in
 
 #: Asks the C level for the Python stack, also of a thread that never gives up the GIL.
 STACK_SIGNAL = (
     getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 )
-
-#: What Linux tells of this process's threads.
-TASKS = "/proc/self/task"
 
 
 def answer_kernel(
@@ -40,13 +43,15 @@ def answer_kernel(
         if message is None and dismissed:
             return  # the main thread is closing the learner's files
         if message is None:
-            leave(0)
+            leave(
+                EXIT_CUT_OFF
+            )  # the kernel is gone, or the learner's code has closed the wire: nobody can tell here
         elif message.kind in ("look", "free"):
             try:
                 reply = answer(message, main_thread, store_port)
-            except Exception:
-                # The learner's code may have replaced anything; a question without an answer is a silent rank.
-                continue
+            except Exception as error:
+                # The learner's code may have replaced anything, also what an answer needs.
+                reply = Message("cannot", {"id": message.data["id"], "why": type(error).__name__})
             try:
                 channel.send(reply)
             except OSError:
@@ -85,25 +90,35 @@ def leave(code: int) -> None:
 
 
 def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[str, Any]:
-    """Where the main thread is, what this rank has used of its core, and which collectives it has issued.
+    """Where the main thread is, what this rank has used of its core, what it has moved, and what it has issued.
 
-    With `detail` also which line and stage of DDP issued them, and the rank's `facts`. A `brief` look leaves the
-    collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
+    With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
+    the collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
     """
     from course_lib.ranks import facts, flight, group
 
     stack = current_stack(main_thread)
+    moved, awake = traffic(), awake_threads(our_threads())
+    asleep = is_asleep(os.getpid())
     seen: dict[str, Any] = {
         "stack": [asdict(frame) for frame in stack],
         "waiting_in": waiting_in(stack, main_thread),
         # All threads but this one: gloo's own thread moves the data of a collective that is under way.
         "cpu_seconds": time.process_time() - time.thread_time(),
-        "asleep": is_asleep(os.getpid()) and not workers_awake(),
+        "asleep": asleep and not awake.others,
+        "loops": {str(thread): told for thread, told in awake.loops.items()},
+        "moved": moved.moved,
+        "in_flight": moved.in_flight,
+        "children": [[child.pid, child.name, child.cpu_seconds] for child in children()],
         "ends_by_itself": False,
-        "other_threads": _other_threads(main_thread),
+        "threads": _other_threads(main_thread),
+        "pause": None,
+        "partners": None,
         "sequence": {},
         "members": {},
         "records": [],
+        "progress": sum(tell() for tell in facts.PROGRESS),
+        "seen_through": moved.known,
         "brief": brief,
     }
     with contextlib.suppress(Exception):
@@ -114,58 +129,37 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
         under_way = {record["group"] for record in seen["records"] if not record["done"]}
         if seen["waiting_in"] is not None:
             seen["ends_by_itself"] = ends_by_itself(main_thread, group.groups_named(under_way))
+    with contextlib.suppress(Exception):
+        if seen["waiting_in"] is None and asleep:
+            found = pause(main_thread)
+            seen["pause"] = [found.call, found.kind] if found is not None else None
+        elif seen["waiting_in"] is not None:
+            needed = partners(main_thread)
+            seen["partners"] = needed.as_dict() if needed is not None else None
     if detail:
         with contextlib.suppress(Exception):
             seen["facts"] = facts.facts_of(main_thread)
     return seen
 
 
-def is_asleep(thread: int, tasks: str = TASKS) -> bool:
-    """True when this thread (by its native id) waits; False when it runs, or would if a core were to spare for it."""
-    return _state(thread, tasks) in ("S", None)
-
-
-def _state(thread: int, tasks: str) -> str | None:
-    """The kernel's letter for what a thread does (proc(5)), or None where that cannot be told."""
-    try:
-        with open(f"{tasks}/{thread}/stat", encoding="utf-8", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return None
-
-
-def workers_awake(tasks: str = TASKS) -> bool:
-    """True when a thread of torch's that carries out what was issued runs, or would if a core were to spare for it.
-
-    A worker of gloo's that gets no core has used nothing since the last look, and is about to end a collective. The
-    threads of gloo's connections are no sign of anything: they wake a hundred times a second.
-    """
-    with contextlib.suppress(OSError):
-        return any(
-            _is_worker(one, tasks) and _state(int(one), tasks) in ("R", "D") for one in os.listdir(tasks)
-        )
-    return False
-
-
-def _is_worker(thread: str, tasks: str) -> bool:
-    """True for those that torch names `pt_...`: gloo's workers, the threads of autograd."""
-    try:
-        with open(f"{tasks}/{thread}/comm", encoding="utf-8", errors="replace") as name:
-            return name.read().startswith("pt_")
-    except OSError:
-        return False
-
-
-def _other_threads(main_thread: int) -> int:
-    """Threads of the learner's that could still do something; those that wait in an idle pool cannot."""
+def _other_threads(main_thread: int) -> list[list[str]]:
+    """The learner's threads that could still do something, and what each sleeps in; an idle pool's threads cannot."""
     named = {thread.ident: thread for thread in threading.enumerate()}
-    count = 0
-    for ident, frame in sys._current_frames().items():
-        thread = named.get(ident)
-        idle = frame.f_code.co_name == "_worker" and frame.f_code.co_filename.endswith("futures/thread.py")
-        if ident not in (main_thread, threading.get_ident()) and not idle and not _is_ours(thread):
-            count += 1
-    return count
+    return [
+        [thread.name if (thread := named.get(ident)) is not None else "a thread", _thread_sleeps_in(ident)]
+        for ident, frame in sys._current_frames().items()
+        if ident not in (main_thread, threading.get_ident())
+        and not _is_ours(named.get(ident))
+        and not idles(frame)
+    ]
+
+
+def _thread_sleeps_in(ident: int) -> str:
+    with contextlib.suppress(Exception):
+        if waiting_in(current_stack(ident), ident) is not None:
+            return "communication"
+        return sleeps_in(ident)
+    return "other"
 
 
 def _is_ours(thread: threading.Thread | None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from course_lib.ranks import last_words
@@ -9,7 +11,7 @@ from course_lib.ranks.cell import Frame, is_learners
 from course_lib.ranks.deadlock import Look
 from course_lib.ranks.ending import main_stack
 from course_lib.ranks.job import Run
-from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError
+from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
 from course_lib.ranks.wires import Wires
 
 #: What torch says on a rank whose peers are gone.
@@ -76,6 +78,8 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         waiting=dict(sorted(waiting.items())),
         pictures={link.rank: tuple(link.pictures) for link in this.links if link.pictures},
         proved=this.proved,
+        doubts=this.doubts,
+        stalled_for=this.stalled_for,
         interrupted=this.interrupted,
         timed_out=this.timed_out,
         seconds=this.seconds(),
@@ -94,6 +98,55 @@ def conclude(wires: Wires, this: Run) -> Outcome:
             for rank, m in sorted(this.done.items())
             if m.data.get("has_value")
         },
+    )
+
+
+def if_ended_now(wires: Wires, this: Run) -> Outcome | None:
+    """What a run that stands still would come to if it were ended now; None while its ranks get on."""
+    found = this.lasting()
+    if found is None:
+        return None
+    return _so_far(wires, this, found.waiting, () if found.passing else found.doubts)
+
+
+def stalled(wires: Wires, this: Run) -> Outcome:
+    """What a run without progress would come to if it were ended now; where its ranks are has just been asked."""
+    return dataclasses.replace(_so_far(wires, this, this.waiting, this.doubts), stalled_for=this.stalled_for)
+
+
+def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tuple[str, ...]) -> Outcome:
+    looks = {**this.looks, **this.details}
+    return Outcome(
+        kind=Kind.HANG,
+        world_size=wires.world_size,
+        ranks=tuple(link.rank for link in this.links),
+        stdout={},
+        stderr={},
+        shown={},
+        errors={
+            rank: RankError.from_report(message.data["error"])
+            for rank, message in sorted(this.done.items())
+            if message.data["error"] is not None
+        },
+        exits={},
+        endings={
+            link.rank: Ending.RAISED if this.done[link.rank].data["error"] is not None else Ending.FINISHED
+            for link in this.links
+            if link.rank in this.done
+        },
+        waiting=waiting,
+        pictures={},
+        doubts=doubts,
+        timed_out=True,
+        seconds=this.seconds(),
+        what={"call": "function"}.get(this.job.kind, this.job.kind),
+        recorded={
+            rank: tuple(
+                record for record in look.records if record.time_ns >= this.started_ns or not record.done
+            )
+            for rank, look in sorted(looks.items())
+        },
+        facts=_facts(this),
     )
 
 
@@ -126,7 +179,8 @@ def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
             if "records" in message.data
         }
     return {
-        rank: tuple(record for record in look.records if record.time_ns >= this.started_ns)
+        # What an earlier cell has left open is part of the story.
+        rank: tuple(record for record in look.records if record.time_ns >= this.started_ns or not record.done)
         for rank, look in sorted({**this.looks, **this.details}.items())
     }
 

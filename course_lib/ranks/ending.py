@@ -7,6 +7,7 @@ gang; everything gentler keeps the ranks' Python state.
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import signal
 import time
@@ -23,6 +24,13 @@ from course_lib.ranks.wires import Wires
 GRACE_SECONDS = 1.0
 #: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
 ANSWER_SECONDS = 2.0
+#: How often a rank is asked once more, a grace apart, when the machine has no core to spare.
+_PATIENT_TURNS = 5
+
+
+def machine_is_busy() -> bool:
+    """True when much more wants to run than the machine has cores for."""
+    return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
 
 
 def give_up_on_broken_wires(this: Run) -> None:
@@ -33,6 +41,7 @@ def give_up_on_broken_wires(this: Run) -> None:
         if link.channel.closed:
             since = this.wire_closed.setdefault(link.rank, this.seconds())
             if this.seconds() - since > GRACE_SECONDS:
+                this.cut_off.add(link.rank)
                 link.signal(signal.SIGKILL)
 
 
@@ -43,14 +52,21 @@ def see_where(wires: Wires, this: Run) -> None:
     for link in this.running():
         if link.rank in looks:
             look = looks[link.rank]
-            state = "blocked" if look.waiting_in is not None and look.asleep else "computing"
-            waiting = deadlock.describe(look, looks, state)
+            at_rest = "blocked" if look.waiting_in is not None else "asleep" if look.pause else "computing"
+            waiting = deadlock.describe(
+                look, looks, at_rest if look.asleep else "computing", failed_ranks(this)
+            )
             this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
         else:
             state = "stopped" if link.is_stopped() else "silent"
             stack = () if state == "stopped" else _stack_from_signal(wires, link)
             where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
             this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
+
+
+def failed_ranks(this: Run) -> frozenset[int]:
+    """The ranks that have left the code with an error."""
+    return frozenset(rank for rank, message in this.done.items() if message.data["error"] is not None)
 
 
 def _seconds_of(waiting: Waiting, this: Run) -> float | None:
@@ -66,7 +82,7 @@ def see_details(wires: Wires, this: Run) -> None:
     this.details = looks
     for rank, waiting in this.waiting.items():
         if rank in looks and waiting.state == "blocked":
-            this.waiting[rank] = deadlock.describe(looks[rank], looks)
+            this.waiting[rank] = deadlock.describe(looks[rank], looks, failed=failed_ranks(this))
 
 
 def _stack_from_signal(wires: Wires, link: Link) -> tuple[Frame, ...]:
@@ -120,10 +136,26 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
             link.interrupt()
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
+    _wait_for_the_busy(wires, this)
     for link in this.running():
         this.killed.add(link.rank)
         link.kill()
     _wait(wires, this, 5.0)
+
+
+def _was_at_work(this: Run, link: Link) -> bool:
+    return link.rank in this.waiting and this.waiting[link.rank].state in ("computing", "silent")
+
+
+def _wait_for_the_busy(wires: Wires, this: Run) -> None:
+    """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer."""
+    at_work = [link for link in this.running() if _was_at_work(this, link)]
+    for _ in range(_PATIENT_TURNS if at_work and this.job.repair and machine_is_busy() else 0):
+        if not this.running():
+            return
+        for link in this.running():
+            link.interrupt()
+        _wait(wires, this, GRACE_SECONDS)
 
 
 def _all_left(this: Run) -> bool:

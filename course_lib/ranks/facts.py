@@ -10,13 +10,19 @@ import contextlib
 import gc
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
+from course_lib.ranks.cell import Frame, is_learners
+from course_lib.ranks.idle import idles
+
 _MOST_MODELS, _MOST_PARAMETERS = 16, 400
 #: What other rooms add to a rank's facts: a name, and a function that gives JSON-able data (see `watch.probe`).
 EXTRAS: dict[str, Callable[[], Any]] = {}
+#: What other rooms count that goes up while a script gets on: steps of optimizers, batches.
+PROGRESS: list[Callable[[], int]] = []
 _INIT_NAMES = ("rank", "world_size", "backend", "init_method", "timeout")
 
 
@@ -51,7 +57,29 @@ def _common() -> dict[str, Any]:
     for name, tell in EXTRAS.items():
         with contextlib.suppress(Exception):
             found["extras"][name] = tell()
+    with contextlib.suppress(Exception):
+        found["threads"] = _threads_that_keep_it()
+    found["agent_store"] = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == str(True)
     found["master"] = [os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")]
+    return found
+
+
+def _threads_that_keep_it() -> list[list[str]]:
+    """The learner's threads without which this process could end: name, and the line at which each is now."""
+    frames = sys._current_frames()
+    found = []
+    for thread in threading.enumerate():
+        if thread.daemon or thread is threading.main_thread() or thread.name.startswith("course-"):
+            continue
+        frame = frames.get(thread.ident or 0)
+        if frame is None or idles(frame):
+            continue
+        while frame is not None and not is_learners(frame.f_code.co_filename):
+            frame = frame.f_back
+        place = ""
+        if frame is not None:
+            place = Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, "").where()
+        found.append([thread.name, place])
     return found
 
 

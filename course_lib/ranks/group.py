@@ -86,6 +86,7 @@ def rebuild_group(backend: str, rank: int, epoch: int) -> int:
     Groups made with `new_group` are gone afterwards. Gradients and tensors that a half-done collective has touched
     hold partial sums: nobody can tell which.
     """
+    gc.collect()  # wrappers hold themselves in a circle: those that nobody can reach any more are not moved
     wrappers = _wrappers_of_default_group()
     if dist.is_initialized():
         _broken_groups.extend(distributed_c10d._world.pg_map)
@@ -119,6 +120,14 @@ def sequence_numbers() -> dict[str, int]:
 def groups_named(names: set[str]) -> list[Any]:
     """The process groups of this rank with these names."""
     return [group for group, name in list(distributed_c10d._world.pg_names.items()) if str(name) in names]
+
+
+def name_and_members(group: Any) -> tuple[str, list[int]]:
+    """A process group's name and its global ranks in the group's order (None: the default group)."""
+    asked: Any = group if group is not None else dist.group.WORLD
+    ranks = distributed_c10d._world.pg_group_ranks.get(asked, {})
+    name = distributed_c10d._world.pg_names.get(asked, "")
+    return str(name), [int(rank) for rank, _ in sorted(ranks.items(), key=lambda entry: entry[1])]
 
 
 def group_members() -> dict[str, list[int]]:

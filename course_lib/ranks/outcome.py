@@ -29,12 +29,16 @@ class Kind(enum.StrEnum):
 
 #: A process that is gone and nobody here can say how: it was somebody else's child.
 EXIT_UNKNOWN = 256
+#: A rank that has lost its wire to the kernel leaves with this; one that does not leave is killed, and gets the second.
+EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED = 231, 257
 
 
 def exit_text(code: int) -> str:
     """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
     if code == EXIT_UNKNOWN:
         return "nobody knows how"
+    if code in (EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED):
+        return "ended by the course: it had lost its connection to the notebook"
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -148,6 +152,9 @@ class Waiting:
         where: the learner's line; `source` is its text.
         collective: the collective under way, when there is one.
         missing: ranks that have not joined it; `mismatch` says which other collective meets it, by rank.
+        state: `blocked` in a communication call, `asleep` in something else (`pause`: the call, and whether it is a
+            `lock`, a `child`, a `sleep`), `computing`, `stopped` by a signal, or `silent`: it does not answer.
+        partners: whom the call needs. children: names of the processes it has started.
         seconds: how long it has been waiting there, where that is known (a run out of time).
     """
 
@@ -158,8 +165,11 @@ class Waiting:
     collective: Collective | None = None
     missing: tuple[int, ...] = ()
     mismatch: Mapping[int, Collective] = field(default_factory=dict)
-    state: str = "blocked"  # blocked | computing | stopped | silent
+    state: str = "blocked"
     stack: tuple[Frame, ...] = ()
+    pause: tuple[str, str] | None = None
+    partners: Mapping[str, Any] | None = field(default=None, compare=False)
+    children: tuple[str, ...] = ()
     seconds: float | None = field(default=None, compare=False)
 
 
@@ -202,6 +212,10 @@ class Outcome:
         facts: what ranks said of themselves when something went wrong (see `ranks.facts`). last_places: the stack of
             a rank that crashed. seconds: wall time of the run.
         never_struck: faults that were meant for this run, and whose moment never came: a sentence each.
+        proved: nobody could ever have gone on. doubts: not proved, but nothing had moved on any rank for some seconds
+            when the run was ended (it is *probably* a deadlock): why that is no proof, a clause each.
+        stalled_for: seconds in which no rank had made progress (issued an operation, made a step) when the run was
+            ended for that, or is told of it while it goes on.
         expected: whether it ended as it was expected to (None: nobody asked).
     """
 
@@ -218,6 +232,8 @@ class Outcome:
     pictures: Mapping[int, tuple[bytes, ...]]
     notes: tuple[str, ...] = ()
     proved: bool = False
+    doubts: tuple[str, ...] = ()
+    stalled_for: float = 0.0
     interrupted: bool = False
     timed_out: bool = False
     seconds: float = 0.0

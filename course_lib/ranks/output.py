@@ -22,8 +22,8 @@ _PROFILER_LOG = re.compile(
     r"^(?:USDT:.*|ERROR:\S+ \S+ \d+:\d+ DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed .*)\n?",
     re.MULTILINE,
 )
-#: A terminal's colours and cursor movements.
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: A terminal's colours and cursor movements, what sets its title (up to BEL or ST), and the bell.
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x07")
 #: `<function <lambda> at 0x7f2e7b851da0>`: another number on every run.
 _MEMORY = re.compile(r" at 0x[0-9a-f]{6,}")
 #: A line of a traceback as Python writes it, such as that of a DataLoader's worker.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from course_lib.ranks.conclude import PEER_LOST
+from course_lib.ranks.fold import rank_list
 from course_lib.ranks.job import Run
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     """Rebuild what the job has broken; returns what the learner has to know about that."""
     if not all(link.alive for link in gang.links):
         gang.mark_broken()
-        return ()
+        # Who pressed stop is told so where it is said what came of that.
+        if not this.killed or this.interrupted:
+            return ()
+        ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
+        return (f"{ended} The variables of all ranks are lost: the next %%ranks starts a new gang.",)
     standing = {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
     groups = {name for numbers in standing.values() for name in numbers}
     unequal = any(

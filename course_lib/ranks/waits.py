@@ -7,15 +7,13 @@ torch's own error is about to come, and it may be what the learner wants to see.
 from __future__ import annotations
 
 import ast
-import linecache
 import os
-import sys
 from collections import deque
 from datetime import timedelta
-from types import FrameType, ModuleType
+from types import BuiltinMethodType, FrameType, MethodType, ModuleType
 from typing import Any
 
-from course_lib.ranks import tracing
+from course_lib.ranks.calls import call_under_way, innermost, named, number_of, object_of
 from course_lib.ranks.cell import Frame, is_learners
 
 #: Calls without a Python frame of their own, by the name in the learner's line: methods of Work, Future and Store.
@@ -45,6 +43,8 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
         "_verify_param_shape_across_processes",
     ):
         return "DistributedDataParallel()" if leaf.function.startswith("_verify") else _sync_stage(stack)
+    if path.endswith("torch/_ops.py"):
+        return "wait_tensor" if _waits_for_a_functional_collective(thread_id) else None
     if "/torch/distributed/" in path:
         for frame in stack:
             name = frame.file.replace(os.sep, "/")
@@ -77,53 +77,54 @@ def _sync_stage(stack: list[Frame]) -> str:
     return "broadcast"
 
 
+def _waits_for_a_functional_collective(thread_id: int) -> bool:
+    """The wait for a functional collective (DTensor, tensor parallel) is an operator of torch like any other."""
+    frame = innermost(thread_id)
+    while frame is not None and frame.f_code.co_filename.replace(os.sep, "/").endswith("torch/_ops.py"):
+        operator = frame.f_locals.get("self")
+        name = getattr(operator, "_name", None) or getattr(operator, "_qualified_op_name", None)
+        if name == "_c10d_functional::wait_tensor":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _bare_wait(thread_id: int) -> str | None:
     """`work.wait()` has no Python frame: read the call from the learner's line itself."""
-    frame = _innermost(thread_id)
-    call = _call_under_way(frame) if frame is not None else None
-    return call.func.attr if call is not None and isinstance(call.func, ast.Attribute) else None
-
-
-def _innermost(thread_id: int) -> FrameType | None:
-    """The innermost frame of a thread, without those that a trace puts around the calls that wait."""
-    frame = sys._current_frames().get(thread_id)
-    while frame is not None and frame.f_code.co_filename == tracing.__file__:
-        frame = frame.f_back
-    return frame
-
-
-def _call_under_way(frame: FrameType) -> ast.Call | None:
-    """The call of a waiting method that the frame's current instruction makes, as its source has it."""
-    if frame.f_lasti < 0:
+    frame = innermost(thread_id)
+    call = waiting_call(frame) if frame is not None else None
+    if call is None:
         return None
-    positions = list(frame.f_code.co_positions())
-    first, last, start, end = positions[min(frame.f_lasti // 2, len(positions) - 1)]
-    if first is None or first != last or start is None or end is None:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else "wait"
+
+
+def waiting_call(frame: FrameType) -> ast.Call | None:
+    """The call of a waiting method of torch's that the frame is in: `work.wait()`, or `finish()` for a method kept."""
+    call = call_under_way(frame)
+    if call is None:
         return None
-    line = linecache.getline(frame.f_code.co_filename, first).encode()
-    try:
-        call = ast.parse(line[start:end].decode(errors="replace").strip(), mode="eval").body
-    except SyntaxError:
+    if isinstance(call.func, ast.Attribute):
+        return call if call.func.attr in _WAITING_CALLS and _is_torchs(call.func.value, frame) else None
+    method = object_of(call.func, frame)
+    if not isinstance(method, BuiltinMethodType | MethodType) or method.__name__ not in _WAITING_CALLS:
         return None
-    if (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in _WAITING_CALLS
-    ):
-        return call if _is_torchs(call.func.value, frame) else None
-    return None
+    return call if _comes_from_torch(method.__self__) else None
 
 
 def _is_torchs(receiver: ast.expr, frame: FrameType) -> bool:
     """True when the object whose method is called comes from torch: `os.wait()` waits for no rank."""
-    thing = _object(receiver, frame)
+    thing = object_of(receiver, frame)
     if thing is None:
         # `dist.batch_isend_irecv(...)[0]`, `works.pop()`: go by what stands at the beginning.
-        thing = _object(_beginning(receiver), frame)
+        thing = object_of(_beginning(receiver), frame)
         if isinstance(thing, list | tuple | dict | deque):
             return True
+    return _comes_from_torch(thing)
+
+
+def _comes_from_torch(thing: Any) -> bool:
     home = thing.__name__ if isinstance(thing, ModuleType) else type(thing).__module__
-    return home.split(".")[0] == "torch"
+    return str(home).split(".")[0] == "torch"
 
 
 def _beginning(node: ast.expr) -> ast.expr:
@@ -135,38 +136,24 @@ def _beginning(node: ast.expr) -> ast.expr:
                 return node
 
 
-def _object(node: ast.expr, frame: FrameType) -> Any:
-    """The object a simple expression stands for, found without running any code of the learner's; else None."""
-    match node:
-        case ast.Name(id=name):
-            return frame.f_locals.get(name, frame.f_globals.get(name))
-        case ast.Constant(value=value):
-            return value
-        case ast.Attribute(value=base, attr=name):
-            return getattr(_object(base, frame), "__dict__", {}).get(name)
-        case ast.Subscript(value=base, slice=index):
-            container, key = _object(base, frame), _object(index, frame)
-            if type(container) in (list, tuple, dict) and type(key) in (int, str):
-                try:
-                    return container[key]
-                except LookupError:
-                    return None
-    return None
-
-
 def ends_by_itself(thread_id: int, groups: Any) -> bool:
     """True when the wait of this thread has a timeout of at most a minute.
 
     Args:
         groups: the process groups of this rank that have a collective under way.
     """
-    frame = _innermost(thread_id)
+    frame = innermost(thread_id)
     if frame is None:
         return False
-    call = _call_under_way(frame) if is_learners(frame.f_code.co_filename) else None
+    call = waiting_call(frame) if is_learners(frame.f_code.co_filename) else None
     if call is not None:
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        return any(_is_soon(argument, frame) for argument in given) or _any_soon(groups)
+        if any(_is_soon(argument, frame) for argument in given) or _any_soon(groups):
+            return True
+        # A store has a timeout of its own, for waits that are given none.
+        store = object_of(call.func.value, frame) if isinstance(call.func, ast.Attribute) else None
+        own = getattr(store, "timeout", None) if store is not None and _comes_from_torch(store) else None
+        return not any(map(_is_a_timeout, given)) and isinstance(own, timedelta) and own <= _SOON
     asked = list(groups)
     while frame is not None:
         path = frame.f_code.co_filename.replace(os.sep, "/")
@@ -181,10 +168,23 @@ def ends_by_itself(thread_id: int, groups: Any) -> bool:
 
 
 def _is_soon(argument: ast.expr, frame: FrameType) -> bool:
-    if isinstance(argument, ast.Name):
-        value = frame.f_locals.get(argument.id, frame.f_globals.get(argument.id))
-        return isinstance(value, timedelta) and value <= _SOON
-    return "timedelta" in ast.unparse(argument)
+    """True for a timeout of at most a minute, and for one whose length cannot be told without running code."""
+    value = object_of(argument, frame)
+    if isinstance(value, timedelta):
+        return value <= _SOON
+    if isinstance(argument, ast.Call) and named(argument.func) == "timedelta":
+        try:
+            given = {str(k.arg): number_of(k.value, frame) for k in argument.keywords}
+            return timedelta(*(number_of(a, frame) for a in argument.args), **given) <= _SOON
+        except (TypeError, ValueError, OverflowError):
+            return True
+    return _is_a_timeout(argument)
+
+
+def _is_a_timeout(argument: ast.expr) -> bool:
+    """True for what reads like a timeout: `timedelta(...)`, `cfg.timeout`."""
+    text = ast.unparse(argument).lower()
+    return "timedelta" in text or "timeout" in text
 
 
 def _any_soon(groups: Any) -> bool:

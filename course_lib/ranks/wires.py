@@ -104,6 +104,7 @@ class Wires:
         for link in links:
             link.channel.send_encoded(question)
         replies: dict[int, Message] = {}
+        unable: set[int] = set()
         deadline = time.monotonic() + timeout
         while True:
             for link in links:
@@ -111,8 +112,10 @@ class Wires:
                     message = link.take(reply, job)
                     if message is not None:
                         replies[link.rank] = message
+                    elif link.take("cannot", job) is not None:
+                        unable.add(link.rank)
             left = deadline - time.monotonic()
-            if left <= 0 or all(link.rank in replies or not link.answers for link in links):
+            if left <= 0 or all(link.rank in {*replies, *unable} or not link.answers for link in links):
                 return replies
             if (stop is not None and stop.pressed) or (enough is not None and enough()):
                 return replies

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.ranks import worker
-from course_lib.ranks.facts import EXTRAS, ddp_wrappers
+from course_lib.ranks.facts import EXTRAS, PROGRESS, ddp_wrappers
 from course_lib.ranks.last_words import last_words
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.guard import Guarded, Unseen
@@ -101,6 +101,10 @@ class Probe:
 
     def __post_init__(self) -> None:
         self.clock = WaitingClock(self.unseen)
+
+    def progress(self) -> int:
+        """A number that goes up while the script gets on."""
+        return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
 
     def told(self) -> dict[str, Any]:
         """Everything as JSON-able data; also asked for by the answering thread while the rank is blocked."""
@@ -369,6 +373,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
     probe = Probe(CheckPlan(every))
     CURRENT = probe
     EXTRAS["probe"] = probe.told
+    PROGRESS.append(probe.progress)
     hooks = Guarded(probe, probe.unseen, "DDP models")
     with contextlib.ExitStack() as stack:
         stack.callback(_unwatch, probe)
@@ -392,6 +397,7 @@ def _unwatch(probe: Probe) -> None:
     """What was noted stays to be told; the models get rid of their hooks."""
     global CURRENT
     CURRENT = None
+    PROGRESS.clear()
     for hook in probe.hooks:
         with contextlib.suppress(Exception):
             hook.remove()

@@ -13,8 +13,8 @@ import time
 from types import TracebackType
 from typing import Any
 
-from course_lib.ranks.answering import is_asleep
 from course_lib.ranks.cell import Frame
+from course_lib.ranks.traffic import is_asleep
 from course_lib.ranks.waits import waiting_in
 from course_lib.watch.guard import Guarded, Unseen
 

@@ -99,8 +99,10 @@ if dist.get_rank() != 2:
     dist.all_reduce(x)
 
 # %% [markdown]
-# A collective needs every rank of its group. In a script the three would sit there until a timeout: 30 minutes with gloo,
-# 10 with NCCL (`default_pg_timeout` and `default_pg_nccl_timeout` in `torch/distributed/constants.py`).
+# A collective needs every rank of its group. In a script the three would sit there for as long as rank 2 lives and does
+# something else, at most until a timeout: 30 minutes with gloo, 10 with NCCL (`default_pg_timeout` and
+# `default_pg_nccl_timeout` in `torch/distributed/constants.py`). When rank 2's process ends, gloo tells the others at once that
+# the connection is closed; the message names neither the rank that left nor the line.
 #
 # Here you had the answer in well under a second, and not because somebody guessed from the silence. The course *proved* it:
 # three ranks are blocked in a collective that rank 2 has not joined, and rank 2 has left the cell, so it never will. The

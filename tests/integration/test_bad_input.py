@@ -24,6 +24,8 @@ REFUSED = {
     "%%ranks --timeout soon\n1": "--timeout soon: seconds are a number above 0",
     "%%ranks --timeout nan\n1": "--timeout nan: seconds are a number above 0",
     "%%ranks --as 1x\n1": "--as 1x: that is no name for a variable",
+    "%%ranks 2 --as class\n1": "that is no name for a variable",
+    "%%ranks\ntorch?": "line 2: torch? asks the notebook for help",
     "%%ranks\n!ls": "line 2: !ls is a command of the notebook",
     "%%ranks\n1\n%timeit 1": "line 3: %timeit is a command of the notebook",
     "%%ranks\nx = 'a\x00b'": "null bytes",

@@ -47,12 +47,12 @@ DEADLOCKS = {
         "ddp_on_some_ranks",
         (0,),
     ),
-    "recv without send": ("if rank == 0:\n    dist.recv(one, 1)", {0}, "nobody_answers", ()),
+    "recv without send": ("if rank == 0:\n    dist.recv(one, 1)", {0}, "nobody_answers", (1,)),
     "irecv and wait without send": (
         "if rank == 0:\n    work = dist.irecv(one, 1)\n    work.wait()",
         {0},
         "nobody_answers",
-        (),
+        (1,),
     ),
     "a wait at the end of a longer expression": (
         "if rank == 0:\n    dist.batch_isend_irecv([dist.P2POp(dist.irecv, one, 1)])[0].wait()",
@@ -72,7 +72,7 @@ DEADLOCKS = {
         "rank_left",
         (1,),
     ),
-    "everyone receives first": ("dist.recv(one, (rank + 1) % 4)", {0, 1, 2, 3}, "nobody_answers", ()),
+    "everyone receives first": ("dist.recv(one, (rank + 1) % 4)", {0, 1, 2, 3}, "waiting_in_a_circle", ()),
     "a circle over groups of two": (
         "g = [dist.new_group([i, (i + 1) % 4]) for i in range(4)]\ndist.barrier(g[rank])\ndist.barrier(g[rank - 1])",
         {0, 1, 2, 3},
@@ -212,6 +212,7 @@ def test_silence_is_ended_by_the_timeout_and_not_called_a_deadlock(ranks):
     assert outcome.kind is Kind.HANG
     assert outcome.timed_out
     assert not outcome.proved
-    assert outcome.waiting[1].state == "computing"
+    assert outcome.waiting[1].state == "asleep"
+    assert outcome.waiting[1].pause == ("time.sleep()", "sleep")
     assert {outcome.waiting[rank].call for rank in (0, 2, 3)} == {"barrier"}
     assert "being slow proves nothing" in str(outcome)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks.answering import is_asleep, look, workers_awake
+from course_lib.ranks.answering import look
+from course_lib.ranks.traffic import awake, is_asleep
 
 
 def tasks(folder: Path, **threads: str) -> str:
@@ -24,25 +25,31 @@ def tasks(folder: Path, **threads: str) -> str:
 
 @pytest.mark.parametrize("state", ["R", "D"])
 def test_a_worker_of_torchs_that_runs_or_waits_for_a_disk_is_awake(tmp_path, state):
-    assert workers_awake(tasks(tmp_path, python="S", pt_gloo_runloop=state))
+    assert awake(tasks=tasks(tmp_path, python="S", pt_gloo_runloop=state)).others == ("pt_gloo_runloop",)
 
 
-def test_workers_that_sleep_are_not_awake(tmp_path):
-    assert not workers_awake(tasks(tmp_path, python="R", pt_gloo_runloop="S", pt_autograd_0="S"))
+def test_threads_that_sleep_are_not_awake_and_the_course_s_own_do_not_count(tmp_path):
+    place = tasks(tmp_path, python="R", pt_gloo_runloop="S", pt_autograd_0="S")
+    assert awake(tasks=place).others == ("python",)
+    assert not awake(frozenset({100}), place).others
 
 
-def test_the_threads_of_gloos_connections_are_no_sign_of_anything(tmp_path):
-    assert not workers_awake(tasks(tmp_path, python="S", gloo_tcp_loop="R"))
+def test_a_thread_of_gloos_connections_says_how_often_it_has_had_a_core(tmp_path):
+    place = tasks(tmp_path, gloo_tcp_loop="R", gloo_listen="S")
+    (tmp_path / "100" / "schedstat").write_text("5000 40 17\n", encoding="ascii")
+    (tmp_path / "101" / "schedstat").write_text("5000 40 3\n", encoding="ascii")
+    assert awake(tasks=place).loops == {100: (17, True), 101: (3, False)}
+    assert not awake(tasks=place).others
 
 
 def test_a_thread_that_has_ended_meanwhile_is_passed_over(tmp_path):
     (tmp_path / "99").mkdir()
-    assert not workers_awake(tasks(tmp_path, pt_gloo_runloop="S"))
+    assert not awake(tasks=tasks(tmp_path, pt_gloo_runloop="S")).others
 
 
 def test_where_the_system_tells_nothing_everybody_is_asleep(tmp_path):
     assert is_asleep(1, str(tmp_path / "none"))
-    assert not workers_awake(str(tmp_path / "none"))
+    assert not awake(tasks=str(tmp_path / "none")).others
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are looked at in /proc")

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.deadlock import Look, judge
 from tests.unit.outcomes import collective
@@ -12,7 +14,7 @@ LINE = Frame("<rank cell In [1]>", 2, "<module>", "dist.all_reduce(x)")
 
 def look(rank, records=(), waiting_in="all_reduce", **fields):
     issued = {"0": max((r.seq for r in records), default=0)}
-    return Look(rank, (LINE,), waiting_in, 1.0, 0, issued, {"0": EVERYONE}, tuple(records), **fields)
+    return Look(rank, (LINE,), waiting_in, 1.0, issued, {"0": EVERYONE}, tuple(records), **fields)
 
 
 def gone(rank, records=()):
@@ -20,11 +22,16 @@ def gone(rank, records=()):
     return dataclasses.replace(look(rank, records, waiting_in=None), stack=())
 
 
-def verdict(looks, running, before=None, stopped=()):
+def found(looks, running, before=None, stopped=(), failed=()):
     now = {one.rank: one for one in looks}
-    return judge(
-        {one.rank: one for one in before} if before else now, now, frozenset(running), frozenset(stopped)
-    )
+    earlier = {one.rank: one for one in before} if before else now
+    return judge(earlier, now, frozenset(running), frozenset(stopped), frozenset(failed))
+
+
+def verdict(looks, running, before=None, stopped=(), failed=()):
+    """Who waits where, if that is proved for ever; else None."""
+    still = found(looks, running, before, stopped, failed)
+    return still.waiting if still is not None and still.proved else None
 
 
 SKIPPED = [look(0, [collective()]), look(1, [collective()]), gone(2), look(3, [collective()])]
@@ -43,7 +50,7 @@ def test_one_look_is_no_proof():
 
 
 def test_a_rank_that_computes_could_still_join():
-    looks = [*SKIPPED[:2], look(2, waiting_in=None), SKIPPED[3]]
+    looks = [*SKIPPED[:2], look(2, waiting_in=None, asleep=False), SKIPPED[3]]
     assert verdict(looks, {0, 1, 2, 3}) is None
 
 
@@ -67,21 +74,105 @@ def test_a_rank_that_only_waits_for_a_free_core_is_no_proof():
     assert verdict(looks, {0, 1, 3}) is None
 
 
-def test_a_wait_that_ends_by_itself_is_no_proof():
-    assert verdict(changed(SKIPPED, 3, ends_by_itself=True), {0, 1, 3}) is None
+def test_a_wait_that_ends_by_itself_is_not_even_probable():
+    assert found(changed(SKIPPED, 3, ends_by_itself=True), {0, 1, 3}).passing
 
 
-def test_another_thread_anywhere_could_bring_the_collective():
-    assert verdict(changed(SKIPPED, 2, other_threads=1), {0, 1, 3}) is None
+def test_another_thread_anywhere_makes_it_probable():
+    still = found(changed(SKIPPED, 2, threads=(("prefetch", "lock"),)), {0, 1, 3})
+    assert not still.proved
+    assert not still.passing
+    assert still.doubts == ("thread 'prefetch' of rank 2 lives and might still act",)
 
 
-def test_a_collective_that_all_have_joined_is_under_way():
-    assert verdict([look(rank, [collective()]) for rank in EVERYONE], set(EVERYONE)) is None
+@pytest.mark.parametrize("kind", ["sleep", "other"])
+def test_a_thread_that_will_wake_makes_it_not_even_probable(kind):
+    assert found(changed(SKIPPED, 2, threads=(("timer", kind),)), {0, 1, 3}).passing
+
+
+@pytest.mark.parametrize(("kind", "passing"), [("lock", False), ("sleep", True), ("child", True)])
+def test_a_rank_asleep_outside_communication_is_never_a_proof(kind, passing):
+    looks = [*SKIPPED[:2], look(2, waiting_in=None, pause=("x.acquire()", kind)), SKIPPED[3]]
+    still = found(looks, set(EVERYONE))
+    assert still.doubts == ("rank 2 sleeps in x.acquire(), which is no communication",)
+    assert still.passing is passing
+    assert still.waiting[2].state == "asleep"
+
+
+def test_a_child_process_might_set_the_key_that_a_rank_waits_for():
+    store = [look(0, waiting_in="get"), gone(1)]
+    assert found(store, {0}).proved
+    child = {77: ("python", 0.5)}
+    assert found([store[0], dataclasses.replace(store[1], children=child)], {0}).passing
+    assert found(
+        [*SKIPPED[:2], dataclasses.replace(SKIPPED[2], children=child), SKIPPED[3]], {0, 1, 3}
+    ).proved
+
+
+def test_bytes_on_their_way_are_no_standing_still():
+    for fields in ({"in_flight": 10}, {"moved": 10}, {"children": {5: ("sh", 0.2)}}):
+        assert found(SKIPPED, {0, 1, 3}, before=changed(SKIPPED, 1, **fields)) is None, fields
+
+
+@pytest.mark.parametrize(("in_flight", "wants"), [(0, True), (48, False)])
+def test_gloos_thread_must_have_had_its_turns(in_flight, wants):
+    """Bytes that it leaves where they are, though it could have taken them, are none that anybody waits for."""
+    before = changed(SKIPPED, 1, loops={"7": (3, wants)}, in_flight=in_flight)
+    assert found(changed(before, 1, loops={"7": (4, wants)}), {0, 1, 3}, before) is None
+    assert found(changed(before, 1, loops={"7": (5, wants)}), {0, 1, 3}, before).proved
+
+
+def test_gloos_thread_that_sleeps_needs_no_turns_when_nothing_lies_on_its_connections():
+    looks = changed(SKIPPED, 1, loops={"7": (3, False)})
+    assert found(looks, {0, 1, 3}, looks).proved
+
+
+def test_a_collective_that_all_have_joined_and_that_moves_nothing_never_ends():
+    looks = [look(rank, [collective()]) for rank in EVERYONE]
+    assert found(looks, set(EVERYONE)).proved
+    blind = [dataclasses.replace(one, seen_through=False) for one in looks]
+    assert "does not tell" in found(blind, set(EVERYONE)).doubts[0]
+
+
+def test_ranks_that_have_failed_in_the_collective_move_it_no_more():
+    looks = [look(0, [collective()]), *(gone(rank, [collective()]) for rank in (1, 2, 3))]
+    assert verdict(looks, {0}, failed={1, 2, 3})[0].missing == (1, 2, 3)
+
+
+def partners(call, **fields):
+    return {
+        "call": call,
+        "group": "0",
+        "members": EVERYONE,
+        "root": None,
+        "to": None,
+        "source": None,
+        **fields,
+    }
+
+
+def test_ranks_that_take_different_ranks_for_the_root_never_meet():
     looks = [
-        *(look(rank, [collective()]) for rank in (0, 1)),
-        *(gone(rank, [collective()]) for rank in (2, 3)),
+        look(rank, [collective("broadcast")], "broadcast", partners=partners("broadcast", root=rank == 3))
+        for rank in EVERYONE
     ]
-    assert verdict(looks, {0, 1}) is None
+    looks = [
+        dataclasses.replace(one, partners=partners("broadcast", root=3 if one.rank == 3 else 0))
+        for one in looks
+    ]
+    proof = verdict(looks, set(EVERYONE))
+    assert set(proof[0].mismatch) == {3}
+    assert set(proof[3].mismatch) == {0, 1, 2}
+
+
+def test_a_send_and_the_receive_it_meets_lack_nobody():
+    pair = [
+        look(0, waiting_in="send", partners=partners("send", to=1)),
+        look(1, waiting_in="recv", partners=partners("recv", source=0)),
+    ]
+    assert [w.missing for w in found(pair, {0, 1}).waiting.values()] == [(), ()]
+    crossed = [pair[0], dataclasses.replace(pair[1], partners=partners("recv", source=2)), gone(2)]
+    assert [w.missing for w in found(crossed, {0, 1}).waiting.values()] == [(1,), (2,)]
 
 
 def test_different_collectives_with_the_same_number_never_meet():

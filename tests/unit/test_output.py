@@ -86,6 +86,7 @@ def test_a_carriage_return_starts_the_line_again(written, shown):
         ("[::1]:4444", "[::1]"),
         ("<object object at 0x7f2e7b851da0>", "<object object at 0x…>"),
         ("\x1b[31mred\x1b[0m\x1b[A", "red"),
+        ("\x1b]0;a title\x07a\x07b\x1b]2;another\x1b\\c", "abc"),
         ("ratio 10:20, [1, 2], 0x7f", "ratio 10:20, [1, 2], 0x7f"),
     ],
 )

@@ -7,10 +7,11 @@ from html import unescape
 import pytest
 
 from course_lib.doctor import explained
-from course_lib.notebook.panel import html_report
+from course_lib.notebook.panel import html_report, live_html, live_text
+from course_lib.ranks.job import Progress
 from course_lib.ranks.outcome import Ending, Waiting
 from course_lib.ranks.report import sections, text_report
-from tests.unit.outcomes import died, hung, outcome, raised
+from tests.unit.outcomes import collective, died, hung, outcome, raised
 
 RANKS = range(4)
 
@@ -100,7 +101,10 @@ def test_a_stop_that_costs_the_gang_is_told():
         waiting={1: Waiting(1, None, "", "", state="silent")},
         interrupted=True,
     )
-    assert "rank 1 could not be freed and was ended: the next %%ranks starts a new gang" in said(ended)
+    assert (
+        "rank 1 could not be freed and was ended. The variables of all ranks are lost: the next %%ranks starts"
+        in said(ended)
+    )
 
 
 def test_a_stop_that_came_too_late_is_told():
@@ -126,3 +130,24 @@ def test_html_says_what_the_text_says(one):
         for text in (section.headline, *section.lines, *(row.text for row in section.rows)):
             assert set(text.split()) <= set(words)
     assert "<b>" not in html
+
+
+def test_what_stands_still_is_said_while_the_cell_runs_with_the_reason_why_it_is_no_proof():
+    waiting = {0: Waiting(0, "barrier", "In [1], line 2", "dist.barrier()", collective("barrier"), (1,))}
+    still = outcome(
+        "hang", 2, waiting=waiting, doubts=("thread 'loader' of rank 1 lives and might still act",)
+    )
+    seen = live_text(Progress(7.0, {}, {}, frozenset({1}), frozenset({0}), still, 6.2)).splitlines()
+    assert seen[0] == "running … 1 of 2 ranks have finished"
+    assert seen[1].startswith("Nothing has moved for 6 s. Probably a deadlock: ")
+    assert any("Not proved" in line and "thread 'loader'" in line for line in seen)
+    assert seen[-1] == "  Nothing is ended for it: press stop to free the ranks, or wait."
+    html = live_html(Progress(7.0, {}, {}, frozenset({1}), frozenset({0}), still, 6.2))
+    assert "Probably a deadlock" in html
+
+
+def test_while_ranks_get_on_only_their_number_is_said():
+    assert (
+        live_text(Progress(7.0, {}, {}, frozenset({1}), frozenset({0})))
+        == "running … 1 of 2 ranks have finished"
+    )

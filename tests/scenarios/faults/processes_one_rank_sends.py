@@ -1,5 +1,5 @@
 # kind: nobody_answers
-# culprits: -
+# culprits: 0
 # ranks: 2
 # One process for each rank, and nobody sends what rank 1 waits for.
 import os

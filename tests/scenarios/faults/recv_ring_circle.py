@@ -1,4 +1,4 @@
-# kind: nobody_answers
+# kind: waiting_in_a_circle
 # culprits: -
 # ranks: 3
 # Everybody receives before anybody sends.

@@ -1,0 +1,149 @@
+"""Lay the ranks' sequences of collectives side by side: which one has a rank left out, or issued alone?
+
+Collectives of a group are matched by their number. A rank that leaves one out brings each later one under a number too
+low, so that the ranks stick at a line that is innocent; the one to name is the first that has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from course_lib.doctor.conditions import condition_of
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
+from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+
+
+def left_out(mine: Sequence[Collective], theirs: Sequence[Collective]) -> tuple[Collective, ...]:
+    """What `theirs` has and `mine` lacks, when that alone sets them apart; empty when it does not.
+
+    What follows the last collective that both have says nothing: one of the two may be stuck before it.
+    """
+    ours = [_key(record) for record in mine]
+    between = SequenceMatcher(None, ours, [_key(r) for r in theirs], autojunk=False).get_opcodes()
+    last = max((place for place, (tag, *_) in enumerate(between) if tag == "equal"), default=-1)
+    after = {key for _, start, end, *_ in between[last + 1 :] for key in ours[start:end]}
+    found = [
+        record for tag, _, _, start, end in between[:last] if tag == "insert" for record in theirs[start:end]
+    ]
+    exchanged = any(tag in ("replace", "delete") for tag, *_ in between[:last])
+    if exchanged or any(_key(record) in after for record in found):
+        return ()  # in another order
+    return tuple(found)
+
+
+def out_of_step(
+    outcome: Outcome, group: str, first: int, ranks: tuple[int, ...], others: tuple[int, ...]
+) -> Diagnosis | None:
+    """Ranks that meet in different collectives from number `first` on, because one side has left out what others have.
+
+    Args:
+        ranks, others: the two sides.
+    """
+    one, two = (_sequence(outcome, side[0], group, first) for side in (ranks, others))
+    lacking = left_out(one, two)
+    if lacking:
+        return _said(outcome, group, ranks, others, lacking)
+    lacking = left_out(two, one)
+    return _said(outcome, group, others, ranks, lacking) if lacking else None
+
+
+def unequal_numbers(outcome: Outcome) -> Diagnosis | None:
+    """All ranks have ended well, and some have issued more collectives of a group than others: those are still open."""
+    members = {
+        group: tuple(ranks)
+        for facts in outcome.facts.values()
+        for group, ranks in facts.get("groups", {}).items()
+    }
+    for group, ranks in sorted(members.items()):
+        told = [outcome.facts.get(rank, {}).get("groups", {}).get(group) for rank in ranks]
+        if not set(ranks) <= set(outcome.ranks) or any(each is None or tuple(each) != ranks for each in told):
+            continue
+        issued = {rank: _sequence(outcome, rank, group, 0) for rank in ranks}
+        most = max(map(len, issued.values()))
+        fewer = tuple(rank for rank in ranks if len(issued[rank]) < most)
+        more = tuple(rank for rank in ranks if len(issued[rank]) == most)
+        if not fewer:
+            continue
+        lacking = [r for r in issued[more[0]] if not r.done][:1] or list(issued[more[0]][-1:])
+        record = left_out([*issued[fewer[0]], lacking[-1]], [*issued[more[0]], lacking[-1]])
+        return _still_open(outcome, fewer, more, (record or tuple(lacking))[0], issued)
+    return None
+
+
+def _still_open(
+    outcome: Outcome,
+    fewer: tuple[int, ...],
+    more: tuple[int, ...],
+    record: Collective,
+    issued: dict[int, list[Collective]],
+) -> Diagnosis:
+    odd = fewer if len(fewer) < len(more) else more if len(more) < len(fewer) else ()
+    return Diagnosis(
+        "unequal_collectives",
+        f"Every rank has ended the {outcome.what}, but {rank_list(more)} {verb(more, 'has', 'have')} issued "
+        f"{collective_text(record)} at {record.where or 'an unknown line'}, and {rank_list(fewer)} "
+        f"{verb(fewer, 'has', 'have')} not. It is still open: the next collective of {rank_list(fewer)} will meet it.",
+        odd,
+        lines_of(
+            {rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}, odd
+        ),
+        advice="issue each collective on all ranks of the group, and wait for the Work that async_op=True returns. "
+        "`%ranks restart` starts again with groups in which nothing is open.",
+        lesson=taught_in(13, 0),
+        warning=True,
+    )
+
+
+def _said(
+    outcome: Outcome,
+    group: str,
+    without: tuple[int, ...],
+    having: tuple[int, ...],
+    lacking: tuple[Collective, ...],
+) -> Diagnosis:
+    record = lacking[0]
+    condition = condition_of(record, None)
+    place = record.where or "an unknown line"
+    because = f" (under `{condition}`)" if condition else ""
+    further = f", and {steps(len(lacking) - 1, 'more collective')}" if len(lacking) > 1 else ""
+    extra = len(having) < len(without) or (len(having) == len(without) and condition is not None)
+    odd = having if extra else without if len(without) < len(having) else ()
+    if extra:
+        summary = (
+            f"Only {rank_list(having)} {verb(having, 'comes', 'come')} to {collective_text(record)} at {place}{because}"
+            f"{further}"
+        )
+    else:
+        summary = (
+            f"{capital(rank_list(without))} {verb(without, 'has', 'have')} left out {collective_text(record)} at "
+            f"{place}{because}{further}, which {rank_list(having)} {verb(having, 'has', 'have')} issued"
+        )
+    lines = {
+        rank: f"number {first.seq} of the group is {collective_text(first)} at {first.where or 'an unknown line'}"
+        for rank in outcome.ranks
+        if (first := next(iter(_sequence(outcome, rank, group, record.seq)), None)) is not None
+    }
+    return Diagnosis(
+        "rank_only_collective"
+        if extra and condition
+        else "extra_collective"
+        if extra
+        else "skipped_collective",
+        summary + ". From there on the ranks meet in collectives that do not belong together.",
+        odd,
+        lines_of(lines, odd),
+        advice="issue each collective on all ranks of the group, in the same order. A rank that has nothing to add "
+        "takes part with zeros.",
+        lesson=taught_in(13, 0),
+    )
+
+
+def _sequence(outcome: Outcome, rank: int, group: str, first: int) -> list[Collective]:
+    return [r for r in outcome.recorded.get(rank, ()) if r.group == group and r.seq >= first]
+
+
+def _key(record: Collective) -> str:
+    place = f"{record.origin.file}:{record.origin.line}" if record.origin is not None else ""
+    return f"{record.op} {record.sizes} {record.dtypes} {place}"

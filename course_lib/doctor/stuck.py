@@ -1,0 +1,127 @@
+"""Ranks that stand still outside communication while others wait for them, and what stands still without a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.ranks.outcome import Diagnosis, Ending, Outcome, Waiting
+
+_ADVICE = {
+    "lock": "look for who should release it: a lock that a rank takes twice, or one that another rank keeps while it "
+    "waits in a collective, is never released.",
+    "child": "look at the process that it waits for: what does that do?",
+}
+
+
+def asleep_in(outcome: Outcome) -> dict[int, Waiting]:
+    """The ranks that sleep in something that is no communication."""
+    return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "asleep"}
+
+
+def stuck_outside(outcome: Outcome) -> Diagnosis | None:
+    """Ranks wait for others that sleep outside communication, for a lock or for a process."""
+    asleep, blocked = asleep_in(outcome), blocked_in(outcome)
+    kinds = [waiting.pause[1] for waiting in asleep.values() if waiting.pause is not None]
+    if not asleep or len(kinds) < len(asleep) or not {"lock", "child"}.issuperset(kinds):
+        return None
+    summary = f"{capital(rank_list(asleep))} {sleeps_at(asleep.values())}"
+    waiting_for = {rank: w for rank, w in blocked.items() if not w.missing or asleep.keys() & set(w.missing)}
+    if waiting_for:
+        first = next(iter(waiting_for.values()))
+        summary += (
+            f", and {rank_list(waiting_for)} {verb(waiting_for, 'waits', 'wait')} for {verb(asleep, 'it', 'them')} in "
+            f"{call_of(first)} at {first.where}"
+        )
+    return Diagnosis(
+        "stuck_outside",
+        summary + ".",
+        tuple(asleep),
+        positions(outcome, asleep),
+        advice=_ADVICE[kinds[0]],
+        lesson=taught_in(13, 0),
+    )
+
+
+def sleeps_at(asleep: Iterable[Waiting]) -> str:
+    """`sleeps in lock.acquire() at line 3 of this cell`, one clause a place."""
+    sleepers = list(asleep)
+    places = {f"in {w.pause[0]} at {w.where}" if w.pause else f"at {w.where}": None for w in sleepers}
+    return f"{'sleeps' if len(sleepers) == 1 else 'sleep'} {' and '.join(places)}"
+
+
+def as_probable(outcome: Outcome, found: Diagnosis) -> Diagnosis:
+    """The same, said as what it is: a deadlock that is probable, and why it is not proved."""
+    return replace(
+        found,
+        summary=f"Probably a deadlock: {found.summary}",
+        evidence=(
+            *found.evidence,
+            f"Not proved: nothing has moved on any rank for seconds, but {_in_a_row(outcome.doubts)}.",
+        ),
+    )
+
+
+def _in_a_row(doubts: tuple[str, ...], most: int = 3) -> str:
+    shown = list(doubts[:most])
+    if len(doubts) > most:
+        return f"{', '.join(shown)}, and for {len(doubts) - most} more reasons"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def no_progress(outcome: Outcome) -> Diagnosis | None:
+    """For long no rank has issued an operation or made a step, and somebody is at work, or seems to be."""
+    if not outcome.stalled_for:
+        return None
+    at_work = {rank: w for rank, w in outcome.waiting.items() if w.state != "blocked"}
+    blocked = blocked_in(outcome)
+    odd = tuple(at_work) if blocked else ()
+    clauses = [f"{rank_list(ranks)} {what}" for what, ranks in _doing(at_work).items()]
+    started = sorted({name for waiting in at_work.values() for name in waiting.children})
+    if blocked:
+        first = next(iter(blocked.values()))
+        clauses.append(
+            f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where}"
+            + (f" for {verb(at_work, 'it', 'them')}" if at_work else "")
+        )
+    return Diagnosis(
+        "no_progress",
+        f"For {outcome.stalled_for:.0f} s no rank has issued a collective or made an optimizer step: "
+        f"{', and '.join(clauses)}.",
+        odd,
+        positions(outcome, odd),
+        advice="this is no proof of a fault: being slow is allowed. If it is work, give it more time (--patience); if "
+        "not, look at the line where the odd one out stands"
+        + (f", and at what the process that it has started ({', '.join(started)}) does." if started else "."),
+        lesson=taught_in(13, 5),
+    )
+
+
+def _doing(at_work: dict[int, Waiting]) -> dict[str, list[int]]:
+    ranks: dict[str, list[int]] = {}
+    for rank, waiting in at_work.items():
+        place = f" at {waiting.where}: {waiting.source}".rstrip(": ") if waiting.where else ""
+        doing = {
+            "asleep": f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep",
+            "silent": "not answering",
+            "stopped": "stopped by a signal",
+        }.get(waiting.state, "computing")
+        ranks.setdefault(f"is {doing}{place}", []).append(rank)
+    return {what if len(who) == 1 else what.replace("is ", "are ", 1): who for what, who in ranks.items()}
+
+
+def with_threads(outcome: Outcome, found: Diagnosis) -> Diagnosis:
+    """The same, and which threads would keep the process of a rank that has finished from ending."""
+    lines = []
+    for rank in found.culprits:
+        if outcome.endings.get(rank) is not Ending.FINISHED or rank in outcome.waiting:
+            continue
+        for name, place in outcome.facts.get(rank, {}).get("threads", ()):
+            at = f" at {place}" if place else ""
+            lines.append(
+                f"rank {rank} has come to the end, and its process could not end: thread {name!r}{at} is no daemon and "
+                "still runs."
+            )
+    return replace(found, evidence=(*found.evidence, *lines)) if lines and outcome.waiting else found
