@@ -124,6 +124,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
     with contextlib.suppress(Exception):
         seen["sequence"] = group.sequence_numbers()
         seen["members"] = group.group_members()
+        seen["seen_through"] = moved.known and group.only_through_sockets()
         if not brief:
             seen["records"] = flight.recorded_collectives(group.RENDEZVOUS.since_ns, stacks=detail)
         under_way = {record["group"] for record in seen["records"] if not record["done"]}

@@ -42,7 +42,8 @@ class Look:
         pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
         partners: whom its communication call needs (see `ranks.partners`).
         progress: goes up while a script gets on. brief: without `records`, which cost the rank tens of milliseconds.
-        seen_through: whether the system tells of connections and threads; elsewhere `moved` and the like say nothing.
+        seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
+            `moved` says nothing.
     """
 
     rank: int

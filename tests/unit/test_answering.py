@@ -61,3 +61,22 @@ def test_a_brief_look_leaves_out_what_takes_long():
     seen = look(threading.main_thread().ident or 0, brief=True)
     assert seen["records"] == []
     assert "facts" not in seen
+
+
+@pytest.mark.parametrize(
+    ("backend", "on_gpus", "seen"),
+    [
+        ("gloo", True, True),
+        ("cpu:gloo,cuda:nccl", False, True),
+        ("cpu:gloo,cuda:nccl", True, False),
+        ("nccl", True, False),
+    ],
+)
+def test_what_goes_from_gpu_to_gpu_is_not_seen(monkeypatch, backend, on_gpus, seen):
+    import torch
+
+    from course_lib.ranks import group
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: on_gpus)
+    monkeypatch.setitem(group.distributed_c10d._world.pg_map, object(), (backend, None))
+    assert group.only_through_sockets() is seen
