@@ -121,7 +121,9 @@ def only_through_sockets() -> bool:
     """True when all groups of this rank move their data over TCP; NCCL's ways between GPUs are not seen."""
     if not torch.cuda.is_initialized():
         return True
-    return all(str(backend) in ("gloo", "cpu:gloo") for backend, _ in list(distributed_c10d._world.pg_map.values()))
+    return all(
+        str(backend) in ("gloo", "cpu:gloo") for backend, _ in list(distributed_c10d._world.pg_map.values())
+    )
 
 
 def groups_named(names: set[str]) -> list[Any]:
