@@ -250,12 +250,16 @@ class Watch:
         if found is None or self._connecting(now) or running != {link.rank for link in self.this.running()}:
             self.this.still = None
             return False
-        return self._stands_still(found, thorough)
+        return self._stands_still(found, thorough, before)
 
-    def _stands_still(self, found: deadlock.StandStill, thorough: bool) -> bool:
+    def _stands_still(
+        self, found: deadlock.StandStill, thorough: bool, before: dict[int, deadlock.Look]
+    ) -> bool:
         since = self.this.still.since if self.this.still is not None else self.this.seconds()
         if not thorough and (found.proved or self.this.seconds() - self.looked_closely >= _CLOSE_LOOK):
             self.thorough, self.next_look = True, self.this.seconds()
+            # It comes at once: what stands still is held against the look some time ago, not against the last one.
+            self.before = before
         if thorough:
             self.looked_closely = self.this.seconds()
             if found.proved:

@@ -26,8 +26,8 @@ def test_the_stop_button_gives_the_kernel_back(open_notebook):
     notebook.run(0)
     notebook.run(1)
     doing = {
-        2: r"ranks 0-3\s+computing at .*time\.sleep\(3600\)",
-        4: r"rank 0\s+computing at .*time\.sleep\(3600\)\s+ranks 1-3\s+waiting in barrier\(\)",
+        2: r"ranks 0-3\s+asleep in time\.sleep\(\) at .*time\.sleep\(3600\)",
+        4: r"rank 0\s+asleep in time\.sleep\(\) at .*time\.sleep\(3600\)\s+ranks 1-3\s+waiting in barrier\(\)",
     }
     for index, what in doing.items():
         notebook.start(index)

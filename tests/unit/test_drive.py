@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_lib.ranks.deadlock import StandStill
 from course_lib.ranks.drive import Watch
 
 
@@ -34,3 +35,15 @@ def test_making_a_group_is_given_time_on_a_busy_machine(busy, function):
 
 def test_a_collective_is_given_none(busy):
     assert grace(["<module>", "all_reduce"]) == 0.0
+
+
+def test_the_look_that_proves_is_held_against_one_of_some_time_ago():
+    """It comes at once after the last: in a millisecond no thread of gloo's has its turns, and nothing is ever proved."""
+    watch = Watch.__new__(Watch)
+    watch.this = SimpleNamespace(still=None, seconds=lambda: 1.0)
+    watch.thorough, watch.looked_closely = False, 0.0
+    earlier = {0: "a look"}
+    assert not watch._stands_still(StandStill({}), False, earlier)
+    assert watch.thorough
+    assert watch.before is earlier
+    assert watch._stands_still(StandStill({}), True, earlier), "the thorough look has found the same"
