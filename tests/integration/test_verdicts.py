@@ -164,7 +164,7 @@ def test_helpers_that_are_idle_do_not_stand_in_the_way_of_a_proof(ranks, helpers
 @pytest.fixture
 def soon(monkeypatch):
     """Standing still is worth saying after a moment."""
-    monkeypatch.setattr(job, "PROBABLE_SECONDS", 1.0)
+    monkeypatch.setattr(job, "PROBABLE_SECONDS", 0.5)
 
 
 def shown_while_running(ranks, source, **options):

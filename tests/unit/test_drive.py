@@ -38,7 +38,7 @@ def test_a_collective_is_given_none(busy):
 
 
 def test_the_look_that_proves_is_held_against_one_of_some_time_ago():
-    """It comes at once after the last: in a millisecond no thread of gloo's has its turns, and nothing is ever proved."""
+    """It comes at once after the last: in a millisecond no thread of gloo's has its turns."""
     watch = Watch.__new__(Watch)
     watch.this = SimpleNamespace(still=None, seconds=lambda: 1.0)
     watch.thorough, watch.looked_closely = False, 0.0
