@@ -75,19 +75,15 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
 
 def _each_for_another(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int]) -> Diagnosis:
     """Sends and receives that wait for ranks which wait for others again, or are gone."""
-    ranks: dict[str, list[int]] = {}
-    for rank, waiting in blocked.items():
-        whom = f" for {rank_list(waiting.missing)}" if waiting.missing else ""
-        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}{whom}", []).append(rank)
-    clauses = [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
     halves = {
         "receiving it" if w.partners is not None and w.partners["to"] is not None else "sending it"
         for w in blocked.values()
         if set(w.missing) & set(gone)
     }
+    waits = "; ".join(standing(blocked, for_whom=True))
     return Diagnosis(
         "nobody_answers",
-        f"{capital('; '.join(clauses))}, and {rank_list(gone)} {verb(gone, 'has', 'have')} left the "
+        f"{capital(waits)}, and {rank_list(gone)} {verb(gone, 'has', 'have')} left the "
         f"{outcome.what} without {halves.pop() if len(halves) == 1 else 'the other half'}.",
         tuple(gone),
         positions(outcome, gone),

@@ -13,6 +13,7 @@ from course_lib.doctor.conditions import condition_of
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
 from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+from course_lib.watch.odd import odd_ones
 
 
 def left_out(mine: Sequence[Collective], theirs: Sequence[Collective]) -> tuple[Collective, ...]:
@@ -79,7 +80,7 @@ def _still_open(
     record: Collective,
     issued: dict[int, list[Collective]],
 ) -> Diagnosis:
-    odd = fewer if len(fewer) < len(more) else more if len(more) < len(fewer) else ()
+    odd = odd_ones({rank: rank in more for rank in issued})
     return Diagnosis(
         "unequal_collectives",
         f"Every rank has ended the {outcome.what}, but {rank_list(more)} {verb(more, 'has', 'have')} issued "

@@ -39,6 +39,10 @@ def probable(outcome: Outcome) -> Diagnosis | None:
     """Nothing moved any more when the run was ended, and that is no proof of a deadlock."""
     if not outcome.doubts or outcome.exits or outcome.interrupted:
         return None
+    return _probably(outcome)
+
+
+def _probably(outcome: Outcome) -> Diagnosis:
     return as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
 
 
@@ -47,7 +51,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     found = endings.interrupted(outcome)
     if found is None or not outcome.doubts:
         return found
-    before = as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+    before = _probably(outcome)
     return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
 
 
@@ -88,7 +92,7 @@ def without_progress(outcome: Outcome) -> Diagnosis:
 def while_it_runs(outcome: Outcome) -> Diagnosis:
     """What to say of a run that goes on, though nothing has moved for some seconds (see `conclude.if_ended_now`)."""
     if outcome.doubts:
-        return as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+        return _probably(outcome)
     return Diagnosis(
         "standing_still",
         "This may be meant: a rank sleeps, or waits with a time limit.",

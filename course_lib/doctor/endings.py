@@ -22,7 +22,6 @@ from course_lib.doctor.words import (
 from course_lib.ranks.cell import Frame
 from course_lib.ranks.outcome import (
     EXIT_CUT_OFF,
-    EXIT_CUT_OFF_KILLED,
     Collective,
     Diagnosis,
     Ending,
@@ -82,7 +81,7 @@ def _gone(outcome: Outcome) -> str:
 def _why(outcome: Outcome, codes: Iterable[int]) -> str:
     codes = set(codes)
     closed = any(_NO_DESCRIPTOR.search(text) for text in outcome.stderr.values())
-    if closed or codes & {EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED}:
+    if closed or EXIT_CUT_OFF in codes:
         return (
             "its code has closed, or written to, descriptors that are not its own (os.closerange does that): the "
             "connection to the notebook is one of them."

@@ -144,11 +144,12 @@ def ending(outcome: Outcome, rank: int) -> str:
             return f"finished the {outcome.what}"
 
 
-def standing(blocked: Mapping[int, Waiting]) -> list[str]:
-    """Who waits where, one clause a place: `rank 1 waits in barrier() at train.py, line 3`."""
+def standing(blocked: Mapping[int, Waiting], for_whom: bool = False) -> list[str]:
+    """Who waits where (and for whom), a clause per place: `rank 1 waits in barrier() at train.py, line 3`."""
     ranks: dict[str, list[int]] = {}
     for rank, waiting in blocked.items():
-        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}", []).append(rank)
+        whom = f" for {rank_list(waiting.missing)}" if for_whom and waiting.missing else ""
+        ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}{whom}", []).append(rank)
     return [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
 
 

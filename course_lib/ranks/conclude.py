@@ -83,7 +83,7 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         interrupted=this.interrupted,
         timed_out=this.timed_out,
         seconds=this.seconds(),
-        what={"call": "function"}.get(this.job.kind, this.job.kind),
+        what=_what(this),
         recorded=recorded,
         facts=facts,
         last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
@@ -115,7 +115,6 @@ def stalled(wires: Wires, this: Run) -> Outcome:
 
 
 def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tuple[str, ...]) -> Outcome:
-    looks = {**this.looks, **this.details}
     return Outcome(
         kind=Kind.HANG,
         world_size=wires.world_size,
@@ -139,15 +138,14 @@ def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tup
         doubts=doubts,
         timed_out=True,
         seconds=this.seconds(),
-        what={"call": "function"}.get(this.job.kind, this.job.kind),
-        recorded={
-            rank: tuple(
-                record for record in look.records if record.time_ns >= this.started_ns or not record.done
-            )
-            for rank, look in sorted(looks.items())
-        },
+        what=_what(this),
+        recorded=_seen(this),
         facts=_facts(this),
     )
+
+
+def _what(this: Run) -> str:
+    return {"call": "function"}.get(this.job.kind, this.job.kind)
 
 
 def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
@@ -178,6 +176,11 @@ def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
             for rank, message in sorted(this.done.items())
             if "records" in message.data
         }
+    return _seen(this)
+
+
+def _seen(this: Run) -> dict[int, tuple[Collective, ...]]:
+    """The collectives of the run that the ranks told when they were looked at last."""
     return {
         # What an earlier cell has left open is part of the story.
         rank: tuple(record for record in look.records if record.time_ns >= this.started_ns or not record.done)

@@ -135,6 +135,16 @@ class Look:
         )
 
 
+def issued_between(
+    looks: Mapping[int, Look], started_ns: int, ended_ns: int
+) -> dict[int, tuple[Collective, ...]]:
+    """The collectives that each rank issued in a span of time."""
+    return {
+        rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
+        for rank, look in sorted(looks.items())
+    }
+
+
 @dataclass(frozen=True)
 class StandStill:
     """Nothing moves on any rank.

@@ -67,10 +67,7 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
         looks = gang.look(_LINES_SECONDS, detail=True)
         outcome = dataclasses.replace(
             outcome,
-            recorded={
-                rank: tuple(record for record in look.records if started <= record.time_ns <= ended)
-                for rank, look in sorted(looks.items())
-            },
+            recorded=deadlock.issued_between(looks, started, ended),
             facts=outcome.facts or {rank: look.facts for rank, look in sorted(looks.items())},
         )
     return dataclasses.replace(

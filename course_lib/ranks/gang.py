@@ -20,6 +20,7 @@ import psutil
 from course_lib.ranks import drive
 from course_lib.ranks.backend import MB_PER_RANK, BackendChoice, choose_backend
 from course_lib.ranks.cell import remember_cell
+from course_lib.ranks.deadlock import issued_between
 from course_lib.ranks.interrupts import StopRequests, deferred
 from course_lib.ranks.job import Job
 from course_lib.ranks.launcher import Launcher, LaunchError, warm_up
@@ -357,11 +358,7 @@ class Gang(Wires):
         """The collectives issued in a span of time, by rank; empty when the gang is gone."""
         if self.state not in (State.IDLE, State.BUSY):
             return {}
-        looks = self.look(FETCH_SECONDS, detail=True)
-        return {
-            rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
-            for rank, look in sorted(looks.items())
-        }
+        return issued_between(self.look(FETCH_SECONDS, detail=True), started_ns, ended_ns)
 
     def rebuild_group(self) -> int | None:
         """Give the ranks a new process group, keeping their Python state.

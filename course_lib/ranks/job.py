@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from course_lib.ranks.deadlock import Look, StandStill
-from course_lib.ranks.outcome import EXIT_CUT_OFF_KILLED, Outcome, Waiting
+from course_lib.ranks.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.ranks.protocol import Message
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def collect(this: Run) -> None:
                 for written in (link.stdout, link.stderr, link.stack_dump):
                     written.drain()
                 cut = link.rank in this.cut_off
-                this.died_first[link.rank] = EXIT_CUT_OFF_KILLED if cut else link.exit_code or 0
+                this.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
 
 
 def progress_of(this: Run, still: Outcome | None = None) -> Progress:

@@ -29,15 +29,15 @@ class Kind(enum.StrEnum):
 
 #: A process that is gone and nobody here can say how: it was somebody else's child.
 EXIT_UNKNOWN = 256
-#: A rank that has lost its wire to the kernel leaves with this; one that does not leave is killed, and gets the second.
-EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED = 231, 257
+#: A rank that has lost its wire to the kernel leaves with this; one that does not leave, and is killed, counts as such.
+EXIT_CUT_OFF = 231
 
 
 def exit_text(code: int) -> str:
     """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
     if code == EXIT_UNKNOWN:
         return "nobody knows how"
-    if code in (EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED):
+    if code == EXIT_CUT_OFF:
         return "ended by the course: it had lost its connection to the notebook"
     if code >= 0:
         return f"exit code {code}"

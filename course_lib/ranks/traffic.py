@@ -40,19 +40,17 @@ class Traffic:
         known: False where the system does not tell. moved: bytes sent and received on TCP connections that are open,
             without those of the process with itself (a rank that hosts a store asks it again and again).
         in_flight: bytes of them that one side has not taken yet.
-        connections: how many are open.
     """
 
     known: bool
     moved: int
     in_flight: int
-    connections: int
 
 
 def traffic() -> Traffic:
     """Look at every TCP connection of this process; some 10 µs each."""
     if not sys.platform.startswith("linux"):
-        return Traffic(False, 0, 0, 0)
+        return Traffic(False, 0, 0)
     found: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
@@ -64,7 +62,7 @@ def traffic() -> Traffic:
                 waiting,
             )
     others = [told for (mine, theirs), told in found.items() if (theirs, mine) not in found]
-    return Traffic(True, sum(moved for moved, _ in others), sum(wait for _, wait in others), len(found))
+    return Traffic(True, sum(moved for moved, _ in others), sum(wait for _, wait in others))
 
 
 def _address(ask: Any, fd: int) -> bytes:

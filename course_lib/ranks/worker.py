@@ -229,7 +229,6 @@ class Rank:
     def _run_learners(self, job: Message, body: Any) -> Message:
         self.open_streams()
         facts.EXTRAS.clear()  # what an earlier job was asked to note
-        facts.PROGRESS.clear()
         data: dict[str, Any] = {"id": job.data["id"], "error": None, "shown": None, "has_value": False}
         blob = b""
         started = time.time_ns()

@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.doctor.diagnose import while_it_runs
 from course_lib.ranks import drive, job
-from course_lib.ranks.outcome import EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED, Kind
+from course_lib.ranks.outcome import EXIT_CUT_OFF, Kind
 
 AT_MOST = 10.0
 
@@ -257,5 +257,5 @@ CUT = {
 def test_a_rank_that_has_cut_its_own_wire_is_not_said_to_be_out_of_memory(ranks, name):
     outcome = ranks(f"if rank == 1:\n    {CUT[name]}\ntime.sleep(30 if rank == 1 else 0)")
     assert outcome.kind is Kind.DIED
-    assert outcome.exits[1] in (EXIT_CUT_OFF, EXIT_CUT_OFF_KILLED)
+    assert outcome.exits[1] == EXIT_CUT_OFF
     assert "out-of-memory" not in str(outcome)
