@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.watch.weights import sample
+from course_lib.watch.weights import Sample
 
 #: Moments besides the planned ones at which an optimizer's weights are compared.
 _MOST_EXTRA = 40
@@ -26,8 +26,8 @@ class Stepped:
     optimizer: weakref.ref[Any]
     first: weakref.ref[Any]  # the first of its parameters
     steps: int = 0
-    tracked: weakref.ref[Any] | None = None  # one of its parameters
-    values: tuple[float, ...] | None = None  # of that one, after the last step
+    tracked: Sample | None = None  # of one of its parameters
+    values: tuple[float, ...] | None = None  # after the last step
     extra: int = 0
     _models: tuple[int, frozenset[int]] = (-1, frozenset())
 
@@ -46,10 +46,9 @@ class Stepped:
 
     def touched(self) -> bool:
         """True once when a parameter is no longer what the last step has made of it."""
-        parameter = self.tracked() if self.tracked is not None else None
-        if self.values is None or parameter is None or self.extra >= _MOST_EXTRA:
+        if self.tracked is None or self.values is None or self.extra >= _MOST_EXTRA:
             return False
-        if sample(parameter) == self.values:
+        if self.tracked.values() in (None, self.values):
             return False
         self.values = None
         self.extra += 1
@@ -61,9 +60,8 @@ class Stepped:
         if self.tracked is None and optimizer is not None:
             moving = (p for g in optimizer.param_groups for p in g["params"] if p.grad is not None)
             first = next((p for p in moving if p.numel() and p.device.type == "cpu"), None)
-            self.tracked = weakref.ref(first) if first is not None else None
-        parameter = self.tracked() if self.tracked is not None else None
-        self.values = sample(parameter) if parameter is not None else None
+            self.tracked = Sample(first) if first is not None else None
+        self.values = self.tracked.values() if self.tracked is not None else None
 
 
 class Optimizers:

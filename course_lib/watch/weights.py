@@ -8,6 +8,7 @@ functions.
 from __future__ import annotations
 
 import math
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -90,8 +91,30 @@ def holders(tensor: Any) -> list[int] | None:
     return [] if getattr(tensor, "_fsdp_flattened", False) else None
 
 
-def sample(parameter: Any) -> tuple[float, ...]:
-    """A few values of a parameter: cheap enough to be taken in every step."""
+class Sample:
+    """A few values of a parameter: cheap enough to be looked at several times in every step."""
+
+    def __init__(self, parameter: Any) -> None:
+        self.parameter = weakref.ref(parameter, self._gone)
+        self._view: Any = None
+        self._at = -1  # where the data lay when the view was made: `parameter.data = other` moves it
+
+    def values(self) -> tuple[float, ...] | None:
+        """What they are now; None when the parameter is no more."""
+        parameter = self.parameter()
+        if parameter is None:
+            return None
+        at = (parameter.to_local() if is_distributed(parameter) else parameter).data_ptr()
+        if at != self._at:
+            self._view, self._at = _few(parameter), at
+        return tuple(self._view.tolist())
+
+    def _gone(self, _: Any) -> None:
+        self._view = None  # it would keep the data alive
+
+
+def _few(parameter: Any) -> Any:
+    """A view of four of its values."""
     import torch
 
     with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
@@ -99,8 +122,7 @@ def sample(parameter: Any) -> tuple[float, ...]:
         while not piece.is_contiguous():
             piece = piece[0]  # reshape would copy all of it
         flat = piece.reshape(-1)
-        stride = max(1, flat.numel() // 4)
-        return tuple(flat[::stride][:4].tolist())
+        return flat[:: max(1, flat.numel() // 4)][:4]
 
 
 def weight_check(
