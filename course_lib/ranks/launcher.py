@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import select
 import socket
 import subprocess
 import sys
@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from course_lib.ranks.protocol import Decoder, Message
+from course_lib.ranks.silence import LOOK_SECONDS, Silence
 from course_lib.ranks.zygote import ask_zygote, server_environment, working_folder
 
 METHODS = ("forkserver", "spawn")
-#: How often the server is looked at, and how many looks in a row must find it stopped before it is given up.
-_LOOK_SECONDS, _LOOKS = 0.5, 4
 _COURSE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
@@ -65,6 +66,7 @@ class Launcher:
         self.ready: Message | None = None
         self.gone = False
         self._token = 0
+        self._unanswered: set[int] = set()
         self._decoder = Decoder()
         self._lock = threading.RLock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
@@ -117,19 +119,28 @@ class Launcher:
         self.gone, self._asked = True, False
 
     def _watch(self) -> None:
-        """Kill the server when it is stopped (SIGSTOP): to everybody who waits for it, it would just be slow, for ever.
+        """Kill the server when it is silent: to everybody who waits for it, it would just be slow, for ever.
 
         Whoever waits then sees its end, as if somebody had killed it; the next ranks come from a new one.
         """
-        looks = 0
-        while not self._closed.wait(_LOOK_SECONDS):
+        silence = None
+        while not self._closed.wait(LOOK_SECONDS):
             if self.ready is None or self.gone:
                 continue
-            pid = int(self.ready.data["pid"])
-            looks = looks + 1 if _is_stopped(pid) else 0
-            if looks == _LOOKS:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(psutil.Error):  # it has ended, which is nobody's secret
+                silence = silence or Silence(psutil.Process(int(self.ready.data["pid"])))
+                if silence.look(self._oldest_request()):
+                    silence.process.kill()
+
+    def _oldest_request(self) -> int | None:
+        """The first that is not answered, unless an answer waits to be read by those who asked."""
+        # With spawn, the server sleeps while an interpreter starts.
+        if self.method == "spawn":
+            return None
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if not select.select([self.sock], [], [], 0)[0]:
+                return min(self._unanswered, default=None)
+        return None
 
     def fileno(self) -> int:
         """The socket's descriptor, for selectors."""
@@ -141,8 +152,6 @@ class Launcher:
         Raises:
             LaunchError: the server ended instead; the message holds what it printed.
         """
-        import select
-
         while self.ready is None:
             if self.has_ended():
                 self.pump()
@@ -181,6 +190,7 @@ class Launcher:
         with self._lock:
             self._token += 1
             spec["token"] = token = self._token
+            self._unanswered.add(token)
             data = Message("start", spec).encode()
             try:
                 self.sock.setblocking(True)
@@ -221,9 +231,11 @@ class Launcher:
                     if message.kind == "ready":
                         self.ready = message
                     elif message.kind == "started":
+                        self._unanswered.discard(message.data["token"])
                         self.pids[message.data["token"]] = message.data["pid"]
                         self.exits.pop(message.data["pid"], None)  # the system uses numbers again
                     elif message.kind == "failed":
+                        self._unanswered.discard(message.data["token"])
                         self.failures[message.data["token"]] = message.data["reason"]
                     elif message.kind == "exited":
                         self.exits[message.data["pid"]] = message.data["code"]
@@ -245,24 +257,8 @@ class Launcher:
         self._log.close()
 
 
-def _is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal or by a debugger."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[0] in "Tt"
-    except OSError:
-        pass
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    return False
-
-
 def _end(pid: int) -> None:
     """Wait for the end of a server that is no child of this process."""
-    import psutil
-
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         try:

@@ -2,6 +2,9 @@
 
 import os
 import signal
+import struct
+import subprocess
+import sys
 import textwrap
 import time
 
@@ -10,6 +13,7 @@ import pytest
 
 from course_lib.grading import VerdictKind, grade
 from course_lib.grading.watch import _adopted
+from course_lib.ranks import silence
 from course_lib.ranks.launcher import warm_up
 from course_lib.tasks.samplers.evaluate import Evaluate
 from course_lib.tasks.samplers.shard_indices import ShardIndices
@@ -260,6 +264,33 @@ def test_a_stopped_server_is_given_up_within_five_seconds():
         time.sleep(0.05)
         assert time.monotonic() - before < 5
     assert warm_up().pid != pid
+
+
+def test_a_server_that_is_asleep_though_ranks_are_wanted_is_given_up_within_five_seconds():
+    launcher = warm_up()
+    pid = launcher.pid
+    # It takes this for the beginning of a message, and all that follows for the rest of it.
+    launcher.sock.sendall(struct.pack("!II", 1 << 20, 0))
+    assert grade("samplers.shard_indices", RIGHT).kind is not VerdictKind.WRONG
+    assert warm_up().pid != pid
+    assert grade("samplers.shard_indices", RIGHT).passed
+
+
+def test_a_server_that_is_lost_in_a_loop_is_given_up_and_one_that_answers_is_not(monkeypatch):
+    monkeypatch.setattr(silence, "_BUSY_SECONDS", 0.3)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        server = psutil.Process(process.pid)
+        try:
+            answering = silence.Silence(server)
+            for request in range(100):
+                assert not answering.look(request)
+                time.sleep(0.01)
+            lost = silence.Silence(server)
+            while not lost.look(0):
+                time.sleep(0.01)
+            assert sum(server.cpu_times()[:2]) > 0.3
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is no folder here")
