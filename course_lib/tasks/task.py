@@ -19,7 +19,7 @@ from itertools import combinations
 from typing import Any, ClassVar, TypeVar
 
 from course_lib.ranks.outcome import Outcome, RankError
-from course_lib.tasks.precision import Tolerance, agree
+from course_lib.tasks.precision import Tolerance
 
 #: What `Task.recognise` gives: the id of a misconception, the ids of several that act together, or nothing.
 Recognised = str | tuple[str, ...] | None
@@ -143,18 +143,16 @@ class Task:
         raise NotImplementedError
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
-        """What is right (and what known misconceptions would give); runs where no answer has ever been."""
+        """What is right (and what known misconceptions would give); runs where no answer has ever been.
+
+        In a mapping, a function without arguments stands for what it returns. Where `tolerance` is given, `reference`
+        is computed once more, in float64: of such functions, only those that it takes are called then.
+        """
         return None
 
     def reference(self, oracle: Any) -> Any:
         """The part of the oracle that is right: what answers are compared with."""
         return oracle["right"] if isinstance(oracle, Mapping) and "right" in oracle else oracle
-
-    def is_steady(self, oracle: Any, precise: Any) -> bool:
-        """Whether rounding decides nothing in a case: given its oracle in float32 and the same in float64."""
-        return self.tolerance is None or agree(
-            self.reference(oracle), self.reference(precise), self.tolerance
-        )
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """A case in a few words, for a sentence such as 'on 4 ranks, with ...'."""

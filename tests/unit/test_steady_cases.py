@@ -12,6 +12,7 @@ from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.precision import Tolerance, agree, in_float64
 
 NEAR = Tolerance(1e-3)
+torch.set_num_threads(1)  # as in ranks; two threads for a dozen numbers wait for each other most of the time
 WITH_TOLERANCE = [task for task in all_tasks() if task.tolerance is not None]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -130,7 +131,7 @@ class TrainEpoch(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The weights after each epoch: right ones, and those of misconceptions."""
-        return {name: trained(case, world_size, way) for name, way in WAYS.items()}
+        return {name: partial(trained, case, world_size, way) for name, way in WAYS.items()}
 
     @check("Every group ends with a step of the optimizer, also one that is not full.")
     def steps(self, trial: Trial) -> Miss | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -109,7 +110,8 @@ class GanStep(Task):
         """The weights found by one process that has all samples: right ones, and those of two misconceptions."""
         start = [numbers(model.parameters()) for model in _models(case)]
         ends = {
-            way: _alone(case, world_size, way) for way in ("right", "stale_gradients", "old_discriminator")
+            way: partial(_alone, case, world_size, way)
+            for way in ("right", "stale_gradients", "old_discriminator")
         }
         return {"start": dict(zip(_NAMES, start, strict=True)), **ends}
 

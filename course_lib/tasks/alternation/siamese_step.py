@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -101,7 +102,7 @@ class SiameseStep(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """Losses and weights found by one process that has all pairs, and what misconceptions find."""
-        return {way: _alone(case, world_size, way) for way in ("right", *_WAYS)}
+        return {way: partial(_alone, case, world_size, way) for way in ("right", *_WAYS)}
 
     def reference(self, oracle: Any) -> Any:
         """What answers are compared with."""

@@ -26,7 +26,7 @@ def build(kind: str, seed: int) -> Any:
     import torch
     from torch import nn
 
-    torch.manual_seed(seed)
+    toys.seed_torch(seed)
 
     class Model(nn.Module):
         head = 0

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from course_lib.tasks import toys
 from course_lib.tasks.weights import drawn
 
 #: Batches in an epoch.
@@ -65,9 +66,8 @@ def set_generators(states: Mapping[str, Any], which: Iterable[str] = _GENERATORS
 def seed_all(seed: int) -> None:
     """What a new process does first."""
     import numpy as np
-    import torch
 
-    torch.manual_seed(seed)
+    toys.seed_torch(seed)
     np.random.seed(seed)
     random.seed(seed)
 

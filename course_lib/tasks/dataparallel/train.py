@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -134,13 +135,15 @@ class Train(Task):
 
         plain = cut(order, size) * epochs
         return {
-            "right": _trained(case, plain, lr),
+            "right": partial(_trained, case, plain, lr),
             "models": {
-                "batch_not_divided": _trained(case, cut(order, size * world_size) * epochs, lr),
-                "shuffled": _trained(case, [step for epoch in range(epochs) for step in dealt(epoch)], lr),
-                "shuffled/one order": _trained(case, dealt(0) * epochs, lr),
-                "steps_too_large": _trained(case, plain, lr * world_size),
-                "steps_too_small": _trained(case, plain, lr / world_size),
+                "batch_not_divided": partial(_trained, case, cut(order, size * world_size) * epochs, lr),
+                "shuffled": partial(
+                    _trained, case, [step for epoch in range(epochs) for step in dealt(epoch)], lr
+                ),
+                "shuffled/one order": partial(_trained, case, dealt(0) * epochs, lr),
+                "steps_too_large": partial(_trained, case, plain, lr * world_size),
+                "steps_too_small": partial(_trained, case, plain, lr / world_size),
             },
         }
 
@@ -235,7 +238,7 @@ def _model(seed: int) -> tuple[Any, Callable[[], int]]:
 
     counted: list[int] = []
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        toys.seed_torch(seed)
         return Network(), lambda: sum(counted)
 
 

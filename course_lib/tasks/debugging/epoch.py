@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -106,7 +107,10 @@ class Epoch(Mystery):
         """One process that sees all batches of a step: without those left over, and with Join's zeros for them."""
         everyones = _batches(case)
         fewest, most = (pick(len(part) for part in everyones) for pick in (min, max))
-        return {"right": _alone(case, everyones, fewest), "joined": _alone(case, everyones, most)}
+        return {
+            "right": partial(_alone, case, everyones, fewest),
+            "joined": partial(_alone, case, everyones, most),
+        }
 
     @check("All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.")
     def right(self, trial: Trial) -> Miss | None:

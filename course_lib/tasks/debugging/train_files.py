@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -107,8 +108,11 @@ class TrainFiles(Mystery):
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """One process that trains on the files of all ranks; without the broken one, or with what is left of it."""
         ways = {"right": 0.0, "zeros": 1 / world_size, "mean_of_others": 1 / (world_size - 1)}
-        filled = _alone(case, world_size, 1 / world_size, filled=True)
-        return {**{way: _alone(case, world_size, share) for way, share in ways.items()}, "filled": filled}
+        filled = partial(_alone, case, world_size, 1 / world_size, filled=True)
+        return {
+            **{way: partial(_alone, case, world_size, share) for way, share in ways.items()},
+            "filled": filled,
+        }
 
     @check("A file that one rank cannot read is left out by all ranks; all others are trained on.")
     def right(self, trial: Trial) -> Miss | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -157,7 +158,7 @@ class SafeStep(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The weights of one process after each step, and those of misconceptions."""
-        return {name: hungry.trained(case, world_size, way) for name, way in hungry.WAYS.items()}
+        return {name: partial(hungry.trained, case, world_size, way) for name, way in hungry.WAYS.items()}
 
     @check("All ranks have the same weights after each step, bit by bit.")
     def equal(self, trial: Trial) -> Miss | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from course_lib.tasks import toys
 from course_lib.tasks.weights import numbers
 
 
@@ -48,7 +49,7 @@ def network(seed: int) -> Any:
     """A network with 4 inputs and 2 outputs."""
     import torch
 
-    torch.manual_seed(seed)
+    toys.seed_torch(seed)
     return torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
 
 

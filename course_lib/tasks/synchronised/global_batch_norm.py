@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -144,7 +145,8 @@ class GlobalBatchNorm(Task):
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """torch's own BatchNorm1d in one process, and the first step as misconceptions have it."""
         ways = {
-            name: norms.first_step(case, world_size, way, case["eps"]) for name, way in norms.WAYS.items()
+            name: partial(norms.first_step, case, world_size, way, case["eps"])
+            for name, way in norms.WAYS.items()
         }
         right = norms.first_step(case, world_size, norms.right, case["eps"])
         return {"right": right, "ways": ways, **norms.alone(case, world_size)}

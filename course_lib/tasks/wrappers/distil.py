@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -127,7 +128,7 @@ class Distil(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """What one process finds that has the samples of all ranks, and what misconceptions find."""
-        return {way: _alone(case, world_size, way) for way in _WAYS}
+        return {way: partial(_alone, case, world_size, way) for way in _WAYS}
 
     @check("distil(...) returns the teacher, a model like the student.", gate=True)
     def gives_teacher(self, trial: Trial) -> Miss | None:

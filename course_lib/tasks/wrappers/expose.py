@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -135,7 +136,10 @@ class Expose(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The same, of one process that has the samples of all ranks, and of one that adds the ranks' gradients up."""
-        return {"right": _alone(case, world_size, 1 / world_size), "added_up": _alone(case, world_size, 1.0)}
+        return {
+            "right": partial(_alone, case, world_size, 1 / world_size),
+            "added_up": partial(_alone, case, world_size, 1.0),
+        }
 
     @check("expose(net) returns two functions.", gate=True)
     def gives_functions(self, trial: Trial) -> Miss | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -131,7 +132,7 @@ class Together(Task):
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The first outputs of each rank, and the weights of one process that has all samples."""
-        return {way: _alone(case, world_size, way) for way in ("right", *_CUT)}
+        return {way: partial(_alone, case, world_size, way) for way in ("right", *_CUT)}
 
     @check('Together(...) is a module; its output has "scores" and "embeddings".', gate=True)
     def has_form(self, trial: Trial) -> Miss | None:
