@@ -49,7 +49,7 @@ class CourseRanks:
     """The course's own: a gang of the (warm) forkserver."""
 
     def __init__(self, world_size: int) -> None:
-        from course_lib.ranks.launcher import warm_up
+        from course_lib.ranks.kernel.launcher import warm_up
 
         self.world_size = world_size
         self._launcher = warm_up()
@@ -59,7 +59,7 @@ class CourseRanks:
 
     def start(self) -> float:
         """A new gang."""
-        from course_lib.ranks.gang import Gang
+        from course_lib.ranks.kernel.gang import Gang
 
         before = time.perf_counter()
         self.gang = Gang(self.world_size)

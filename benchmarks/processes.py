@@ -27,7 +27,7 @@ def nothing_left_over() -> Iterator[None]:
         try:
             yield
         finally:
-            from course_lib.ranks.launcher import close_all
+            from course_lib.ranks.kernel.launcher import close_all
 
             close_all()
 

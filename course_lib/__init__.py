@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from course_lib.doctor.observe import observe
     from course_lib.machine import machine
     from course_lib.notebook.predict import predict
-    from course_lib.ranks.outcome import Outcome
+    from course_lib.outcome.outcome import Outcome
     from course_lib.running import run
 
 __all__ = ["Outcome", "faults", "load_ipython_extension", "machine", "observe", "predict", "run"]
 
 _HOMES = {
-    "Outcome": "course_lib.ranks.outcome",
+    "Outcome": "course_lib.outcome.outcome",
     "machine": "course_lib.machine",
     "observe": "course_lib.doctor.observe",
     "predict": "course_lib.notebook.predict",

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import register
-from course_lib.ranks.zygote import start_zygote
+from course_lib.ranks.server.zygote import start_zygote
 
 INDEX = "notebooks/index.ipynb"
 

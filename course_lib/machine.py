@@ -9,8 +9,8 @@ from html import escape
 
 import psutil
 
-from course_lib.ranks.backend import MB_PER_RANK, BackendChoice, choose_backend
-from course_lib.ranks.launcher import default_method, warm_up
+from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_backend
+from course_lib.ranks.kernel.launcher import default_method, warm_up
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from course_lib.doctor import explained
 from course_lib.faults import Fault
-from course_lib.ranks.expect import Expectation
-from course_lib.ranks.gang import Gang
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.expect import Expectation
+from course_lib.outcome.outcome import Outcome
+from course_lib.ranks.kernel.gang import Gang
 from course_lib.watch.probe import as_around
 
 

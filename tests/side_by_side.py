@@ -3,7 +3,7 @@
 Tests of a file share gangs and kernels, and the cells of a notebook their kernel: a file goes to one worker as a whole.
 Scenarios and answers have nothing in common with each other: those are dealt out one by one. What takes longest comes
 first, so that in the end no worker waits for another. All kernels of a run share what torch costs to load: the run has
-a zygote (course_lib/ranks/zygote.py), as `make lab` has one.
+a zygote (course_lib/ranks/server/zygote.py), as `make lab` has one.
 """
 
 import gc
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from course_lib.ranks.zygote import start_zygote
+from course_lib.ranks.server.zygote import start_zygote
 
 _ONE_BY_ONE = ("tests/scenarios/", "tests/answers/")
 _LONGEST_FIRST = (

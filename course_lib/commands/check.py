@@ -44,7 +44,7 @@ def check(
     from course_lib.grading.report import plain
     from course_lib.grading.terminal import console, shown
     from course_lib.grading.verdict import Verdict
-    from course_lib.ranks.gang import GangError, LaunchError
+    from course_lib.ranks.kernel.gang import GangError, LaunchError
 
     if not paths:
         from course_lib.cli import course_root

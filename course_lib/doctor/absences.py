@@ -23,7 +23,7 @@ from course_lib.doctor.words import (
     steps,
     verb,
 )
-from course_lib.ranks.outcome import Diagnosis, Kind, Outcome, Waiting
+from course_lib.outcome.outcome import Diagnosis, Kind, Outcome, Waiting
 
 
 def rank_left(outcome: Outcome) -> Diagnosis | None:

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from course_lib.doctor.conditions import condition_of
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
-from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 from course_lib.watch.odd import odd_ones
 
 

@@ -6,8 +6,8 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.outside import moves_data, stepped_outside
 from course_lib.doctor.words import rank_list, steps
-from course_lib.ranks.facts import groups_told
-from course_lib.ranks.outcome import Diagnosis, Outcome
+from course_lib.outcome.outcome import Diagnosis, Outcome
+from course_lib.ranks.inside.self_report import groups_told
 
 
 def not_seen(outcome: Outcome, notes: Notes) -> str:

@@ -19,12 +19,12 @@ from typing import Any
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.script import Examination, checked, error_text, verdict_text
 from course_lib.doctor.words import capital, rank_list
+from course_lib.outcome.outcome import Outcome
 from course_lib.own_files import NotOurFileError, check_ours
-from course_lib.ranks import drive
-from course_lib.ranks.attach import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
-from course_lib.ranks.interrupts import StopRequests
-from course_lib.ranks.job import Job, Run
-from course_lib.ranks.outcome import Outcome
+from course_lib.ranks.attach.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
+from course_lib.ranks.kernel import run_job
+from course_lib.ranks.kernel.interrupts import StopRequests
+from course_lib.ranks.kernel.job import Job, Run
 from course_lib.versions import versions_line
 
 #: By its last line the course knows a report of its own again.
@@ -37,7 +37,7 @@ def watch(ranks: AttachedRanks) -> Outcome:
     this = ranks.this = Run(
         job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
     )
-    outcome = drive.follow(ranks, this, StopRequests())
+    outcome = run_job.follow(ranks, this, StopRequests())
     if outcome.ok:
         looks = ranks.look(5.0, detail=True)
         outcome = replace(outcome, recorded={rank: look.records for rank, look in sorted(looks.items())})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.order import different_order
 from course_lib.doctor.words import names_in_a_row, rank_list
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 from course_lib.watch.odd import odd_ones
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib.ranks.outcome import Diagnosis
+from course_lib.outcome.outcome import Diagnosis
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -86,7 +86,7 @@ def doctor(
     """
     from course_lib.doctor.script import error_text, examine, verdict_text, waiting_sentence
     from course_lib.doctor.terminal import show
-    from course_lib.ranks.gang import GangError, LaunchError
+    from course_lib.ranks.kernel.gang import GangError, LaunchError
     from course_lib.versions import versions_line
 
     if problem := _problem_with(script):

@@ -8,8 +8,8 @@ import linecache
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import positions, rank_list, verb
-from course_lib.ranks.cell import is_learners
-from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.outcome.places import is_learners
 
 
 @functools.lru_cache(maxsize=256)

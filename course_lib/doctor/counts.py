@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from course_lib.ranks.outcome import Collective, Outcome
+from course_lib.outcome.outcome import Collective, Outcome
 
 
 @dataclass(frozen=True)

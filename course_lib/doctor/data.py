@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import lines_of
-from course_lib.ranks.outcome import Diagnosis
+from course_lib.outcome.outcome import Diagnosis
 
 Notes = Mapping[int, Mapping[str, Any]]
 _SHOWN = 8

@@ -22,7 +22,7 @@ from course_lib.doctor.words import (
     standing,
     steps,
 )
-from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 
 Rule = Callable[[Outcome], Diagnosis | None]
 #: Why ranks stand still, whether that is proved or not.

@@ -21,7 +21,7 @@ from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.outside import parameters_outside
 from course_lib.doctor.roots import different_roots
 from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
-from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 
 
 def swallowed_error(outcome: Outcome) -> Diagnosis | None:

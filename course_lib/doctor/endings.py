@@ -19,8 +19,7 @@ from course_lib.doctor.words import (
     rank_list,
     verb,
 )
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.outcome import (
+from course_lib.outcome.outcome import (
     EXIT_CUT_OFF,
     Collective,
     Diagnosis,
@@ -30,6 +29,7 @@ from course_lib.ranks.outcome import (
     Waiting,
     exit_text,
 )
+from course_lib.outcome.places import Frame
 
 _CRASHES = {-4, -6, -7, -8, -11}
 #: What gloo says before it ends a rank that receives more bytes than it expects.

@@ -11,7 +11,7 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.meanings import MEANINGS, Meaning
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import blocked_in, call_of, capital, lines_of, positions, rank_list, steps, verb
-from course_lib.ranks.outcome import Diagnosis, Ending, Kind, Outcome, RankError
+from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankError
 
 #: What DDP itself objects to: the step in which it does is lost.
 _COMPLAINTS = ("unused_parameters", "parameter_ready_twice", "graph_changed")

@@ -8,7 +8,7 @@ import functools
 import linecache
 from collections.abc import Iterable, Sequence
 
-from course_lib.ranks.outcome import Collective
+from course_lib.outcome.outcome import Collective
 
 #: Lines from the outermost call inwards: file and number.
 Path = Sequence[tuple[str, int]]

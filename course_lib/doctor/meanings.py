@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.doctor.words import capital, rank_list, steps
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 
 Fill = Callable[[Outcome, int, "re.Match[str]"], dict[str, str]]
 

@@ -16,10 +16,10 @@ from course_lib.doctor.own_collectives import own_meets_ddps
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.deadlock import first_misfit, fit
-from course_lib.ranks.facts import groups_told
-from course_lib.ranks.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.outcome.places import Frame
+from course_lib.ranks.inside.self_report import groups_told
+from course_lib.ranks.kernel.deadlock import first_misfit, fit
 from course_lib.watch.odd import odd_ones
 
 _SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."

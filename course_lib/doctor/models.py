@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.doctor.notes import Notes
-from course_lib.ranks.fold import rank_list
+from course_lib.outcome.fold import rank_list
 
 
 @dataclass(frozen=True)

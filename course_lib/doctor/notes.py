@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 
 Notes = Mapping[int, Mapping[str, Any]]
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_lib.ranks import worker
-from course_lib.ranks.attach import ONLY_JOB, MeetingPlace
-from course_lib.ranks.interrupts import deferred
-from course_lib.ranks.last_words import last_words
+from course_lib.ranks.attach.meeting import ONLY_JOB, MeetingPlace
+from course_lib.ranks.inside import worker
+from course_lib.ranks.inside.on_terminate import last_words
+from course_lib.ranks.kernel.interrupts import deferred
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 #: How long a rank that raised waits for the verdict: its peers may have to compute until they need it.
@@ -141,11 +141,11 @@ class _Watched:
         self.our_faulthandler = False
 
     def __enter__(self) -> _Watched:
-        from course_lib.ranks import answering
+        from course_lib.ranks.inside import control_thread
 
         # The script may have its own use for it.
         if not faulthandler.is_enabled():
-            answering.stack_on_signal(self.crashes.sock.fileno())
+            control_thread.stack_on_signal(self.crashes.sock.fileno())
             self.our_faulthandler = True
         threading.Thread(target=self._answer, name="course-answering", daemon=True).start()
         return self
@@ -176,22 +176,21 @@ class _Watched:
             interrupts.heed()
 
     def _say_how(self, error: BaseException | None) -> None:
-        from course_lib.ranks import facts
-        from course_lib.ranks.cell import report_exception
+        from course_lib.ranks.inside import self_report
+        from course_lib.ranks.inside.cell import report_exception
 
         data: dict[str, Any] = {"id": ONLY_JOB, "error": None, "shown": None, "has_value": False}
         if error is not None:
             data["error"] = report_exception(error).as_dict()
         with contextlib.suppress(Exception):
-            data["facts"] = (
-                facts.facts_at(error.__traceback__) if error is not None else facts.facts_of(self.main_thread)
-            )
+            at, main = self_report.facts_at, self_report.facts_of
+            data["facts"] = at(error.__traceback__) if error is not None else main(self.main_thread)
         data.update(started_ns=self.started_ns, ended_ns=time.time_ns(), **worker.standing())
         with contextlib.suppress(OSError):
             self.channel.send(Message("done", data))
 
     def _answer(self) -> None:
-        from course_lib.ranks.answering import answer
+        from course_lib.ranks.inside.control_thread import answer
 
         store_port = int(os.environ.get("MASTER_PORT", "0"))
         while True:

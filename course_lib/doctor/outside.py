@@ -11,7 +11,7 @@ from course_lib.doctor.history import END, Difference, Moment, lasting, made_equ
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import names_in_a_row, rank_list, verb
-from course_lib.ranks.outcome import Diagnosis, Outcome
+from course_lib.outcome.outcome import Diagnosis, Outcome
 
 #: Collectives that carry no data.
 _EMPTY = ("barrier", "monitored_barrier")

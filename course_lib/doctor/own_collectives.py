@@ -12,7 +12,7 @@ from course_lib.doctor.notes import notes_of
 from course_lib.doctor.passes import missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import collective_text, positions, rank_list, steps, verb
-from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 
 _IN_A_STEP = ("gradients", "buffers", "rebuild")
 

@@ -8,9 +8,9 @@ from course_lib.doctor.conditions import rank_condition
 from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, positions, rank_list, steps, verb
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.flight import MOST_RECORDS
-from course_lib.ranks.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.places import Frame
+from course_lib.ranks.inside.flight_recorder import MOST_RECORDS
 
 Path = tuple[tuple[str, int], ...]
 _PASSES = ("buffers", "gradients")

@@ -9,7 +9,7 @@ from course_lib.doctor.models import shared_models
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.outside import on_purpose, stepped_outside
 from course_lib.doctor.words import rank_list, steps
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 
 
 def silent_about(outcome: Outcome) -> str:

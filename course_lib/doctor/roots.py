@@ -8,8 +8,8 @@ from typing import Any
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import blocked_in, call_of, lines_of, positions, rank_list, verb
-from course_lib.ranks.facts import groups_told
-from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.ranks.inside.self_report import groups_told
 from course_lib.watch.odd import odd_ones
 
 _WORDS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}

@@ -6,7 +6,7 @@ from collections import Counter
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
-from course_lib.ranks.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.watch.odd import odd_ones
 
 _ADVICE = "start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both)."

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
-from course_lib.ranks.outcome import Diagnosis, Ending, Outcome, Waiting
+from course_lib.outcome.outcome import Diagnosis, Ending, Outcome, Waiting
 
 _ADVICE = {
     "lock": "look for who should release it: a lock that a rank takes twice, or one that another rank keeps while it "

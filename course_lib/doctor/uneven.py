@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, positions, rank_list, verb
-from course_lib.ranks.outcome import Diagnosis, Outcome
+from course_lib.outcome.outcome import Diagnosis, Outcome
 
 
 def uneven_batches(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from course_lib.ranks.fold import Folded, fold, rank_label, rank_list
-from course_lib.ranks.outcome import Collective, Ending, Outcome, Waiting, exit_text
+from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
+from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
 
 #: What is put behind the lines of the ranks that did otherwise.
 ODD = "  ◀ odd one out"

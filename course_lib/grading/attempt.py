@@ -21,9 +21,9 @@ from course_lib.doctor import explained
 from course_lib.grading import harness
 from course_lib.grading.gangs import Gangs
 from course_lib.grading.watch import OverLimitError, Watch
-from course_lib.ranks.fold import fold, table
-from course_lib.ranks.gang import Gang, GangError
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.fold import fold, table
+from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.ranks.kernel.gang import Gang, GangError
 from course_lib.tasks.task import Task, Trial
 
 _PRINTED = 2000

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from course_lib.ranks.gang import Gang, GangError, LaunchError
+from course_lib.ranks.kernel.gang import Gang, GangError, LaunchError
 
 
 class Gangs:

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from course_lib.grading.confine import confine, forget_forks
-from course_lib.ranks.cell import CELL_PREFIX, compile_cell
+from course_lib.outcome.places import CELL_PREFIX
+from course_lib.ranks.inside.cell import compile_cell
 from course_lib.tasks.catalogue import all_tasks, find_task
 from course_lib.tasks.precision import agree, in_float64
 from course_lib.tasks.task import Task

@@ -13,10 +13,10 @@ from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.cells import has_code
 from course_lib.grading.harness import LABEL
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
-from course_lib.ranks.cell import compile_cell
-from course_lib.ranks.fold import fold, rank_list, table
-from course_lib.ranks.outcome import Ending, Kind, Outcome, exit_text
-from course_lib.ranks.report import steady_message_in
+from course_lib.outcome.fold import fold, rank_list, table
+from course_lib.outcome.outcome import Ending, Kind, Outcome, exit_text
+from course_lib.outcome.report import steady_message_in
+from course_lib.ranks.inside.cell import compile_cell
 from course_lib.tasks.task import Misconception, Miss, Task
 
 #: What gloo says before it ends a rank that receives more bytes than it expects.

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from course_lib.ranks.launcher import warm_up
+from course_lib.ranks.kernel.launcher import warm_up
 
 if TYPE_CHECKING:
-    from course_lib.ranks.gang import Gang
+    from course_lib.ranks.kernel.gang import Gang
 
 MAX_PROCESSES = 100
 MAX_MEMORY = 2 << 30

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from course_lib.notebook import magics
-from course_lib.ranks.launcher import LaunchError, warm_up
+from course_lib.ranks.kernel.launcher import LaunchError, warm_up
 
 
 def load(shell: Any) -> None:

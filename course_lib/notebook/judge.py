@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from course_lib.notebook.predict import reveal_predictions
 from course_lib.notebook.session import Refused, Stopped, UnexpectedOutcome
 from course_lib.notebook.show import View
-from course_lib.ranks.backend import BackendError
-from course_lib.ranks.expect import Expectation, ExpectationError, in_words
-from course_lib.ranks.gang import GangError
-from course_lib.ranks.launcher import LaunchError
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.expect import Expectation, ExpectationError, in_words
+from course_lib.outcome.outcome import Outcome
+from course_lib.ranks.kernel.backend import BackendError
+from course_lib.ranks.kernel.gang import GangError
+from course_lib.ranks.kernel.launcher import LaunchError
 
 
 @contextlib.contextmanager

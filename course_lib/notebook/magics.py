@@ -16,10 +16,11 @@ from course_lib.doctor import explained
 from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import View, show_html
-from course_lib.ranks.cell import NUMBERED, compile_cell
-from course_lib.ranks.expect import Expectation
-from course_lib.ranks.gang import Gang
-from course_lib.ranks.interrupts import press_after
+from course_lib.outcome.expect import Expectation
+from course_lib.outcome.places import NUMBERED
+from course_lib.ranks.inside.cell import compile_cell
+from course_lib.ranks.kernel.gang import Gang
+from course_lib.ranks.kernel.interrupts import press_after
 from course_lib.watch.probe import as_around
 
 DEFAULT_TIMEOUT = 300.0
@@ -214,7 +215,7 @@ def _say(text: str) -> None:
 
 def status(gang: Gang) -> str:
     """Who is alive, where, doing what: one line a rank."""
-    from course_lib.ranks.outcome import exit_text
+    from course_lib.outcome.outcome import exit_text
 
     gang.refresh()
     looks = gang.look()

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from course_lib.ranks.fold import Folded, fold, rank_label
-from course_lib.ranks.job import Progress
-from course_lib.ranks.outcome import Outcome
-from course_lib.ranks.output import steady
-from course_lib.ranks.report import Section, sections
+from course_lib.outcome.fold import Folded, fold, rank_label
+from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.report import Section, sections
+from course_lib.outcome.steady import steady
+from course_lib.ranks.kernel.job import Progress
 
 # Okabe and Ito's colours, told apart by people with any colour vision.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"

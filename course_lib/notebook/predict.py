@@ -20,8 +20,8 @@ from typing import Any
 from course_lib.notebook.panel import ORANGE, box, panel
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import in_notebook, show_html
-from course_lib.ranks.expect import Expectation, ExpectationError, in_words
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.expect import Expectation, ExpectationError, in_words
+from course_lib.outcome.outcome import Outcome
 
 #: What makes an answer right.
 Decider = Expectation | Callable[[Outcome], bool]

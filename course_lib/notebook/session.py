@@ -7,8 +7,8 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from course_lib.ranks.gang import Gang, GangError, State, check_wish
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
+from course_lib.ranks.kernel.gang import Gang, GangError, State, check_wish
 
 if TYPE_CHECKING:
     from course_lib.notebook.predict import Prediction

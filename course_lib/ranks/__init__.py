@@ -1,1 +1,10 @@
-"""x."""
+"""START: real ranks as processes, driven from a notebook's kernel. Which process runs a file is its folder.
+
+* `kernel/`: the process of the notebook (or of `ddp-course`). A `Gang` starts ranks, gives them jobs, proves deadlocks.
+* `server/`: processes that start others: the forkserver, which has torch loaded and forks ranks, the zygote, which
+  forks forkservers, and the process of a gang's key-value store.
+* `inside/`: a rank. Its main thread runs jobs, a second thread answers the kernel while the first is blocked.
+* `attach/`: ranks that somebody else has started, such as `torchrun`, watched from outside.
+
+`protocol.py` is the framing that they share.
+"""

@@ -118,7 +118,7 @@ class BufferedChannel:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.closed = False
-        #: Told when the channel begins or ends to want to write, and when it closes (see `wires`).
+        #: Told when the channel begins or ends to want to write, and when it closes (see `event_loop`).
         self.on_change: Callable[[], None] = _nobody
         self._decoder = Decoder()
         self._outgoing = bytearray()

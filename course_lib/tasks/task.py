@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, ClassVar, TypeVar
 
-from course_lib.ranks.outcome import Outcome, RankError
+from course_lib.outcome.outcome import Outcome, RankError
 from course_lib.tasks.precision import Tolerance
 
 #: What `Task.recognise` gives: the id of a misconception, the ids of several that act together, or nothing.

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.ranks.fold import beside
+from course_lib.outcome.fold import beside
 
 #: Names of a bucket that are written out in text; the object has them all.
 _NAMES = 12

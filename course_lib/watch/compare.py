@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
-from course_lib.ranks.fold import beside, rank_label, rank_list
-from course_lib.ranks.outcome import NotSent, Outcome, RankVariableError
+from course_lib.outcome.fold import beside, rank_label, rank_list
+from course_lib.outcome.outcome import NotSent, Outcome, RankVariableError
 from course_lib.watch.distance import Distance, distance
 from course_lib.watch.odd import odd_ones
 from course_lib.watch.shares import Shares, shares
@@ -320,7 +320,7 @@ def _compare_here(thing: Any) -> Comparison:
 
 
 def _compare_variables(outcome: Outcome, names: tuple[Any, ...], extra: Mapping[str, Any]) -> Comparison:
-    from course_lib.ranks.values import unpack
+    from course_lib.outcome.packed import unpack
     from course_lib.watch.fingerprint import fingerprint, merged
 
     if extra or not names or not all(isinstance(name, str) for name in names):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from course_lib.ranks.cell import Frame, is_learners
+from course_lib.outcome.places import Frame, is_learners
 
 
 def learners_line() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from course_lib.ranks.cell import is_learners
+from course_lib.outcome.places import is_learners
 
 
 def names_in_the_code() -> dict[int, str]:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.ranks import worker
-from course_lib.ranks.facts import EXTRAS, PROGRESS, ddp_wrappers
-from course_lib.ranks.last_words import last_words
+from course_lib.ranks.inside import worker
+from course_lib.ranks.inside.on_terminate import last_words
+from course_lib.ranks.inside.self_report import EXTRAS, PROGRESS, ddp_wrappers
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.guard import Guarded, Unseen
 from course_lib.watch.lines import learners_line
@@ -307,7 +307,7 @@ class Probe:
         """
         from torch.distributed import distributed_c10d
 
-        from course_lib.ranks.group import group_members
+        from course_lib.ranks.inside.process_group import group_members
 
         self.groups.update(group_members())
         self.kept.extend(distributed_c10d._world.pg_map)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.ranks.cell import Frame, is_learners
-from course_lib.ranks.fold import Folded, beside, fold, rank_label
-from course_lib.ranks.outcome import Collective, Outcome, exit_text
+from course_lib.outcome.fold import Folded, beside, fold, rank_label
+from course_lib.outcome.outcome import Collective, Outcome, exit_text
+from course_lib.outcome.places import Frame, is_learners
 
 _NEWEST, _NAMES = 4, 4
 

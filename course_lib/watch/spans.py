@@ -1,6 +1,6 @@
 """From the events of a rank's profiler trace to spans: what it did, which bucket was reduced when, when it waited.
 
-Pure data; the events are those of `course_lib.ranks.tracing`.
+Pure data; the events are those of `course_lib.ranks.inside.tracing`.
 
 **A bucket's all-reduce** is an all-reduce of floating point values that is issued within a `backward()` of a rank that
 has called a DDP model before: while a parameter's gradient is accumulated, or after the last gradient. The first of a
@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_lib.ranks.tracing import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT
+from course_lib.ranks.inside.tracing import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT
 
 #: Neighbouring backward functions closer than this become one span: thousands of slivers are neither readable nor
 #: fast to draw.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.ranks.fold import fold, rank_label, rank_list
+from course_lib.outcome.fold import fold, rank_label, rank_list
 from course_lib.watch.spans import Span, Stage, spans_of, union
 
 

@@ -13,9 +13,9 @@ import time
 from types import TracebackType
 from typing import Any
 
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.traffic import is_asleep
-from course_lib.ranks.waits import waiting_in
+from course_lib.outcome.places import Frame
+from course_lib.ranks.inside.blocking_calls import waiting_in
+from course_lib.ranks.inside.traffic import is_asleep
 from course_lib.watch.guard import Guarded, Unseen
 
 #: A short run is sampled closely, a long one ten times a second: waking costs the rank a switch of threads each time.

@@ -450,7 +450,7 @@ plt.show()
 # that.
 
 # %%
-from course_lib.ranks.outcome import Kind
+from course_lib.outcome.outcome import Kind
 
 
 def killed_in_the_middle(way, folder):

@@ -16,8 +16,8 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 from course_lib.doctor import explained
-from course_lib.ranks.gang import Gang
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
+from course_lib.ranks.kernel.gang import Gang
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from course_lib.ranks.outcome import Kind
-from course_lib.ranks.values import NotSent
+from course_lib.outcome.outcome import Kind
+from course_lib.outcome.packed import NotSent
 from tests.integration.ranks_and_kernels import until
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.ranks.outcome import Kind
+from course_lib.outcome.outcome import Kind
 
 #: The contract says about a second; a busy machine gets ten times that.
 AT_MOST = 10.0

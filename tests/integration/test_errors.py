@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.ranks.outcome import Ending, Kind
+from course_lib.outcome.outcome import Ending, Kind
 
 
 def test_a_traceback_shows_the_learners_lines_with_the_numbers_of_the_notebook_cell(ranks):

@@ -13,8 +13,8 @@ import pytest
 
 from course_lib.grading import VerdictKind, grade
 from course_lib.grading.watch import _adopted
-from course_lib.ranks import silence
-from course_lib.ranks.launcher import warm_up
+from course_lib.ranks.kernel import silence
+from course_lib.ranks.kernel.launcher import warm_up
 from course_lib.tasks.samplers.evaluate import Evaluate
 from course_lib.tasks.samplers.shard_indices import ShardIndices
 
@@ -123,7 +123,7 @@ NASTY = {
     ),
     "replies forged badly": (
         """
-        from course_lib.ranks import worker
+        from course_lib.ranks.inside import worker
         from course_lib.ranks.protocol import Message
         for i in range(100): worker.CURRENT.channel.send(Message("done", {"id": i, "error": [1]}))
         """,
@@ -132,7 +132,7 @@ NASTY = {
     "a pickle that would run code": (
         """
         import os
-        from course_lib.ranks import values
+        from course_lib.ranks.inside import values
         class Evil:
             def __reduce__(self): return (os.mkdir, ("/tmp/ddp-course-was-here",))
         import pickle
@@ -206,7 +206,7 @@ def test_a_reply_in_the_harness_s_name_is_worth_nothing(numbers):
     source = f"""
 import json, pickle, sys
 from torch.utils.data import DistributedSampler
-from course_lib.ranks import worker
+from course_lib.ranks.inside import worker
 from course_lib.ranks.protocol import Message
 
 def job_under_way():

@@ -6,9 +6,9 @@ import signal
 import psutil
 import pytest
 
-from course_lib.ranks.gang import GangError, State
-from course_lib.ranks.launcher import warm_up
-from course_lib.ranks.outcome import Kind
+from course_lib.outcome.outcome import Kind
+from course_lib.ranks.kernel.gang import GangError, State
+from course_lib.ranks.kernel.launcher import warm_up
 from tests.integration.ranks_and_kernels import Ranks, is_gone, until
 
 DEATHS = {

@@ -9,7 +9,7 @@ import pytest
 from course_lib import run
 from course_lib.faults import delay, exit_with, fail, kill
 from course_lib.notebook.session import Refused, UnexpectedOutcome
-from course_lib.ranks.outcome import Kind
+from course_lib.outcome.outcome import Kind
 
 # As for functions of a notebook: the ranks get them by value and need not import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

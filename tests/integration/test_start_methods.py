@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.ranks.launcher import LaunchError, default_method
-from course_lib.ranks.outcome import Kind
+from course_lib.outcome.outcome import Kind
+from course_lib.ranks.kernel.launcher import LaunchError, default_method
 from tests.integration.ranks_and_kernels import Ranks, is_gone, until
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks.outcome import RankVariableError
+from course_lib.outcome.outcome import RankVariableError
 from course_lib.watch import CompareError, compare
 from course_lib.watch.shares import Relation
 from tests.integration.ranks_and_kernels import ROOT

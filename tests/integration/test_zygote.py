@@ -17,8 +17,8 @@ from tests.integration.ranks_and_kernels import is_gone, until
 ROOT = Path(__file__).parents[2]
 ASK = """
 import sys, psutil
-from course_lib.ranks.launcher import warm_up
-from course_lib.ranks.gang import Gang
+from course_lib.ranks.kernel.launcher import warm_up
+from course_lib.ranks.kernel.gang import Gang
 launcher = warm_up()
 gang = Gang(2, backend="gloo")
 gang.wait_ready()
@@ -32,7 +32,10 @@ class Owner:
 
     def __init__(self, folder: Path = ROOT) -> None:
         self.folder = folder
-        held = "from course_lib.ranks.zygote import *\nstart_zygote()\nprint(os.environ[VARIABLE], flush=True)\ninput()"
+        held = (
+            "from course_lib.ranks.server.zygote import *\nstart_zygote()\n"
+            "print(os.environ[VARIABLE], flush=True)\ninput()"
+        )
         environment = {name: value for name, value in os.environ.items() if name != "DDP_COURSE_ZYGOTE"}
         self.process = subprocess.Popen(
             [sys.executable, "-c", "import os\n" + held],

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from course_lib.ranks import drive
+from course_lib.ranks.kernel import run_job
 from tests.scenarios import tally
 
 
@@ -12,7 +12,7 @@ from tests.scenarios import tally
 def proof_delay(monkeypatch):
     """A list that gets, when a deadlock is proved, the seconds since the last thing that happened on any rank."""
     delays = []
-    end = drive.end
+    end = run_job.end
 
     def noting(gang, this, why, **options):
         if why == "deadlock":
@@ -22,7 +22,7 @@ def proof_delay(monkeypatch):
             delays.append((now - max([this.started_ns, *issued, *ended])) / 1e9)
         end(gang, this, why, **options)
 
-    monkeypatch.setattr(drive, "end", noting)
+    monkeypatch.setattr(run_job, "end", noting)
     return delays
 
 

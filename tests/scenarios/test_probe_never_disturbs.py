@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from course_lib.ranks.gang import Gang
+from course_lib.ranks.kernel.gang import Gang
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers

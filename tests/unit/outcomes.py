@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.ranks.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
+from course_lib.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
 
 
 def outcome(kind: str = "ok", world_size: int = 4, **fields: Any) -> Outcome:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks.answering import look
-from course_lib.ranks.traffic import awake, is_asleep
+from course_lib.ranks.inside.control_thread import look
+from course_lib.ranks.inside.traffic import awake, is_asleep
 
 
 def tasks(folder: Path, **threads: str) -> str:
@@ -75,8 +75,8 @@ def test_a_brief_look_leaves_out_what_takes_long():
 def test_what_goes_from_gpu_to_gpu_is_not_seen(monkeypatch, backend, on_gpus, seen):
     import torch
 
-    from course_lib.ranks import group
+    from course_lib.ranks.inside import process_group
 
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: on_gpus)
-    monkeypatch.setitem(group.distributed_c10d._world.pg_map, object(), (backend, None))
-    assert group.only_through_sockets() is seen
+    monkeypatch.setitem(process_group.distributed_c10d._world.pg_map, object(), (backend, None))
+    assert process_group.only_through_sockets() is seen

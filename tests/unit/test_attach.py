@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from course_lib.ranks.attach import _exit_code_of
-from course_lib.ranks.outcome import EXIT_UNKNOWN
+from course_lib.outcome.outcome import EXIT_UNKNOWN
+from course_lib.ranks.attach.meeting import _exit_code_of
 from tests.unit.linux import kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")

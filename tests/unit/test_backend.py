@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.ranks.backend import BackendError, choose_backend
+from course_lib.ranks.kernel.backend import BackendError, choose_backend
 
 
 @pytest.mark.parametrize(

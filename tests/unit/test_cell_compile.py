@@ -5,16 +5,8 @@ import warnings
 
 import pytest
 
-from course_lib.ranks.cell import (
-    Frame,
-    compile_cell,
-    current_stack,
-    is_learners,
-    package_of,
-    place_name,
-    report_exception,
-    shown,
-)
+from course_lib.outcome.places import Frame, is_learners, package_of, place_name
+from course_lib.ranks.inside.cell import compile_cell, current_stack, report_exception, shown
 
 
 def run(source, space=None, first_line=2):

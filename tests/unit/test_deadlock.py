@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.deadlock import Look, judge
+from course_lib.outcome.places import Frame
+from course_lib.ranks.kernel.deadlock import Look, judge
 from tests.unit.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)

@@ -3,8 +3,8 @@
 import dataclasses
 
 from course_lib.doctor.alignment import left_out, out_of_step, unequal_numbers
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.outcome import Ending
+from course_lib.outcome.outcome import Ending
+from course_lib.outcome.places import Frame
 from tests.unit.outcomes import collective, outcome
 
 

@@ -7,7 +7,7 @@ import pytest
 from course_lib.doctor.diagnose import diagnose
 from course_lib.doctor.order import different_order
 from course_lib.doctor.passes import extra_pass, missing_forward
-from course_lib.ranks.outcome import Ending, Waiting
+from course_lib.outcome.outcome import Ending, Waiting
 from tests.unit.outcomes import died, outcome
 from tests.unit.watched import models, notes, record, watched
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.ranks.deadlock import StandStill
-from course_lib.ranks.drive import Watch
+from course_lib.ranks.kernel.deadlock import StandStill
+from course_lib.ranks.kernel.run_job import Watch
 
 
 def grace(stack: list[str], *, done: set[int] = frozenset()) -> float:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from course_lib.ranks.expect import Expectation, ExpectationError, in_words
+from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from tests.unit.outcomes import died, hung, outcome, raised
 
 OUTCOMES = {

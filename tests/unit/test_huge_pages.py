@@ -11,7 +11,7 @@ from tests.unit.linux import kernel
 ROOT = Path(__file__).parents[2]
 ASK = """
 import os
-from course_lib.ranks.huge_pages import collapsing
+from course_lib.ranks.server.huge_pages import collapsing
 
 def kept(name):
     with open("/proc/self/smaps_rollup") as told:

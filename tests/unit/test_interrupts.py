@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from course_lib.ranks.interrupts import deferred
+from course_lib.ranks.kernel.interrupts import deferred
 
 
 def press():

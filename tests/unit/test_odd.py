@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from course_lib.ranks.outcome import Ending, Waiting
+from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.watch.odd import odd_ones
 from tests.unit.outcomes import outcome
 from tests.unit.watched import notes, record, watched, weights

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from course_lib.ranks.output import OutputBuffer, carry_out_returns, steady, steady_log, steady_message
+from course_lib.outcome.steady import carry_out_returns, steady, steady_log, steady_message
+from course_lib.ranks.kernel.output import OutputBuffer
 
 
 @pytest.fixture

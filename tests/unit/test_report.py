@@ -8,9 +8,9 @@ import pytest
 
 from course_lib.doctor import explained
 from course_lib.notebook.panel import html_report, live_html, live_text
-from course_lib.ranks.job import Progress
-from course_lib.ranks.outcome import Ending, Waiting
-from course_lib.ranks.report import sections, text_report
+from course_lib.outcome.outcome import Ending, Waiting
+from course_lib.outcome.report import sections, text_report
+from course_lib.ranks.kernel.job import Progress
 from tests.unit.outcomes import collective, died, hung, outcome, raised
 
 RANKS = range(4)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from course_lib.ranks.cell import Frame
+from course_lib.outcome.places import Frame
 from course_lib.watch import snapshot
 from tests.unit.outcomes import collective, died, hung, outcome, raised
 

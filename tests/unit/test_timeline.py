@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from course_lib.ranks.tracing import BACKWARD, SYNCHRONIZE, TRACED, WAIT
+from course_lib.ranks.inside.tracing import BACKWARD, SYNCHRONIZE, TRACED, WAIT
 from course_lib.watch import Stage, Timeline
 from course_lib.watch.spans import lanes_of
 

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from course_lib.ranks.values import NotSent, pack, unpack
+from course_lib.outcome.packed import NotSent, unpack
+from course_lib.ranks.inside.values import pack
 
 
 @pytest.mark.parametrize("value", [1, "text", [1, {"a": (2, 3)}], b"bytes", 0, False, "", []])

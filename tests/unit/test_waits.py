@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from course_lib.ranks import waits
+from course_lib.ranks.inside import blocking_calls
 
 
 class FromTorch:
@@ -43,7 +43,7 @@ numbers, index, soon, later = [1], 0, timedelta(seconds=5), timedelta(hours=1)
     ],
 )
 def test_a_bare_wait_counts_only_on_torchs_objects(source, waits_for_a_rank):
-    assert waits._is_torchs(ast.parse(source, mode="eval").body, sys._getframe()) is waits_for_a_rank
+    assert blocking_calls._is_torchs(ast.parse(source, mode="eval").body, sys._getframe()) is waits_for_a_rank
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_a_bare_wait_counts_only_on_torchs_objects(source, waits_for_a_rank):
     [("soon", True), ("later", False), ("timedelta(seconds=1)", True), ("numbers", False)],
 )
 def test_a_timeout_is_recognised_in_the_call(source, is_soon):
-    assert waits._is_soon(ast.parse(source, mode="eval").body, sys._getframe()) is is_soon
+    assert blocking_calls._is_soon(ast.parse(source, mode="eval").body, sys._getframe()) is is_soon

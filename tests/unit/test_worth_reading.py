@@ -15,7 +15,7 @@ ANSWERS = Path(__file__).parents[1] / "answers"
     [
         ("from course_lib.tasks import find_task", ("course_lib.tasks, line 1",)),
         ("from course_lib import grading", ("course_lib.grading, line 1",)),
-        ("import torch\nimport course_lib.ranks.gang as g", ("course_lib.ranks, line 2",)),
+        ("import torch\nimport course_lib.ranks.kernel.gang as g", ("course_lib.ranks, line 2",)),
         ("import importlib\nimportlib.import_module('course_' + 'lib')", ("import_module, line 2",)),
         ("import sys\nsys.modules['course_lib.tasks.task']", ("course_lib.tasks, line 2",)),
         ("import sys\nsys._getframe(2)", ("sys._getframe, line 2",)),

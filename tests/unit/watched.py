@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from course_lib.ranks.cell import Frame
-from course_lib.ranks.outcome import Collective
+from course_lib.outcome.outcome import Collective
+from course_lib.outcome.places import Frame
 from tests.unit.outcomes import outcome
 
 SCRIPT = "/scripts/train.py"

@@ -17,7 +17,7 @@ import threading
 
 from course_lib.grading.grader import grade
 from course_lib.grading.verdict import as_data
-from course_lib.ranks.launcher import close_for_good, warm_up
+from course_lib.ranks.kernel.launcher import close_for_good, warm_up
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 

@@ -24,7 +24,7 @@ from course_lib.grading.attempt import CALLS_IN_ALL
 from course_lib.grading.classroom.submissions import Answer
 from course_lib.grading.verdict import Verdict, from_data
 from course_lib.ranks.protocol import BufferedChannel, Message
-from course_lib.ranks.zygote import VARIABLE as ZYGOTE
+from course_lib.ranks.server.zygote import VARIABLE as ZYGOTE
 from course_lib.tasks import find_task
 
 #: Starting a worker (torch is loaded) and the ranks of all world sizes, on a machine that does much else.

@@ -15,7 +15,7 @@ def times_reduced(parameters: Iterable[Any], since_ns: int) -> float:
 
     One all-reduce of all gradients is 1; a few numbers beside them add a small fraction.
     """
-    from course_lib.ranks.flight import recorded_collectives
+    from course_lib.ranks.inside.flight_recorder import recorded_collectives
 
     whole = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
     sent = sum(

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent

@@ -7,7 +7,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.buckets import taught
 from course_lib.tasks.buckets.synchronized import Synchronized
 from course_lib.tasks.buckets.training import close, train

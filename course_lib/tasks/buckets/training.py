@@ -175,7 +175,7 @@ class _Watch:
             self._set("synchronized")
 
     def _issued(self) -> int:
-        from course_lib.ranks.flight import recorded_collectives
+        from course_lib.ranks.inside.flight_recorder import recorded_collectives
 
         return len(recorded_collectives(self._began_ns))
 

@@ -65,13 +65,13 @@ def _let_go_of_the_agents_wires() -> None:
 
 
 def _run(case: Mapping[str, Any], script: str, folder: str, notes: Notes) -> int:
-    from course_lib.ranks import group, worker
+    from course_lib.ranks.inside import process_group, worker
     from course_lib.tasks.capstone.harm import Harm
     from course_lib.tasks.capstone.spies import Spies
 
     # This process was forked from a rank of the course, and is none: torchrun's own rendezvous, no wire to a kernel.
     worker.CURRENT = None
-    group.rendezvous._rendezvous_handlers["env"] = group.RENDEZVOUS._original
+    process_group.rendezvous._rendezvous_handlers["env"] = process_group.RENDEZVOUS._original
     harm = Harm(case, notes)
     harm.install()
     Spies(notes, Path(case["data"]), harm.before_pass).install()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from course_lib.ranks.fold import rank_list
+from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.capstone import taught
 from course_lib.tasks.capstone.bugs import BUGS

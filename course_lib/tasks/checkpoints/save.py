@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import early, killing, taught
 from course_lib.tasks.process_groups.bare import without_group

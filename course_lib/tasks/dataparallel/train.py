@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from course_lib.ranks.fold import rank_list
+from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.precision import Tolerance

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
 from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check

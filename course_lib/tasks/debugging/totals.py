@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
 from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution

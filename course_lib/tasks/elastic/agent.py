@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from course_lib.ranks.cell import CELL_PREFIX
+from course_lib.outcome.places import CELL_PREFIX
 from course_lib.tasks.elastic.toy import batch, make, whole_loss
 
 #: Seconds until a job that neither ends nor fails is given up: a way out of a hang, and no measure.

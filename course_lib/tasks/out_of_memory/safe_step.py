@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome, RankError
+from course_lib.outcome.outcome import Kind, Outcome, RankError
 from course_lib.tasks.out_of_memory import hungry, taught
 from course_lib.tasks.task import (
     Misconception,

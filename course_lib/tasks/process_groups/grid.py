@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.task import (
@@ -76,7 +76,7 @@ class Grid(Task):
         import torch
         import torch.distributed as dist
 
-        from course_lib.ranks.group import group_members
+        from course_lib.ranks.inside.process_group import group_members
 
         result = answer(case["rows"], case["columns"])
         try:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from course_lib.ranks.fold import rank_list
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from course_lib.ranks.fold import rank_list
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import play_two_machines, without_group

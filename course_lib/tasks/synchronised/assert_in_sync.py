@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from course_lib.ranks.fold import rank_list
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.synchronised import taught
 from course_lib.tasks.task import (
     Misconception,

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms, taught

@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from course_lib.ranks.outcome import Outcome
+from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd

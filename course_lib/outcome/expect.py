@@ -1,0 +1,103 @@
+"""Expectations - `ok`, `raises`, `raises:RuntimeError`, `raises:0`, `died:2`, `hang` - and whether they are met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import Ending, Kind, Outcome
+
+
+class ExpectationError(ValueError):
+    """The text is no expectation; the message says what would be one."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """How a run is expected to end.
+
+    Attributes:
+        kind: the outcome's kind. ranks: exactly these ranks raise, die or wait (None: any).
+        error: name of the exception's class or of one of its bases (None: any).
+    """
+
+    kind: Kind
+    ranks: frozenset[int] | None = None
+    error: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Expectation:
+        """Read an expectation.
+
+        Raises:
+            ExpectationError: with the forms that are understood.
+        """
+        head, colon, detail = text.strip().partition(":")
+        try:
+            kind = Kind(head.strip())
+        except ValueError:
+            raise ExpectationError(
+                f"No expectation {text!r}: use ok, raises, died or hang, and if you like "
+                "raises:RuntimeError, raises:0, died:2 or hang:0,1."
+            ) from None
+        detail = detail.strip()
+        if not colon or not detail:
+            return cls(kind)
+        parts = [part.strip() for part in detail.split(",")]
+        if kind is not Kind.OK and all(part.isdigit() for part in parts):
+            return cls(kind, frozenset(int(part) for part in parts))
+        if kind is Kind.RAISES and detail.isidentifier():
+            return cls(kind, error=detail)
+        raise ExpectationError(f"No expectation {text!r}: after {kind}: comes " + _what_follows(kind))
+
+    def met_by(self, outcome: Outcome) -> bool:
+        """True when the outcome is what was expected."""
+        if outcome.interrupted and self.error != "KeyboardInterrupt":
+            return False
+        if outcome.kind is not self.kind:
+            return False
+        if self.ranks is not None and self.ranks != ranks_that(outcome):
+            return False
+        if self.error is not None:
+            raised = [e for rank, e in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED]
+            return any(self.error in error.bases for error in raised)
+        return True
+
+    def __str__(self) -> str:
+        if self.ranks is not None:
+            return f"{self.kind}:{','.join(map(str, sorted(self.ranks)))}"
+        return f"{self.kind}:{self.error}" if self.error else str(self.kind)
+
+
+def _what_follows(kind: Kind) -> str:
+    return {
+        Kind.OK: "nothing.",
+        Kind.RAISES: "an exception's name or ranks, as in raises:ValueError or raises:0,2.",
+        Kind.DIED: "ranks, as in died:2.",
+        Kind.HANG: "the ranks left waiting, as in hang:0,1.",
+    }[kind]
+
+
+def ranks_that(outcome: Outcome) -> frozenset[int]:
+    """The ranks the outcome's kind is about: those that raised by themselves, died, or were left waiting."""
+    if outcome.kind is Kind.DIED:
+        return frozenset(outcome.exits)
+    if outcome.kind is Kind.RAISES:
+        return frozenset(rank for rank in outcome.errors if outcome.endings[rank] is Ending.RAISED)
+    if outcome.kind is Kind.HANG:
+        return frozenset(outcome.waiting)
+    return frozenset(outcome.ranks)
+
+
+def in_words(outcome: Outcome) -> str:
+    """What happened, in a few words: `rank 0 raises ValueError`."""
+    ranks = sorted(ranks_that(outcome))
+    one = len(ranks) == 1
+    if outcome.kind is Kind.OK:
+        return "every rank finishes"
+    if outcome.kind is Kind.RAISES:
+        names = sorted({outcome.errors[rank].type for rank in ranks if rank in outcome.errors})
+        return f"{rank_list(ranks)} {'raises' if one else 'raise'} {' / '.join(names)}"
+    if outcome.kind is Kind.DIED:
+        return f"{rank_list(ranks)} {'dies' if one else 'die'}"
+    return f"{rank_list(ranks)} {'waits' if one else 'wait'} for ever"

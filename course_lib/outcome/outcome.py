@@ -1,0 +1,338 @@
+"""What came back from running code on ranks: plain data, one object for the whole gang.
+
+`Outcome` is what learners hold (`--as out`, `run(...)`). How it looks in a notebook is decided elsewhere
+(`report` for text, `course_lib.notebook.panel` for HTML); why it happened is `diagnosis`, filled in by the doctor.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from course_lib.outcome.packed import NotSent, Packed, unpack
+from course_lib.outcome.places import Frame
+
+
+class Kind(enum.StrEnum):
+    """The four ways a run can end."""
+
+    OK = "ok"
+    RAISES = "raises"
+    DIED = "died"
+    HANG = "hang"
+
+
+#: A process that is gone and nobody here can say how: it was somebody else's child.
+EXIT_UNKNOWN = 256
+#: A rank that has lost its wire to the kernel leaves with this; one that does not leave, and is killed, counts as such.
+EXIT_CUT_OFF = 231
+
+
+def exit_text(code: int) -> str:
+    """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
+    if code == EXIT_UNKNOWN:
+        return "nobody knows how"
+    if code == EXIT_CUT_OFF:
+        return "ended by the course: it had lost its connection to the notebook"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+class Ending(enum.StrEnum):
+    """How one rank's part ended."""
+
+    FINISHED = "finished"
+    RAISED = "raised"
+    FREED = "freed"  # was blocked, or raised only because its peers were gone
+    DIED = "died"
+    KILLED = "killed"  # by the course: it could not be freed
+    ENDED = "ended"  # by its launcher, because another rank had failed
+
+
+@dataclass(frozen=True)
+class RankError:
+    """An exception on one rank.
+
+    Attributes:
+        type: name of the exception's class; `bases` are the names of all its base classes.
+        message: `str(exception)` as raised; `traceback` is folded to the learner's lines, `full_traceback` is not.
+        where: the learner's line that raised, such as `line 2 of this cell`.
+    """
+
+    type: str
+    bases: tuple[str, ...]
+    message: str
+    traceback: str
+    full_traceback: str
+    where: str
+    line: int | None
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> RankError:
+        """Rebuild the error from what the rank sent."""
+        return cls(**{**report, "bases": tuple(report["bases"])})
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective a rank issued, as torch's flight recorder has it.
+
+    Attributes:
+        group: name of the process group (`0` is the default group); `seq` counts that group's collectives from 1.
+        op: the operation, such as `all_reduce`; `sizes` and `dtypes` those of its inputs.
+        done: False while it was still under way when the record was read.
+        stage: what DDP issued it for: `construction`, `buffers` (their broadcast in a forward), `rebuild` (of the
+            buckets, in the second forward), `gradients` (a bucket's all-reduce), `join`; empty for all other.
+        call: the function of torch.distributed that issued it, `origin` the learner's line; both where known.
+        callers: the learner's lines (file and number) that led to `origin`, innermost first.
+    """
+
+    group: str
+    seq: int
+    op: str
+    sizes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    done: bool
+    time_ns: int = field(compare=False, repr=False, default=0)
+    stage: str = field(compare=False, default="")
+    call: str = field(compare=False, default="")
+    origin: Frame | None = field(compare=False, repr=False, default=None)
+    callers: tuple[tuple[str, int], ...] = field(compare=False, repr=False, default=())
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Collective:
+        """Rebuild the record from what the rank sent."""
+        sizes = tuple(tuple(size) for size in record["sizes"])
+        dtypes = tuple(record["dtypes"])
+        origin = None
+        if record.get("file"):
+            origin = Frame(record["file"], record["line"], record["function"], record["source"])
+        return cls(
+            group=record["group"],
+            seq=record["seq"],
+            op=record["op"],
+            sizes=sizes,
+            dtypes=dtypes,
+            done=record["done"],
+            time_ns=record["time_ns"],
+            stage=record.get("stage", ""),
+            call=record.get("call", ""),
+            origin=origin,
+            callers=tuple((file, line) for file, line in record.get("callers", ())),
+        )
+
+    @property
+    def where(self) -> str:
+        """The learner's line that issued it, such as `line 3 of this cell`; empty where unknown."""
+        return self.origin.where() if self.origin is not None else ""
+
+    def __str__(self) -> str:
+        shapes = ", ".join("x".join(map(str, size)) or "scalar" for size in self.sizes)
+        return f"{self.op}({shapes})" if shapes else f"{self.op}()"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A rank that waits for something that cannot come, or did not come in time.
+
+    Attributes:
+        call: the communication call the rank is in (`all_reduce`, `backward`, ...), or None while it computes.
+        where: the learner's line; `source` is its text.
+        collective: the collective under way, when there is one.
+        missing: ranks that have not joined it; `mismatch` says which other collective meets it, by rank.
+        state: `blocked` in a communication call, `asleep` in something else (`pause`: the call, and whether it is a
+            `lock`, a `child`, a `sleep`), `computing`, `stopped` by a signal, or `silent`: it does not answer.
+        partners: whom the call needs. children: names of the processes it has started.
+        seconds: how long it has been waiting there, where that is known (a run out of time).
+    """
+
+    rank: int
+    call: str | None
+    where: str
+    source: str
+    collective: Collective | None = None
+    missing: tuple[int, ...] = ()
+    mismatch: Mapping[int, Collective] = field(default_factory=dict)
+    state: str = "blocked"
+    stack: tuple[Frame, ...] = ()
+    pause: tuple[str, str] | None = None
+    partners: Mapping[str, Any] | None = field(default=None, compare=False)
+    children: tuple[str, ...] = ()
+    seconds: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why it happened, in words.
+
+    Attributes:
+        kind: a short name such as `rank_left`; `unknown` when nothing fits.
+        summary: one sentence; `evidence` are lines a reader can check, `advice` what to do about it.
+        culprits: the ranks that did something else than the others; `lesson` is where this is taught.
+        warning: True for what is worth knowing, but may be meant.
+    """
+
+    kind: str
+    summary: str
+    culprits: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+    lesson: str = ""
+    warning: bool = False
+
+
+class RankVariableError(LookupError):
+    """A variable or value was asked for that no rank can give; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back from a run on real ranks.
+
+    Attributes:
+        kind: `ok`, `raises`, `died` or `hang`. A rank that dies outweighs one that raises, that one outweighs a hang.
+        ranks: the ranks the code ran on, of `world_size`.
+        stdout, stderr: text by rank; errors: `RankError` by rank; exits: exit code by rank that died (negative:
+            signal).
+        endings: how each rank's part ended; waiting: who was blocked where when a hang was ended.
+        pictures: PNG bytes by rank; notes: what the course did about it (groups rebuilt, gang restarted).
+        what: what was run: a `cell`, a `function`, a `script`. recorded: see `collectives`.
+        facts: what ranks said of themselves when something went wrong (see `ranks.facts`). last_places: the stack of
+            a rank that crashed. seconds: wall time of the run.
+        never_struck: faults that were meant for this run, and whose moment never came: a sentence each.
+        proved: nobody could ever have gone on. doubts: not proved, but nothing had moved on any rank for some seconds
+            when the run was ended (it is *probably* a deadlock): why that is no proof, a clause each.
+        stalled_for: seconds in which no rank had made progress (issued an operation, made a step) when the run was
+            ended for that, or is told of it while it goes on.
+        expected: whether it ended as it was expected to (None: nobody asked).
+    """
+
+    kind: Kind
+    world_size: int
+    ranks: tuple[int, ...]
+    stdout: Mapping[int, str]
+    stderr: Mapping[int, str]
+    shown: Mapping[int, str]
+    errors: Mapping[int, RankError]
+    exits: Mapping[int, int]
+    endings: Mapping[int, Ending]
+    waiting: Mapping[int, Waiting]
+    pictures: Mapping[int, tuple[bytes, ...]]
+    notes: tuple[str, ...] = ()
+    proved: bool = False
+    doubts: tuple[str, ...] = ()
+    stalled_for: float = 0.0
+    interrupted: bool = False
+    timed_out: bool = False
+    seconds: float = 0.0
+    diagnosis: Diagnosis | None = None
+    expected: bool | None = None
+    what: str = "cell"
+    recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
+    trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    never_struck: tuple[str, ...] = ()
+    _blobs: Mapping[int, Packed] = field(default_factory=dict, repr=False)
+    _fetch: Callable[[str | None], dict[int, Packed]] | None = field(default=None, repr=False, compare=False)
+    _read_collectives: Callable[[], dict[int, tuple[Collective, ...]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @cached_property
+    def values(self) -> dict[int, Any]:
+        """The value of the cell's last expression (or what the function returned) by rank.
+
+        A value that cannot travel is a `NotSent` that says why. Values with tensors import torch here.
+        """
+        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self._all_blobs().items()}
+
+    def _all_blobs(self) -> dict[int, Packed]:
+        """The packed values, those too large to come with the cell fetched now."""
+        blobs = dict(self._blobs)
+        large = [rank for rank, (_, not_sent) in blobs.items() if not_sent and not_sent["reason"] == "large"]
+        if large and self._fetch is not None:
+            fetched = self._fetch(None)
+            blobs.update({rank: fetched[rank] for rank in large if rank in fetched})
+        return blobs
+
+    def kept(self) -> Outcome:
+        """The same with all that would be asked of the ranks later: they may end now."""
+        return replace(
+            self, recorded=self.collectives, _blobs=self._all_blobs(), _fetch=None, _read_collectives=None
+        )
+
+    @property
+    def raw_values(self) -> dict[int, bytes]:
+        """The values as the bytes the ranks sent: pickles, which the grader reads without unpickling them."""
+        return {rank: blob for rank, (blob, not_sent) in self._blobs.items() if not_sent is None}
+
+    def __getitem__(self, name: str) -> dict[int, Any]:
+        """The variable `name` of the ranks' namespace as it is now, by rank.
+
+        Raises:
+            RankVariableError: no rank has it, or the gang is gone.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"Ask an Outcome for a variable by its name, as in out['loss'], not {name!r}.")
+        if self._fetch is None:
+            raise RankVariableError(f"{name!r} cannot be fetched: this run's ranks have ended.")
+        fetched = self._fetch(name)
+        return {rank: unpack(*packed) for rank, packed in fetched.items() if rank in self.ranks}
+
+    @cached_property
+    def collectives(self) -> Mapping[int, tuple[Collective, ...]]:
+        """The collectives each rank issued during this run, in order (torch's flight recorder)."""
+        if self._read_collectives is None or not self.ok:
+            return self.recorded
+        return self._read_collectives()
+
+    @property
+    def timeline(self) -> Any:
+        """What each rank did when (`--trace`, `trace=True`): a `course_lib.watch.Timeline`, or None without a trace."""
+        if not self.trace_events:
+            return None
+        from course_lib.watch.timeline import Timeline
+
+        return Timeline.from_traces(self.trace_events)
+
+    @property
+    def ok(self) -> bool:
+        """True when every rank finished without an error."""
+        return self.kind is Kind.OK
+
+    def __repr__(self) -> str:
+        from course_lib.outcome.report import text_report
+
+        return text_report(self)
+
+    def _repr_html_(self) -> str:
+        from course_lib.notebook.panel import html_report
+
+        return html_report(self)
+
+
+__all__ = [
+    "EXIT_UNKNOWN",
+    "Collective",
+    "Diagnosis",
+    "Ending",
+    "Kind",
+    "NotSent",
+    "Outcome",
+    "RankError",
+    "RankVariableError",
+    "Waiting",
+    "exit_text",
+]

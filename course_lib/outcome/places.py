@@ -1,0 +1,90 @@
+"""Where a line of code stands, as a learner would say it: in this cell, in an earlier one, in `train.py`.
+
+Cells have file names of their own, by which tracebacks and stacks know them.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import re
+import sysconfig
+from dataclasses import dataclass
+
+CELL_PREFIX = "<rank cell "
+
+
+#: Labels that begin so stand for one cell of many; each has a number of its own, which is not shown.
+NUMBERED = "number "
+
+
+_newest_cell = ""
+
+
+_STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
+
+
+COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+
+def cell_filename(label: str) -> str:
+    """The file name under which a cell's lines are known to tracebacks: `<rank cell In [3]>`."""
+    return f"{CELL_PREFIX}{label}>"
+
+
+def remember_cell(source: str, label: str, first_line: int) -> None:
+    """Keep the cell's lines, for tracebacks and for whoever explains them; it is now the newest one."""
+    global _newest_cell
+    filename = _newest_cell = cell_filename(label)
+    padded = "\n" * (first_line - 1) + source
+    linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line of a Python stack, as far as a learner cares: file (or cell), line number, function, source line."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+    def where(self) -> str:
+        """`line 4 of this cell` for a cell, `train.py, line 4` for a file."""
+        place = place_name(self.file)
+        return f"line {self.line} of {place}" if place.endswith(" cell") else f"{place}, line {self.line}"
+
+
+def place_name(filename: str) -> str:
+    """A short stable name of a file: which cell it is, the cell's label, or the file's base name."""
+    if filename.startswith(CELL_PREFIX + NUMBERED):
+        # Numbers of cells are not shown: they differ between front ends (nbval runs cells without numbering them).
+        return "this cell" if filename == _newest_cell else "an earlier cell"
+    if filename.startswith(CELL_PREFIX):
+        return filename[len(CELL_PREFIX) : -1]
+    if re.search(r"[/\\]ipykernel_\d+[/\\]", filename):
+        return "a notebook cell"
+    return os.path.basename(filename)
+
+
+@functools.lru_cache(maxsize=4096)  # asked for every frame of a stack; finding out takes some 20 µs
+def is_learners(filename: str) -> bool:
+    """True for code of the learner: cells and files that belong neither to Python, to packages nor to the course."""
+    if filename.startswith(CELL_PREFIX):
+        return True
+    if filename.startswith("<"):
+        return False
+    path = os.path.realpath(filename)
+    if "site-packages" in path or "dist-packages" in path or path.startswith(COURSE + os.sep):
+        return False
+    return not path.startswith(_STDLIB)
+
+
+def package_of(filename: str) -> str:
+    """`torch` for a file inside torch, the package's name for others, `Python` for the standard library."""
+    for marker in ("site-packages", "dist-packages"):
+        _, found, rest = filename.replace(os.sep, "/").partition(f"/{marker}/")
+        if found:
+            return rest.split("/")[0].removesuffix(".py")
+    return "Python"

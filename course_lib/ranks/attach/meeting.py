@@ -1,0 +1,238 @@
+"""Ranks that somebody else has started (`torchrun`), watched over a wire they have opened themselves.
+
+The two ends are `MeetingPlace`, by which the processes of one run find their watcher, and `AttachedRanks`, how the
+watcher holds them. A rank is not the watcher's child, so its exit code is read from the system's list of processes, in
+the moment between its end and the launcher's taking note; or after that from the system itself, since Linux 6.15.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import signal
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from course_lib.outcome.outcome import EXIT_UNKNOWN
+from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.job import Run
+from course_lib.ranks.kernel.output import OutputBuffer
+from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.protocol import BlockingChannel, BufferedChannel, Message
+
+#: The job's number on the wire: an attached rank has only one, the code inside `observe()`.
+ONLY_JOB = 1
+_RUN = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+)
+_EXIT_FIELD = 52 - 3  # of /proc/PID/stat, counted after the name
+_SECONDS_TO_BE_GONE = 0.5
+# From linux/pidfd.h, where this is PIDFD_INFO_SIZE_VER0, PIDFD_INFO_EXIT and an _IOWR of this size.
+_INFO_SIZE, _INFO_EXIT = 64, 1 << 3
+_PIDFD_GET_INFO = 0xC0000000 | _INFO_SIZE << 16 | 0xFF << 8 | 11
+
+
+class MeetingPlace:
+    """A socket in a private folder, the same for all processes that one launcher has started for one attempt."""
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.gettempdir()) / f"ddp-course-observe-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+            raise PermissionError(f"{folder} is not a private folder of this user")
+        run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
+        name = hashlib.sha256("\n".join(run).encode()).hexdigest()[:16]
+        self.path, self.lock = folder / f"{name}.sock", folder / f"{name}.lock"
+
+    def connect(self, start: Callable[[socket.socket], None]) -> socket.socket:
+        """A wire to the watcher; `start` is called with the listening socket by whichever process comes first."""
+        import fcntl
+
+        with self.lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            wire = self._reach()
+            if wire is None:
+                self.path.unlink(missing_ok=True)
+                with socket.socket(socket.AF_UNIX) as listener:
+                    listener.bind(str(self.path))
+                    listener.listen(512)
+                    start(listener)
+                wire = self._reach()
+        if wire is None:
+            raise ConnectionError("the process that watches the ranks did not start")
+        return wire
+
+    def _reach(self) -> socket.socket | None:
+        wire = socket.socket(socket.AF_UNIX)
+        try:
+            wire.connect(str(self.path))
+        except OSError:
+            wire.close()
+            return None
+        return wire
+
+
+class NotAllCame(Exception):
+    """A rank is gone before every other one has come; `missing` are those that have not."""
+
+    def __init__(self, missing: Sequence[int]) -> None:
+        super().__init__(f"ranks {list(missing)} did not come")
+        self.missing = tuple(missing)
+
+
+def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
+    """Wait until every rank of the run has said who it is.
+
+    Each rank opens two wires: for questions and answers, and for what Python writes when the process crashes.
+
+    Raises:
+        NotAllCame: one of them has gone before that.
+    """
+    hellos: dict[int, tuple[BlockingChannel, Mapping[str, Any]]] = {}
+    crashes: dict[int, socket.socket] = {}
+    quiet: list[socket.socket] = []
+    world_size = 1
+    with contextlib.ExitStack() as stack:
+        while len(hellos) < world_size or len(crashes) < world_size:
+            ready, _, _ = select.select([listener, *quiet], [], [])
+            for wire in [wire for wire in quiet if wire in ready]:
+                if not wire.recv(1, socket.MSG_PEEK):
+                    raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
+                quiet.remove(wire)  # the rank has already left the code: its answer is read later
+            if listener not in ready:
+                continue
+            wire, _ = listener.accept()
+            stack.callback(wire.close)
+            channel = BlockingChannel(wire)
+            hello = channel.receive()
+            if hello is None:
+                continue
+            world_size = hello.data["world_size"]
+            if hello.kind == "crashes":
+                crashes[hello.data["rank"]] = wire
+            else:
+                hellos[hello.data["rank"]] = (channel, hello.data)
+                quiet.append(wire)
+        stack.pop_all()
+    return [
+        AttachedLink(rank, channel.buffered(), crashes[rank], hello)
+        for rank, (channel, hello) in sorted(hellos.items())
+    ]
+
+
+def _nothing() -> OutputBuffer:
+    """What a rank prints goes where its launcher has sent it."""
+    read, write = os.pipe()
+    os.close(write)
+    return OutputBuffer(read)
+
+
+class AttachedLink(Link):
+    """A rank in a process that is not ours."""
+
+    outermost = "in <module>"
+
+    def __init__(
+        self, rank: int, channel: BufferedChannel, crash: socket.socket, hello: Mapping[str, Any]
+    ) -> None:
+        super().__init__(rank, channel, [_nothing(), _nothing(), OutputBuffer(crash.detach())])
+        self.awaited = ONLY_JOB
+        self.started_ns: int = hello["started_ns"]
+        self._pid: int = hello["pid"]
+        self._exit_code: int | None = None
+        self.process: int | None = None
+        with contextlib.suppress(OSError, AttributeError):
+            self.process = os.pidfd_open(self._pid)
+
+    @property
+    def pid(self) -> int:
+        """The process id, as the rank has told it."""
+        return self._pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended: None while its wire is open, `EXIT_UNKNOWN` where the system does not tell."""
+        if self._exit_code is None and self.channel.closed:
+            if self.process is not None:
+                select.select([self.process], [], [], _SECONDS_TO_BE_GONE)
+            self._exit_code = _exit_code_of(self._pid, self.process)
+        return self._exit_code
+
+    def interrupt(self) -> None:
+        """SIGINT to the rank alone: its process group may be the launcher's."""
+        self.signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill the process; its launcher sees to what it has started."""
+        self.killed_by_course = True
+        self.signal(signal.SIGKILL)
+
+
+def _exit_code_of(pid: int, process: int | None) -> int:
+    """The exit code of a process that has ended; `process` is a descriptor of it (pidfd), opened while it was there."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        )
+        if fields[0] in "ZX":
+            return os.waitstatus_to_exitcode(int(fields[_EXIT_FIELD]))
+    if process is not None:
+        import fcntl  # not on Windows, where there is no such descriptor either
+
+        # Its parent has asked already. struct pidfd_info: a mask of what is asked and told first, the code last.
+        told = bytearray(_INFO_SIZE)
+        struct.pack_into("=Q", told, 0, _INFO_EXIT)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(process, _PIDFD_GET_INFO, told)
+            if struct.unpack_from("=Q", told)[0] & _INFO_EXIT:
+                return os.waitstatus_to_exitcode(struct.unpack_from("=i", told, _INFO_SIZE - 4)[0])
+    return EXIT_UNKNOWN
+
+
+class AttachedRanks(Wires):
+    """The ranks of one run of a launcher, as the watcher holds them."""
+
+    links: Sequence[AttachedLink]
+
+    def __init__(self, links: Sequence[AttachedLink]) -> None:
+        super().__init__()
+        # Numbers of questions must not be taken for the job's.
+        self.job = ONLY_JOB
+        self.links = links
+        self.world_size = len(links)
+        self.this: Run | None = None
+        for link in links:
+            self._watch_link(link)
+            link.read()
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        super().pump(timeout)
+        if self.this is not None:
+            self._excuse(self.this)
+
+    def _excuse(self, this: Run) -> None:
+        """A launcher ends all ranks when one has failed: those are not to blame for being gone."""
+        gone = [link for link in self.links if link.rank not in this.done and not link.alive]
+        excused = [link for link in gone if link.exit_code in (-signal.SIGTERM, EXIT_UNKNOWN)]
+        if len(excused) < len(gone) or any(message.data["error"] for message in this.done.values()):
+            for link in excused:
+                this.ended.add(link.rank)
+                link.killed_by_course = True
+
+    def say_goodbye(self) -> None:
+        """The verdict stands: ranks that wait for it may go on."""
+        for link in self.links:
+            if link.alive:
+                link.channel.send(Message("verdict", {}))

@@ -1,0 +1,119 @@
+"""Which call a thread is in the middle of, as its source has it, and what simple expressions in it stand for.
+
+Used inside a rank, on frames of the learner's that are running or blocked. Nothing of the learner's is run: names are
+looked up and numbers are added, no more.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import math
+import operator
+import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from course_lib.ranks.inside import tracing
+
+#: A call that is written over more lines than this is not read.
+_LONGEST_CALL = 40
+_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: lambda a, b: a % b if b else math.nan,
+    ast.Div: lambda a, b: a / b if b else math.nan,
+    ast.FloorDiv: lambda a, b: a // b if b else math.nan,
+}
+
+
+def innermost(thread_id: int) -> FrameType | None:
+    """The innermost frame of a thread, without those that a trace puts around the calls that wait."""
+    frame = sys._current_frames().get(thread_id)
+    while frame is not None and frame.f_code.co_filename == tracing.__file__:
+        frame = frame.f_back
+    return frame
+
+
+def call_under_way(frame: FrameType) -> ast.Call | None:
+    """The call that the frame's current instruction makes, as its source has it."""
+    if frame.f_lasti < 0:
+        return None
+    positions = list(frame.f_code.co_positions())
+    first, last, start, end = positions[min(frame.f_lasti // 2, len(positions) - 1)]
+    if first is None or last is None or start is None or end is None or last - first > _LONGEST_CALL:
+        return None
+    lines = [
+        linecache.getline(frame.f_code.co_filename, number).encode() for number in range(first, last + 1)
+    ]
+    lines[-1] = lines[-1][:end]
+    text = b"".join([lines[0][start:], *lines[1:]]) if len(lines) > 1 else lines[0][start:end]
+    try:
+        call = ast.parse(f"({text.decode(errors='replace').strip()})", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return call if isinstance(call, ast.Call) else None
+
+
+def object_of(node: ast.expr, frame: FrameType) -> Any:
+    """The object a simple expression stands for, found without running any code of the learner's; else None."""
+    match node:
+        case ast.Name(id=name):
+            return frame.f_locals.get(name, frame.f_globals.get(name))
+        case ast.Constant(value=value):
+            return value
+        case ast.Attribute(value=base, attr=name):
+            return getattr(object_of(base, frame), "__dict__", {}).get(name)
+        case ast.Subscript(value=base, slice=index):
+            container, key = object_of(base, frame), object_of(index, frame)
+            if type(container) in (list, tuple, dict) and type(key) in (int, str):
+                try:
+                    return container[key]
+                except LookupError:
+                    return None
+    return None
+
+
+def named(function: ast.expr) -> str:
+    """The last part of a name: `timedelta` of `datetime.timedelta`."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def number_of(node: ast.expr, frame: FrameType) -> float:
+    """The number that an expression of names, constants and arithmetic stands for.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    match node:
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
+            return _ARITHMETIC[type(sign)](number_of(left, frame), number_of(right, frame))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -number_of(operand, frame)
+    value = object_of(node, frame)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("no number")
+    return value
+
+
+def assigned(name: ast.expr, frame: FrameType) -> ast.Call | None:
+    """The call whose result was given to this name last, above the line the frame is at, in the same piece of code."""
+    if not isinstance(name, ast.Name):
+        return None
+    code = frame.f_code
+    lines = linecache.getlines(code.co_filename)[: frame.f_lineno]
+    given = re.compile(rf"\b{re.escape(name.id)}\s*=(?!=)\s*(.+)")
+    found = None
+    for number, line in enumerate(lines, start=1):
+        if number >= code.co_firstlineno and (match := given.search(line)) is not None:
+            try:
+                value = ast.parse(match[1].strip(), mode="eval").body
+            except (SyntaxError, ValueError):
+                continue
+            found = value if isinstance(value, ast.Call) else None
+    return found

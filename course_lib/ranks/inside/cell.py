@@ -1,0 +1,196 @@
+"""Run the source of one cell as a notebook would: statements, then the value of the last expression.
+
+Used inside a rank. Tracebacks show the learner's lines with the line numbers of the notebook cell, and fold what
+happened inside torch into one line.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import pprint
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from types import CodeType, TracebackType
+from typing import Any
+
+from course_lib.outcome.places import COURSE, Frame, cell_filename, is_learners, package_of, remember_cell
+from course_lib.outcome.steady import steady_message
+
+_SHOWN_REPR = 20_000
+_SHOWN_MESSAGE = 10_000
+
+
+@dataclass(frozen=True)
+class CompiledCell:
+    """The two halves of a cell; `value` is None when the cell does not end in an expression."""
+
+    statements: CodeType
+    value: CodeType | None
+
+
+def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
+    """Compile a cell whose first line is line `first_line` of what the learner sees.
+
+    Raises:
+        SyntaxError: with the line number of the notebook cell.
+    """
+    filename = cell_filename(label)
+    padded = "\n" * (first_line - 1) + source
+    tree = ast.parse(padded, filename)
+    remember_cell(source, label, first_line)
+    value = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(padded, tree.body[-1]):
+        last = tree.body.pop()
+        assert isinstance(last, ast.Expr)
+        value = compile(ast.Expression(last.value), filename, "eval", dont_inherit=True)
+    # This module's own __future__ imports are no business of the learner's cell.
+    return CompiledCell(compile(tree, filename, "exec", dont_inherit=True), value)
+
+
+def _ends_with_semicolon(source: str, last: ast.stmt) -> bool:
+    """A trailing `;` keeps the value from being shown, as in a notebook."""
+    lines = source.encode(errors="surrogatepass").split(b"\n")[(last.end_lineno or 1) - 1 :]
+    return bool(lines) and lines[0][last.end_col_offset :].lstrip(b" \t\f\\").startswith(b";")
+
+
+def shown(value: Any) -> str:
+    """What a notebook would print for a value; never raises, never gigabytes."""
+    try:
+        text = pprint.pformat(value, width=100, sort_dicts=False) if _is_plain(value) else repr(value)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    if len(text) > _SHOWN_REPR:
+        text = f"{text[:_SHOWN_REPR]} … ({len(text):,} characters)"
+    return text
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, list | tuple | dict | set) and type(value).__module__ == "builtins"
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """An exception as data: nothing of it needs to be pickled, so nothing of it can refuse to be."""
+
+    type: str
+    bases: list[str]
+    message: str
+    traceback: str
+    full_traceback: str
+    where: str
+    line: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON-able data."""
+        return asdict(self)
+
+
+def report_exception(error: BaseException) -> ErrorReport:
+    """Describe an exception raised by a learner's code: short traceback, full traceback, and where it was raised."""
+    frames = [entry for entry in _walk(error.__traceback__) if not entry.file.startswith(COURSE)]
+    learners = [frame for frame in frames if is_learners(frame.file)]
+    last = learners[-1] if learners else None
+    message = _shortened(_safely(str, error))
+    name = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        full = "".join(traceback.format_exception_only(type(error), error))
+        short = full
+    else:
+        full = _safely(lambda e: "".join(traceback.format_exception(e)), error)
+        short = _short_traceback(frames, f"{name}: {message}" if message else name, error)
+    return ErrorReport(
+        type=name,
+        bases=[base.__name__ for base in type(error).__mro__],
+        message=message,
+        traceback=_shortened(short.rstrip("\n"), 3 * _SHOWN_MESSAGE),
+        full_traceback=_shortened(full.rstrip("\n"), 20 * _SHOWN_MESSAGE),
+        where=last.where() if last else "",
+        line=last.line if last else None,
+    )
+
+
+def _safely(describe: Any, error: BaseException) -> str:
+    try:
+        return str(describe(error))
+    except BaseException as broken:
+        return f"<its text cannot be shown: {type(broken).__name__}>"
+
+
+def _shortened(text: str, limit: int = _SHOWN_MESSAGE) -> str:
+    """Head and tail of a text that is too long to be read (an error message can quote a whole tensor)."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]} … ({len(text):,} characters) … {text[-limit // 2 :]}"
+
+
+def _walk(tb: TracebackType | None) -> list[Frame]:
+    frames = []
+    for frame, line in traceback.walk_tb(tb):
+        code = frame.f_code
+        source = linecache.getline(code.co_filename, line).strip()
+        frames.append(Frame(code.co_filename, line, code.co_name, source))
+    return frames
+
+
+def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -> str:
+    lines: list[str] = []
+    hidden: list[Frame] = []
+
+    def flush() -> None:
+        if hidden:
+            package = package_of(hidden[-1].file)
+            last = hidden[-1]
+            lines.append(
+                f"  … {len(hidden)} more in {package}, last: {last.function} ({os.path.basename(last.file)})"
+            )
+            hidden.clear()
+
+    repeated = 0
+    previous: Frame | None = None
+    for frame in frames:
+        if frame == previous:
+            repeated += 1
+            continue
+        if repeated:
+            lines.append(f"  … the same line {repeated} more times")
+            repeated = 0
+        previous = frame
+        if is_learners(frame.file):
+            flush()
+            function = f", in {frame.function}" if frame.function != "<module>" else ""
+            lines.append(f"  {frame.where()}{function}")
+            if frame.source:
+                lines.append(f"    {frame.source}")
+        else:
+            hidden.append(frame)
+    if repeated:
+        lines.append(f"  … the same line {repeated} more times")
+    flush()
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and cause is not error:
+        lines.append(f"  (while handling {type(cause).__name__}: {steady_message(_safely(str, cause))})")
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            headline += f"\n- {type(part).__name__}: {_shortened(_safely(str, part), 500)}"
+    for note in getattr(error, "__notes__", ()):
+        headline += f"\n{note}"
+    return "\n".join([*lines, headline])
+
+
+def current_stack(thread_id: int) -> list[Frame]:
+    """The stack of a running thread, outermost call first, without the course's own frames."""
+    frame = sys._current_frames().get(thread_id)
+    stack = []
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(COURSE):
+            source = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            stack.append(Frame(code.co_filename, frame.f_lineno, code.co_name, source))
+        frame = frame.f_back
+    stack.reverse()
+    return stack

@@ -1,0 +1,181 @@
+"""A rank's second thread: it answers the kernel while the main thread computes, or is blocked in a collective.
+
+The wait inside gloo releases the GIL, so this thread can say where the main thread is and free it. It runs no code of
+the learner. When the kernel's end of the wire closes, it ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import Any
+
+from course_lib.outcome.outcome import EXIT_CUT_OFF
+from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in
+from course_lib.ranks.inside.cell import current_stack
+from course_lib.ranks.inside.idle import idles
+from course_lib.ranks.inside.partners import partners
+from course_lib.ranks.inside.pauses import pause, sleeps_in
+from course_lib.ranks.inside.traffic import awake as awake_threads
+from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
+from course_lib.ranks.protocol import BlockingChannel, Message
+
+#: Asks the C level for the Python stack, also of a thread that never gives up the GIL.
+STACK_SIGNAL = (
+    getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+)
+
+
+def answer_kernel(
+    channel: BlockingChannel, jobs: queue.SimpleQueue[Message | None], main_thread: int, store_port: int
+) -> None:
+    """Read messages until the kernel is gone: jobs go to the main thread, questions are answered here."""
+    dismissed = False
+    while True:
+        message = channel.receive()
+        if message is None and dismissed:
+            return  # the main thread is closing the learner's files
+        if message is None:
+            leave(
+                EXIT_CUT_OFF
+            )  # the kernel is gone, or the learner's code has closed the wire: nobody can tell here
+        elif message.kind in ("look", "free"):
+            try:
+                reply = answer(message, main_thread, store_port)
+            except Exception as error:
+                # The learner's code may have replaced anything, also what an answer needs.
+                reply = Message("cannot", {"id": message.data["id"], "why": type(error).__name__})
+            try:
+                channel.send(reply)
+            except OSError:
+                leave(0)
+        elif message.kind == "stop":
+            dismissed = True
+            jobs.put(None)
+            # A main thread that does not come back (an endless loop) must not keep the process.
+            threading.Thread(target=_leave_soon, daemon=True).start()
+        else:
+            jobs.put(message)
+
+
+def answer(question: Message, main_thread: int, store_port: int) -> Message:
+    """What to say to a `look` (where the main thread is) or a `free` (wake it from its collective)."""
+    if question.kind == "look":
+        detail = bool(question.data.get("detail"))
+        brief = bool(question.data.get("brief"))
+        return Message("seen", {"id": question.data["id"], **look(main_thread, detail, brief)})
+    from course_lib.ranks.inside import process_group
+
+    count = process_group.free_blocked(None if question.data.get("store") else store_port)
+    return Message("freed", {"id": question.data["id"], "connections": count})
+
+
+def _leave_soon() -> None:
+    time.sleep(1.0)
+    leave(0)
+
+
+def leave(code: int) -> None:
+    """End the process at once, skipping every destructor: gloo's may abort or hang."""
+    with contextlib.suppress(BaseException):
+        os.write(2, b"")
+    os._exit(code)
+
+
+def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[str, Any]:
+    """Where the main thread is, what this rank has used of its core, what it has moved, and what it has issued.
+
+    With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
+    the collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
+    """
+    from course_lib.ranks.inside import flight_recorder, process_group, self_report
+
+    stack = current_stack(main_thread)
+    moved, awake = traffic(), awake_threads(our_threads())
+    asleep = is_asleep(os.getpid())
+    seen: dict[str, Any] = {
+        "stack": [asdict(frame) for frame in stack],
+        "waiting_in": waiting_in(stack, main_thread),
+        # All threads but this one: gloo's own thread moves the data of a collective that is under way.
+        "cpu_seconds": time.process_time() - time.thread_time(),
+        "asleep": asleep and not awake.others,
+        "loops": {str(thread): told for thread, told in awake.loops.items()},
+        "moved": moved.moved,
+        "in_flight": moved.in_flight,
+        "children": [[child.pid, child.name, child.cpu_seconds] for child in children()],
+        "ends_by_itself": False,
+        "threads": _other_threads(main_thread),
+        "pause": None,
+        "partners": None,
+        "sequence": {},
+        "members": {},
+        "records": [],
+        "progress": sum(tell() for tell in self_report.PROGRESS),
+        "seen_through": moved.known,
+        "brief": brief,
+    }
+    with contextlib.suppress(Exception):
+        seen["sequence"] = process_group.sequence_numbers()
+        seen["members"] = process_group.group_members()
+        seen["seen_through"] = moved.known and process_group.only_through_sockets()
+        if not brief:
+            seen["records"] = flight_recorder.recorded_collectives(
+                process_group.RENDEZVOUS.since_ns, stacks=detail
+            )
+        under_way = {record["group"] for record in seen["records"] if not record["done"]}
+        if seen["waiting_in"] is not None:
+            seen["ends_by_itself"] = ends_by_itself(main_thread, process_group.groups_named(under_way))
+    with contextlib.suppress(Exception):
+        if seen["waiting_in"] is None and asleep:
+            found = pause(main_thread)
+            seen["pause"] = [found.call, found.kind] if found is not None else None
+        elif seen["waiting_in"] is not None:
+            needed = partners(main_thread)
+            seen["partners"] = needed.as_dict() if needed is not None else None
+    if detail:
+        with contextlib.suppress(Exception):
+            seen["facts"] = self_report.facts_of(main_thread)
+    return seen
+
+
+def _other_threads(main_thread: int) -> list[list[str]]:
+    """The learner's threads that could still do something, and what each sleeps in; an idle pool's threads cannot."""
+    named = {thread.ident: thread for thread in threading.enumerate()}
+    return [
+        [thread.name if (thread := named.get(ident)) is not None else "a thread", _thread_sleeps_in(ident)]
+        for ident, frame in sys._current_frames().items()
+        if ident not in (main_thread, threading.get_ident())
+        and not _is_ours(named.get(ident))
+        and not idles(frame)
+    ]
+
+
+def _thread_sleeps_in(ident: int) -> str:
+    with contextlib.suppress(Exception):
+        if waiting_in(current_stack(ident), ident) is not None:
+            return "communication"
+        return sleeps_in(ident)
+    return "other"
+
+
+def _is_ours(thread: threading.Thread | None) -> bool:
+    """True for threads that never issue a collective: the course's, tqdm's monitor, those of queues and loaders."""
+    if thread is None:
+        return False
+    if type(thread).__name__ == "TMonitor" or thread.name.startswith(("course-", "QueueFeederThread")):
+        return True
+    return "pin_memory" in thread.name
+
+
+def stack_on_signal(fd: int) -> None:
+    """Let `STACK_SIGNAL` write the main thread's Python stack to `fd`, whatever the thread is doing."""
+    faulthandler.register(STACK_SIGNAL, file=fd, all_threads=False, chain=False)
+    # A crash in C++ (gloo aborts a rank that receives what it does not expect) says there where it happened.
+    faulthandler.enable(file=fd, all_threads=True)

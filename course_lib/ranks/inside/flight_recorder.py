@@ -1,0 +1,110 @@
+"""What torch's flight recorder holds, with the line and the stage of DDP that issued each collective.
+
+Used inside a rank, also by its answering thread while the main thread is blocked; needs torch. On gloo the recorded
+`state` stays `scheduled`, but `retired` turns true when an operation is over; point-to-point operations are not
+recorded there. Source: torch/csrc/distributed/c10d/FlightRecorder.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from course_lib.outcome.places import is_learners
+
+#: How far back is told.
+MOST_RECORDS = 400
+_DDP = "torch/nn/parallel/distributed.py"
+#: DDP's own functions, as they stand on the stack of a collective: what it was for.
+_STAGES = {
+    "_sync_buffers": "buffers",
+    "_sync_module_buffers": "buffers",
+    "_pre_forward": "rebuild",
+    "__init__": "construction",
+    "_ddp_init_helper": "construction",
+}
+
+
+def recorded_collectives(since_ns: int, stacks: bool = False) -> list[dict[str, Any]]:
+    """The newest collectives of the process groups that exist now, oldest first.
+
+    Args:
+        since_ns: when the groups began; older entries belong to groups that are gone.
+        stacks: also tell the `stage` (`construction`, `buffers`, `rebuild`, `gradients`, `join` for DDP's own
+            collectives, else empty), the `call` in torch.distributed, the learner's line (`file`, `line`,
+            `function`, `source`) and the `callers`, file and line of each of the learner's further out.
+    """
+    entries = _newest_lives(_entries(stacks), since_ns)[-MOST_RECORDS:]
+    return [_record(entry) for entry in entries]
+
+
+def _entries(stacks: bool) -> list[Mapping[str, Any]]:
+    from torch._C import _distributed_c10d as c10d
+
+    dump = getattr(c10d, "_dump_fr_trace", None)
+    if dump is None:
+        return []
+    try:
+        # The pickle comes from torch in this very process; the JSON dump takes four times as long.
+        return list(pickle.loads(dump(True, stacks, False)).get("entries", []))
+    except (RuntimeError, ValueError, pickle.UnpicklingError):
+        return []
+
+
+def _newest_lives(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[Mapping[str, Any]]:
+    """A group that was destroyed and made again has the same name and counts from 1 again: keep its newest life."""
+    kept: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for position, entry in enumerate(entries):
+        life = kept.setdefault(str(entry["process_group"][0]), [])
+        if life and entry["collective_seq_id"] <= life[-1][1]["collective_seq_id"]:
+            life.clear()
+        life.append((position, entry))
+    newest = sorted((pair for life in kept.values() for pair in life), key=lambda pair: pair[0])
+    return [entry for _, entry in newest if entry["time_created_ns"] >= since_ns]
+
+
+def _record(entry: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(entry["profiling_name"])
+    record = {
+        "group": str(entry["process_group"][0]),
+        "seq": entry["collective_seq_id"],
+        "op": name.partition(":")[2] or name,
+        "sizes": entry["input_sizes"],
+        "dtypes": entry["input_dtypes"],
+        "done": bool(entry["retired"]),
+        "time_ns": entry["time_created_ns"],
+    }
+    frames = entry.get("frames")
+    return {**record, **_origin(frames)} if frames else record
+
+
+def _origin(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
+    stage, call = "", ""
+    told: dict[str, Any] = {"file": "", "line": 0, "function": "", "source": "", "callers": []}
+    for frame in frames:
+        file, function = str(frame["filename"]), str(frame["name"])
+        path = file.replace(os.sep, "/")
+        if is_learners(file):
+            if told["file"]:
+                told["callers"].append([file, frame["line"]])
+                continue
+            source = linecache.getline(file, frame["line"]).strip()
+            told.update(file=file, line=frame["line"], function=function, source=source)
+        elif told["file"]:
+            continue
+        elif path.endswith("distributed/algorithms/join.py"):
+            stage = "join"
+        elif path.endswith(_DDP):
+            if "Join" in function or function.startswith(("_match", "_sync_final")):
+                stage = "join"
+            elif not stage or function == "__init__":
+                stage = _STAGES.get(function, stage)
+        elif path.endswith("torch/autograd/graph.py") and not call and not stage:
+            stage = "gradients"
+        elif path.endswith("distributed/distributed_c10d.py") and not stage:
+            call = function
+    return {"stage": stage, "call": call, **told}

@@ -1,0 +1,104 @@
+"""With whom a blocking call of torch.distributed has to do: its group, its root, the other end of a send or receive.
+
+Read from the frames of the blocked thread, or from the learner's line; used inside a rank.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import Any
+
+from course_lib.outcome.places import is_learners
+from course_lib.ranks.inside.blocking_calls import waiting_call
+from course_lib.ranks.inside.calls import assigned, innermost, named, number_of
+
+
+@dataclass(frozen=True)
+class Partners:
+    """What a blocking call of torch.distributed says of whom it needs.
+
+    Attributes:
+        call: its name. group: the process group's name. members: its global ranks.
+        root: of a broadcast, reduce, scatter or gather. to, source: of a send and a receive, as global ranks; for a
+            receive from any rank both are None.
+    """
+
+    call: str
+    group: str = ""
+    members: tuple[int, ...] = ()
+    root: int | None = None
+    to: int | None = None
+    source: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the wire."""
+        return asdict(self)
+
+
+_SENDING, _RECEIVING = ("send", "isend"), ("recv", "irecv")
+_ROOTED = ("broadcast", "reduce", "scatter", "gather")
+
+
+def partners(thread_id: int) -> Partners | None:
+    """With whom the call that this thread is blocked in has to do; None where that cannot be told."""
+    frame = innermost(thread_id)
+    if frame is None:
+        return None
+    if is_learners(frame.f_code.co_filename):
+        call = waiting_call(frame)
+        receiver = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+        return _partner_of_work(receiver, frame) if receiver is not None else None
+    found = None
+    while frame is not None and not is_learners(frame.f_code.co_filename):
+        if frame.f_code.co_filename.replace(os.sep, "/").endswith("distributed/distributed_c10d.py"):
+            found = _from_frame(frame) or found
+        frame = frame.f_back
+    return found
+
+
+def _from_frame(frame: FrameType) -> Partners | None:
+    from course_lib.ranks.inside import process_group as groups
+
+    name, known = frame.f_code.co_name, frame.f_locals
+    if name == "wrapper" or "group" not in known:
+        return None
+    group_name, members = groups.name_and_members(known["group"])
+    if not members:
+        return None
+
+    def rank_of(word: str) -> int | None:
+        within, overall = known.get(f"group_{word}"), known.get(word)
+        if isinstance(within, int) and 0 <= within < len(members):
+            return members[within]
+        return overall if isinstance(overall, int) else None
+
+    root = to = source = None
+    if name in _SENDING:
+        to = rank_of("dst")
+    elif name in _RECEIVING:
+        source = rank_of("src")
+    elif name.startswith(_ROOTED):
+        root = rank_of("src") if "src" in known else rank_of("dst")
+    return Partners(name, group_name, tuple(members), root, to, source)
+
+
+def _partner_of_work(receiver: ast.expr, frame: FrameType) -> Partners | None:
+    """`dist.irecv(x, src=1).wait()`, or `w.wait()` after `w = dist.irecv(x, src=1)` in the same function."""
+    call = receiver if isinstance(receiver, ast.Call) else assigned(receiver, frame)
+    name = named(call.func) if call is not None else ""
+    if call is None or name not in (*_SENDING, *_RECEIVING):
+        return None
+    word = "dst" if name in _SENDING else "src"
+    peer = next(
+        (k.value for k in call.keywords if k.arg == word), call.args[1] if len(call.args) > 1 else None
+    )
+    if peer is None:
+        return None
+    try:
+        rank = int(number_of(peer, frame))
+    except ValueError:
+        return None
+    return Partners(name, to=rank) if name in _SENDING else Partners(name, source=rank)

@@ -1,0 +1,109 @@
+"""What a main thread sleeps in that waits for no other rank: a lock, a child process, `time.sleep`.
+
+Read from the frames of the sleeping thread; used inside a rank.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FrameType
+
+from course_lib.outcome.places import is_learners
+from course_lib.ranks.inside.calls import call_under_way, innermost, object_of
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What a main thread sleeps in that waits for no other rank.
+
+    Attributes:
+        call: as the learner wrote it: `time.sleep()`, `with lock`. kind: `sleep` (ends by itself), `lock` (somebody
+            must release it), `child` (a process), `other`.
+    """
+
+    call: str
+    kind: str
+
+
+_LOCKS = ("threading.py", "queue.py", "multiprocessing/synchronize.py", "multiprocessing/queues.py")
+_LOCK_MODULES = ("_thread", "threading", "multiprocessing.synchronize", "_multiprocessing")
+_CHILDREN = (
+    "subprocess.py",
+    "multiprocessing/popen_fork.py",
+    "multiprocessing/process.py",
+    "multiprocessing/pool.py",
+)
+
+
+#: A wait that gives up sooner than this, in seconds, is left to do so.
+_SOON = 60.0
+
+
+def pause(thread_id: int) -> Pause | None:
+    """What this thread, which sleeps, sleeps in; None where the learner's line does not tell."""
+    leaf = innermost(thread_id)
+    frame = leaf
+    while frame is not None and not is_learners(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or leaf is None:
+        return None
+    call = call_under_way(frame)
+    if call is None:
+        return _held_by_with(frame) if frame is leaf else None
+    name = ast.unparse(call.func)
+    path = leaf.f_code.co_filename.replace(os.sep, "/")
+    thing = object_of(call.func, frame)
+    if isinstance(thing, BuiltinFunctionType) and thing.__name__ == "sleep" and frame is leaf:
+        kind = "sleep"
+    elif path.endswith(_CHILDREN) or name in ("os.system", "os.wait", "os.waitpid"):
+        kind = "child"
+    elif path.endswith(_LOCKS) and not _has_a_timeout(leaf):
+        kind = "lock"
+    elif frame is leaf and isinstance(call.func, ast.Attribute) and not call.args and not call.keywords:
+        held = object_of(call.func.value, frame)
+        kind = "lock" if call.func.attr == "acquire" and type(held).__module__ == "_thread" else "other"
+    elif name.endswith(("flock", "lockf")):
+        kind = "lock"
+    else:
+        kind = "other"
+    return Pause(f"{name}()", kind)
+
+
+def _held_by_with(frame: FrameType) -> Pause | None:
+    """`with lock:` at the line the frame is at, for a lock whose waiting has no frame of its own."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    if not line.startswith("with "):
+        return None
+    try:
+        statement = ast.parse(f"{line.partition('#')[0].strip().rstrip(':')}: pass").body[0]
+    except SyntaxError:
+        return None
+    for item in statement.items if isinstance(statement, ast.With) else ():
+        if type(object_of(item.context_expr, frame)).__module__ in _LOCK_MODULES:
+            return Pause(f"with {ast.unparse(item.context_expr)}", "lock")
+    return None
+
+
+def sleeps_in(thread_id: int) -> str:
+    """What kind of thing another thread of this process sleeps in: `lock`, `sleep` (it ends by itself) or `other`."""
+    leaf = innermost(thread_id)
+    if leaf is None:
+        return "other"
+    if leaf.f_code.co_filename.replace(os.sep, "/").endswith(_LOCKS):
+        return "sleep" if _has_a_timeout(leaf) else "lock"
+    found = pause(thread_id)
+    return found.kind if found is not None else "other"
+
+
+def _has_a_timeout(leaf: FrameType) -> bool:
+    """True when this wait for a lock, or the one it is part of, gives up within a minute."""
+    frame: FrameType | None = leaf
+    while frame is not None and frame.f_code.co_filename.replace(os.sep, "/").endswith(_LOCKS):
+        timeout = frame.f_locals.get("timeout", frame.f_locals.get("interval"))
+        if isinstance(timeout, int | float) and 0 <= timeout <= _SOON:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,193 @@
+"""The process group of a rank: start it, see where it stands, free it when it is blocked, build it again.
+
+Used inside a rank; needs torch. Three traps are handled here:
+
+* A gloo group cannot be aborted from another thread. What wakes a blocked collective is shutting down the group's
+  *connected* TCP sockets; its listening socket must be left alone (gloo aborts the process when that one fails).
+* A second `init_process_group` through the same store finds the addresses of the first one. Each one therefore gets a
+  prefix of its own, counted the same way on every rank.
+* Destroying a group while one of its threads wants the GIL can hang in a destructor. Groups that were broken are kept
+  until the process leaves through `os._exit`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from course_lib.ranks.inside.self_report import ddp_wrappers
+
+# `torch.distributed.rendezvous` is a function; the module of that name is only found by import_module.
+rendezvous = importlib.import_module("torch.distributed.rendezvous")
+GROUP_TIMEOUT = timedelta(minutes=30)
+_broken_groups: list[Any] = []
+
+
+class Rendezvous:
+    """Gives every `init_process_group` of this rank a fresh corner of the gang's store."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.count = 0
+        self.since_ns = 0
+        self._original = rendezvous._rendezvous_handlers["env"]
+
+    def install(self) -> None:
+        """Take the place of torch's own handler for `env://`."""
+        rendezvous._rendezvous_handlers["env"] = self._handler
+
+    def new_epoch(self, epoch: int) -> None:
+        """Start counting again, in a corner that no earlier group has used."""
+        self.epoch = epoch
+        self.count = 0
+
+    def _handler(self, url: str, **options: Any) -> Iterator[Any]:
+        self.count += 1
+        self.since_ns = time.time_ns()
+        prefix = f"group/{self.epoch}/{self.count}"
+        for store, rank, world_size in self._original(url, **options):
+            yield dist.PrefixStore(prefix, store), rank, world_size
+
+
+RENDEZVOUS = Rendezvous()
+
+
+def make_thread_pool() -> None:
+    """Make torch's pool of threads anew, as it must be after a fork, before two threads want to do that at once.
+
+    Whoever computes first does it (`pthreadpool` in caffe2/utils/threadpool), and a second thread that comes in the
+    middle finds none: "Invalid thread pool!".
+    """
+    torch.set_num_threads(torch.get_num_threads())
+
+
+def start_group(backend: str, rank: int) -> None:
+    """`init_process_group` as a learner would write it; on NCCL also choose this rank's GPU."""
+    if "nccl" in backend:
+        torch.cuda.set_device(rank % torch.cuda.device_count())
+    dist.init_process_group(backend, timeout=GROUP_TIMEOUT)
+
+
+def rebuild_group(backend: str, rank: int, epoch: int) -> int:
+    """Replace a broken default group; returns how many DDP wrappers were moved to the new one.
+
+    Groups made with `new_group` are gone afterwards. Gradients and tensors that a half-done collective has touched
+    hold partial sums: nobody can tell which.
+    """
+    gc.collect()  # wrappers hold themselves in a circle: those that nobody can reach any more are not moved
+    wrappers = _wrappers_of_default_group()
+    if dist.is_initialized():
+        _broken_groups.extend(distributed_c10d._world.pg_map)
+        dist.destroy_process_group()
+    RENDEZVOUS.new_epoch(epoch)
+    start_group(backend, rank)
+    for wrapper in wrappers:
+        _broken_groups.append(wrapper.process_group)
+        wrapper._update_process_group(dist.group.WORLD)
+    return len(wrappers)
+
+
+def _wrappers_of_default_group() -> list[Any]:
+    """The DDP wrappers alive on this rank that use the default group."""
+    if not dist.is_initialized():
+        return []
+    world = dist.group.WORLD
+    return [wrapper for wrapper in ddp_wrappers() if getattr(wrapper, "process_group", None) is world]
+
+
+def sequence_numbers() -> dict[str, int]:
+    """How many operations this rank has issued on each of its groups; cheap enough for every cell."""
+    numbers = {}
+    groups: list[tuple[Any, str]] = list(distributed_c10d._world.pg_names.items())
+    for group, name in groups:
+        with contextlib.suppress(Exception):
+            numbers[str(name)] = int(group._get_sequence_number_for_group())
+    return numbers
+
+
+def only_through_sockets() -> bool:
+    """True when all groups of this rank move their data over TCP; NCCL's ways between GPUs are not seen."""
+    if not torch.cuda.is_initialized():
+        return True
+    return all(
+        str(backend) in ("gloo", "cpu:gloo") for backend, _ in list(distributed_c10d._world.pg_map.values())
+    )
+
+
+def groups_named(names: set[str]) -> list[Any]:
+    """The process groups of this rank with these names."""
+    return [group for group, name in list(distributed_c10d._world.pg_names.items()) if str(name) in names]
+
+
+def name_and_members(group: Any) -> tuple[str, list[int]]:
+    """A process group's name and its global ranks in the group's order (None: the default group)."""
+    asked: Any = group if group is not None else dist.group.WORLD
+    ranks = distributed_c10d._world.pg_group_ranks.get(asked, {})
+    name = distributed_c10d._world.pg_names.get(asked, "")
+    return str(name), [int(rank) for rank, _ in sorted(ranks.items(), key=lambda entry: entry[1])]
+
+
+def group_members() -> dict[str, list[int]]:
+    """The global ranks of each group this rank belongs to, by the group's name."""
+    members = {}
+    for group, ranks in list(distributed_c10d._world.pg_group_ranks.items()):
+        name = distributed_c10d._world.pg_names.get(group)
+        if name is not None:
+            members[str(name)] = sorted(int(rank) for rank in ranks)
+    return members
+
+
+def free_blocked(store_port: int | None) -> int:
+    """Wake every collective this rank is blocked in; returns how many connections were shut down.
+
+    The blocked call raises RuntimeError at once, on this rank and on its peers. Safe to call from another thread.
+    The connection to the store at `store_port` is spared; with None it is cut as well, which ends a wait for a key. A
+    new process group makes a new one.
+    """
+    if dist.is_initialized() and "nccl" in str(dist.get_backend_config()):
+        with contextlib.suppress(Exception):
+            for group in list(distributed_c10d._world.pg_map):
+                group.abort()
+    learners = {sock.fileno() for sock in gc.get_objects() if issubclass(type(sock), socket.socket)}
+    shut = 0
+    for entry in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
+        fd = int(entry)
+        if fd not in learners and _is_socket(fd):
+            shut += _shut_down_connection(fd, store_port)
+    return shut
+
+
+def _is_socket(fd: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+
+def _shut_down_connection(fd: int, store_port: int | None) -> int:
+    try:
+        copy = os.dup(fd)
+    except OSError:
+        return 0  # its owner has closed it meanwhile
+    with socket.socket(fileno=copy) as sock:
+        if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
+            return 0
+        try:
+            if sock.getpeername()[1] == store_port:
+                return 0
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return 0  # the listening socket: shutting it down would abort the process
+        return 1

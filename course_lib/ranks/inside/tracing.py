@@ -1,0 +1,175 @@
+"""Record what a rank does during one job with torch's own profiler, as plain events.
+
+Used inside a rank (`--trace`). Times are nanoseconds of the machine's clock, so ranks of one machine share them. The
+profiler records operators and collectives, but neither where `backward()` begins and ends nor the calls that block
+until a collective is done; while a trace is taken, those are wrapped in ranges of names that begin with `course: `.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+_SHORTEST_NS = 1_000
+_MOST_EVENTS = 20_000
+#: How long collectives that are still under way at the end may take to be in the trace.
+_FINISHING_SECONDS = 0.5
+
+#: The range around everything traced; its thread is the rank's main thread.
+TRACED = "course: traced"
+#: The range of one `backward()`.
+BACKWARD = "course: backward"
+#: The range of a call that returns when a collective is done.
+WAIT = "course: wait"
+#: The range of a call of DDP's that issues collectives, waits for them and does other things besides.
+SYNCHRONIZE = "course: synchronize"
+RANGES = frozenset({TRACED, BACKWARD, WAIT, SYNCHRONIZE})
+
+_WRAPPED = (
+    ("torch.autograd", "_engine_run_backward", BACKWARD),
+    ("torch._C._distributed_c10d", "Work.wait", WAIT),
+    ("torch.futures", "Future.wait", WAIT),
+    ("torch._C._distributed_c10d", "Reducer._rebuild_buckets", SYNCHRONIZE),
+    ("torch.distributed", "_broadcast_coalesced", SYNCHRONIZE),
+    ("torch.distributed", "_verify_params_across_processes", SYNCHRONIZE),
+)
+
+#: What holds other events of interest; every other event is taken for an operator.
+_HOLDERS = frozenset({"DistributedDataParallel.forward", *RANGES})
+COMMUNICATION = ("gloo:", "nccl:", "c10d::")
+
+
+class Tracer:
+    """A context manager around the learner's code; afterwards `events()` has what happened."""
+
+    def __init__(self) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        # Shapes come with dtypes, which tell a bucket's all-reduce from that of DDP's map of used parameters.
+        self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self._stack = contextlib.ExitStack()
+        self._entered_ns = 0
+
+    def __enter__(self) -> Tracer:
+        from torch.profiler import record_function
+
+        self._entered_ns = time.time_ns()
+        self._stack.enter_context(self._profile)
+        self._stack.callback(_let_finish, self._entered_ns)
+        self._stack.enter_context(_ranges())
+        self._stack.enter_context(record_function(TRACED))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def events(self) -> list[dict[str, Any]]:
+        """`name`, `start_ns`, `duration_ns` and `thread` of what was recorded, in order of time.
+
+        Collectives have `dtypes` too, and all-reduces `issued_ns`: a thread of the backend's works on them, perhaps
+        later. Operators inside operators are left out; of more than 20,000 events the first are kept.
+        """
+        profiler: Any = self._profile.profiler
+        recorded = [
+            event
+            for event in profiler.kineto_results.events()
+            if event.duration_ns() >= _SHORTEST_NS and not event.name().startswith("PyTorch Profiler")
+        ]
+        recorded.sort(key=lambda event: (event.start_ns(), -event.duration_ns()))
+        issued = _issued(recorded, self._entered_ns)
+        return [_as_data(event, issued) for event in _outermost(recorded)][:_MOST_EVENTS]
+
+
+def _let_finish(since_ns: int) -> None:
+    """Wait until the backend has done what was issued, or half a second.
+
+    gloo wakes who waits for a collective a moment before it tells the profiler that the collective has ended
+    (`AsyncWork::finishWorkGloo`): what has no end when the profiler stops is not in the trace.
+    """
+    from course_lib.ranks.inside.flight_recorder import recorded_collectives
+
+    until = time.monotonic() + _FINISHING_SECONDS
+    while time.monotonic() < until and not all(one["done"] for one in recorded_collectives(since_ns)):
+        time.sleep(0.001)
+
+
+def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:
+    data = {
+        "name": event.name(),
+        "start_ns": event.start_ns(),
+        "duration_ns": event.duration_ns(),
+        "thread": event.start_thread_id(),
+    }
+    if event.name().startswith(COMMUNICATION):
+        data["dtypes"] = [dtype for dtype in event.dtypes() if dtype]
+    if id(event) in issued:
+        data["issued_ns"] = issued[id(event)]
+    return data
+
+
+def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
+    """When each all-reduce was issued, by the id of its event.
+
+    Two threads of gloo's take what was issued from one queue, so the order in which all-reduces begin may differ from
+    that in which they were issued; the flight recorder knows the sizes in the latter.
+    """
+    from course_lib.ranks.inside.flight_recorder import recorded_collectives
+
+    issues = [event.start_ns() for event in events if event.name() == "c10d::allreduce_"]
+    flights = [event for event in events if event.name() in ("gloo:all_reduce", "nccl:all_reduce")]
+    recorded = [one["sizes"] for one in recorded_collectives(since_ns) if one["op"] == "all_reduce"]
+    sizes: list[Any] = recorded if len(recorded) == len(issues) else [None] * len(issues)
+    found: dict[int, int] = {}
+    for start_ns, size in zip(issues, sizes, strict=True):
+        for number, flight in enumerate(flights):
+            if flight.start_ns() >= start_ns and size in (None, flight.shapes()):
+                found[id(flights.pop(number))] = start_ns
+                break
+    return found
+
+
+def _outermost(events: list[Any]) -> Iterator[Any]:
+    """Leave out operators that run inside another operator of the same thread."""
+    covered: dict[int, int] = {}
+    for event in events:
+        name, thread = event.name(), event.start_thread_id()
+        if name in _HOLDERS or name.startswith(COMMUNICATION):
+            yield event
+        elif event.start_ns() >= covered.get(thread, 0):
+            covered[thread] = event.start_ns() + event.duration_ns()
+            yield event
+
+
+@contextlib.contextmanager
+def _ranges() -> Iterator[None]:
+    """Within this block the calls of `_WRAPPED` are recorded as ranges."""
+    with contextlib.ExitStack() as undo:
+        for module, path, name in _WRAPPED:
+            *owners, attribute = path.split(".")
+            # What a later torch has moved is not recorded; that is no reason to fail.
+            with contextlib.suppress(ImportError, AttributeError):
+                owner = functools.reduce(getattr, owners, importlib.import_module(module))
+                # A method of a C++ class taken through the class would not become a method again when put back.
+                original = inspect.getattr_static(owner, attribute)
+                setattr(owner, attribute, _recorded(getattr(owner, attribute), name))
+                undo.callback(setattr, owner, attribute, original)
+        yield
+
+
+def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    from torch.profiler import record_function
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        with record_function(name):
+            return function(*arguments, **options)
+
+    return call

@@ -1,0 +1,372 @@
+"""Prove a deadlock from what was seen, without waiting for any timeout.
+
+The argument: when every rank that is still running has been blocked in a communication call for two looks in a row,
+asleep, without using its core and without issuing anything, when no thread of any rank wants a core and no byte is on
+its way between them, then nothing moves; only another rank could set a blocked one free, and all of them stand still
+or have left the code. So nothing will ever happen. Two looks are needed because a collective may be just about to end.
+
+What is seen is no proof, though nothing moves, as long as somebody who cannot be looked into might still act: another
+thread of the learner's, a lock that somebody could release. These are the doubts. A stand-still with doubts that lasts
+is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process that works) is
+neither: silence alone (a straggler, a slow loader) proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import Collective, Waiting
+from course_lib.outcome.places import Frame, is_learners
+
+#: A blocked rank uses next to nothing; more than this between two looks means that it computes or moves data.
+_CPU_SECONDS = 0.005
+#: A thread of gloo's connections that wants a core must have had one as often as this between two looks: then it has
+#: seen that there is nothing to do.
+_TURNS = 2
+_STORE_CALLS = ("get", "wait")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one rank said of itself at one moment (see `answering.look`).
+
+    Attributes:
+        asleep: neither the main thread nor another one wants a core, apart from `loops`: gloo's threads, how often each
+            has had one, and whether it wants one now. moved, in_flight: bytes on its connections so far, and
+            those not taken yet.
+        threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
+        children: its child processes, by pid: name, seconds of a core.
+        pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
+        partners: whom its communication call needs (see `ranks.partners`).
+        progress: goes up while a script gets on. brief: without `records`, which cost the rank tens of milliseconds.
+        seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
+            `moved` says nothing.
+    """
+
+    rank: int
+    stack: tuple[Frame, ...]
+    waiting_in: str | None
+    cpu_seconds: float
+    sequence: Mapping[str, int]
+    members: Mapping[str, tuple[int, ...]]
+    records: tuple[Collective, ...]
+    asleep: bool = True
+    ends_by_itself: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    brief: bool = False
+    loops: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    moved: int = 0
+    in_flight: int = 0
+    threads: tuple[tuple[str, str], ...] = ()
+    children: Mapping[int, tuple[str, float]] = field(default_factory=dict)
+    pause: tuple[str, str] | None = None
+    partners: Mapping[str, Any] | None = None
+    progress: int = 0
+    seen_through: bool = True
+
+    @classmethod
+    def from_message(cls, rank: int, data: Mapping[str, Any]) -> Look:
+        """Rebuild the look from what the rank sent."""
+        return cls(
+            rank=rank,
+            stack=tuple(Frame(**frame) for frame in data["stack"]),
+            waiting_in=data["waiting_in"],
+            cpu_seconds=data["cpu_seconds"],
+            sequence=data["sequence"],
+            members={name: tuple(ranks) for name, ranks in data["members"].items()},
+            records=tuple(Collective.from_record(record) for record in data["records"]),
+            asleep=data["asleep"],
+            ends_by_itself=data["ends_by_itself"],
+            facts=data.get("facts", {}),
+            brief=data.get("brief", False),
+            loops={thread: (turns, wants) for thread, (turns, wants) in data["loops"].items()},
+            moved=data["moved"],
+            in_flight=data["in_flight"],
+            threads=tuple((name, kind) for name, kind in data["threads"]),
+            children={pid: (name, seconds) for pid, name, seconds in data["children"]},
+            pause=tuple(data["pause"]) if data["pause"] else None,
+            partners=data["partners"],
+            progress=data["progress"],
+            seen_through=data["seen_through"],
+        )
+
+    def issued(self, group: str) -> int:
+        """How many collectives of `group` this rank has issued."""
+        return max((record.seq for record in self.records if record.group == group), default=0)
+
+    def learners_line(self) -> tuple[str, str]:
+        """Where in the learner's code the rank is, and the text of that line."""
+        for frame in reversed(self.stack):
+            if is_learners(frame.file):
+                return frame.where(), frame.source
+        return "", ""
+
+    def same_place(self, other: Look) -> bool:
+        """True when the rank's own code has not moved between the two looks (`other` is the earlier one)."""
+        return (
+            self.stack == other.stack
+            and (self.brief or other.brief or self.records == other.records)
+            and self.sequence == other.sequence
+        )
+
+    def still_since(self, other: Look) -> bool:
+        """True when nothing of this rank has run, wants to run, or has anything to take since the earlier look."""
+        return (
+            self.asleep
+            and other.asleep
+            and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
+            and self.in_flight == other.in_flight
+            and self.moved == other.moved
+            # Bytes may lie in a connection for ever, when nobody has asked for them; gloo's threads must have had the
+            # time to take them.
+            and all(
+                turns - other.loops.get(thread, (turns, wants))[0] >= _TURNS
+                for thread, (turns, wants) in self.loops.items()
+                if wants or self.in_flight
+            )
+            and self.children.keys() == other.children.keys()
+            and all(
+                abs(seconds - other.children[pid][1]) < _CPU_SECONDS
+                for pid, (_, seconds) in self.children.items()
+            )
+        )
+
+
+def issued_between(
+    looks: Mapping[int, Look], started_ns: int, ended_ns: int
+) -> dict[int, tuple[Collective, ...]]:
+    """The collectives that each rank issued in a span of time."""
+    return {
+        rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
+        for rank, look in sorted(looks.items())
+    }
+
+
+@dataclass(frozen=True)
+class StandStill:
+    """Nothing moves on any rank.
+
+    Attributes:
+        waiting: who waits where and for whom, of the ranks that still run.
+        doubts: why this is no proof, a clause each; none: it is one.
+        passing: True when somebody is likely to go on by himself (a short timeout, `time.sleep`, a child process): then
+            it is not even probable that nobody can.
+    """
+
+    waiting: Mapping[int, Waiting]
+    doubts: tuple[str, ...] = ()
+    passing: bool = False
+
+    @property
+    def proved(self) -> bool:
+        """True when nobody can ever go on."""
+        return not self.doubts and not self.passing
+
+
+def describe(
+    look: Look, looks: Mapping[int, Look], state: str = "blocked", failed: frozenset[int] = frozenset()
+) -> Waiting:
+    """Who waits where, for whom, in which collective, judged from all ranks' looks.
+
+    Args:
+        failed: ranks that have left the code with an error: a collective of theirs that is not over never will be.
+    """
+    where, source = look.learners_line()
+    under_way = [record for record in look.records if not record.done]
+    collective = None
+    missing: tuple[int, ...] = ()
+    mismatch: dict[int, Collective] = {}
+    for record in under_way:
+        absent, other = _partners(record, look, looks, failed)
+        if absent or other or collective is None:
+            collective, missing, mismatch = record, absent, other
+        if absent or other:
+            break
+    if collective is None:
+        missing = _absent(look, looks)
+    return Waiting(
+        look.rank,
+        look.waiting_in,
+        where,
+        source,
+        collective,
+        missing,
+        mismatch,
+        state,
+        look.stack,
+        pause=look.pause,
+        partners=look.partners,
+        children=tuple(name for name, _ in look.children.values()),
+    )
+
+
+def _partners(
+    record: Collective, look: Look, looks: Mapping[int, Look], failed: frozenset[int]
+) -> tuple[tuple[int, ...], dict[int, Collective]]:
+    absent = []
+    other = {}
+    root = _root(look, record)
+    for member in look.members.get(record.group, ()):
+        if member == look.rank:
+            continue
+        theirs = looks.get(member)
+        if theirs is None or theirs.issued(record.group) < record.seq:
+            absent.append(member)
+            continue
+        met = next((r for r in theirs.records if r.group == record.group and r.seq == record.seq), None)
+        if met is None:
+            continue
+        if not fit(record, met):
+            other[member] = met
+        elif member in failed and not met.done:
+            absent.append(member)
+        elif root is not None and _root(theirs, met) not in (None, root):
+            other[member] = met
+    return tuple(absent), other
+
+
+def _root(look: Look, record: Collective) -> int | None:
+    """Which rank this one takes for the root of the collective it is blocked in."""
+    needed = look.partners
+    if needed is None or needed["group"] != record.group or record.done:
+        return None
+    root = needed["root"]
+    return root if isinstance(root, int) else None
+
+
+def _absent(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
+    """The ranks that a call without a record (send, recv, monitored_barrier) needs, and that are not in it as well."""
+    needed = look.partners
+    if needed is None:
+        return ()
+    if needed["to"] is not None:
+        return () if _meets(looks.get(needed["to"]), "source", look.rank) else (needed["to"],)
+    if needed["source"] is not None:
+        return () if _meets(looks.get(needed["source"]), "to", look.rank) else (needed["source"],)
+    if needed["call"] in ("recv", "irecv"):
+        return ()
+    return tuple(
+        member
+        for member in needed["members"]
+        if member != look.rank and not _in_the_same_call(looks.get(member), needed)
+    )
+
+
+def _meets(other: Look | None, word: str, rank: int) -> bool:
+    """True when that rank is blocked in the other half of a send and receive with this one."""
+    if other is None or other.partners is None:
+        return False
+    anybody = (
+        word == "source" and other.partners["call"] in ("recv", "irecv") and other.partners["source"] is None
+    )
+    return other.partners[word] == rank or anybody
+
+
+def _in_the_same_call(other: Look | None, needed: Mapping[str, Any]) -> bool:
+    theirs = other.partners if other is not None else None
+    return theirs is not None and (theirs["call"], theirs["group"]) == (needed["call"], needed["group"])
+
+
+def fit(one: Collective, two: Collective) -> bool:
+    """True when two ranks that issue these as the same number of a group's sequence do the same thing."""
+    if one.op != two.op:
+        return False
+    if one.op in ("all_reduce", "reduce", "broadcast"):
+        return one.sizes == two.sizes and one.dtypes == two.dtypes
+    return True
+
+
+def first_misfit(
+    recorded: Mapping[int, Iterable[Collective]], groups: Mapping[int, Mapping[str, Sequence[int]]]
+) -> dict[int, Collective] | None:
+    """What each rank brought to the first collective that cannot have gone well; None when all of them fit.
+
+    Args:
+        recorded: the collectives by rank. groups: the members of each rank's groups, by name; ranks that do not agree
+            on who is in a group are not compared.
+    """
+    issued = {rank: {(r.group, r.seq): r for r in records} for rank, records in recorded.items()}
+    for rank, records in issued.items():
+        for key, record in sorted(records.items(), key=lambda entry: entry[1].time_ns):
+            members = groups.get(rank, {}).get(record.group, ())
+            peers = [m for m in members if m in issued and groups.get(m, {}).get(record.group) == members]
+            met = {peer: issued[peer][key] for peer in peers if key in issued[peer]}
+            if any(not fit(record, theirs) for theirs in met.values()):
+                return met
+    return None
+
+
+def judge(
+    before: Mapping[int, Look],
+    now: Mapping[int, Look],
+    running: frozenset[int],
+    stopped: frozenset[int] = frozenset(),
+    failed: frozenset[int] = frozenset(),
+) -> StandStill | None:
+    """What stands still, and whether that proves that nobody can go on; None while anything moves.
+
+    Args:
+        before, now: two looks at every living rank, some time apart. With brief looks a proof is only a suspicion: who
+            waits for whom is not known then.
+        running: ranks that have not left the code. stopped: those of them that a signal has stopped (SIGSTOP).
+        failed: ranks that have left it with an error.
+    """
+    awake = running - stopped
+    if not awake or not all(rank in before and rank in now for rank in awake):
+        return None
+    if not all(now[rank].same_place(before[rank]) for rank in awake):
+        return None
+    if not all(look.still_since(before[rank]) for rank, look in now.items() if rank in before):
+        return None
+    waiting = {
+        rank: describe(now[rank], now, "blocked" if now[rank].waiting_in is not None else "asleep", failed)
+        for rank in sorted(awake)
+    }
+    for rank in stopped:
+        waiting[rank] = Waiting(rank, None, "", "", state="stopped")
+    doubts, passing = _doubts(now, awake)
+    if not stopped and all(w.collective and not w.missing and not w.mismatch for w in waiting.values()):
+        blind = [rank for rank in sorted(awake) if not now[rank].seen_through]
+        doubts += tuple(
+            f"the system does not tell what rank {rank} still sends or receives" for rank in blind
+        )
+    return StandStill(waiting, doubts, passing)
+
+
+def _doubts(now: Mapping[int, Look], awake: frozenset[int]) -> tuple[tuple[str, ...], bool]:
+    """Who might still act, and whether that is so likely that a deadlock is not even probable."""
+    doubts: list[str] = []
+    passing = any(now[rank].ends_by_itself for rank in awake)
+    for rank in sorted(awake):
+        if now[rank].waiting_in is None:
+            call, kind = now[rank].pause or ("", "other")
+            passing |= kind != "lock"
+            doubts.append(
+                f"rank {rank} sleeps in {call}, which is no communication" if call else f"rank {rank} sleeps"
+            )
+    threads: dict[str, list[int]] = {}
+    for rank, look in sorted(now.items()):
+        for name, kind in look.threads:
+            passing |= kind not in ("lock", "communication")
+            threads.setdefault(name, []).append(rank)
+    for name, ranks in threads.items():
+        doubts.append(f"thread {name!r} of {rank_list(ranks)} lives and might still act")
+    for rank, look in sorted(now.items()):
+        if look.children and any(_needs_a_store(now[other]) for other in awake):
+            passing = True
+            names = ", ".join(sorted({name for name, _ in look.children.values()}))
+            doubts.append(f"a process that rank {rank} has started ({names}) lives and might set the key")
+    return tuple(doubts), passing
+
+
+def _needs_a_store(look: Look) -> bool:
+    """True for a wait for a key that the learner's own line makes; an open record would speak for a Work."""
+    return (
+        look.partners is None
+        and look.waiting_in in _STORE_CALLS
+        and is_learners(look.stack[-1].file)
+        and all(record.done for record in look.records)
+    )

@@ -1,0 +1,128 @@
+"""The wires to a set of ranks, driven from one thread: wait for what they say, ask them something.
+
+Nothing here polls: every wait is for a file descriptor. Who starts and stops the ranks is not decided here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from course_lib.ranks.kernel.deadlock import Look
+from course_lib.ranks.kernel.interrupts import StopRequests
+from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.protocol import BufferedChannel, Message
+
+_LONGEST_WAIT = 1.0
+
+
+class Wires:
+    """Ranks that can be listened to and asked."""
+
+    links: Sequence[Link]
+    world_size: int
+
+    def __init__(self) -> None:
+        self.job = 0
+        self._lock = threading.RLock()
+        self._selector = selectors.DefaultSelector()
+        self._watched: set[int] = set()
+
+    def _watch(self, fd: int, on_ready: Callable[[], Any]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, (on_ready, None))
+        self._watched.add(fd)
+
+    def _watch_link(self, link: Link) -> None:
+        channel = link.channel
+        self._watch(channel.fileno(), link.read)
+        channel.on_change = lambda: self._changed(channel, link.read)
+        for buffer in (link.stdout, link.stderr, link.stack_dump):
+            self._watch(buffer.fd, buffer.read)
+
+    def _changed(self, channel: BufferedChannel, read: Callable[[], Any]) -> None:
+        """A channel has bytes left that its rank does not take yet, or none any more, or is closed."""
+        fd = channel.fileno()
+        if channel.closed:
+            self._forget(fd)
+        elif fd in self._watched and channel.wants_write:
+            self._selector.modify(fd, selectors.EVENT_READ | selectors.EVENT_WRITE, (read, channel.flush))
+        elif fd in self._watched:
+            self._selector.modify(fd, selectors.EVENT_READ, (read, None))
+
+    def _forget(self, fd: int) -> None:
+        if fd in self._watched:
+            self._watched.discard(fd)
+            self._selector.unregister(fd)
+
+    @contextlib.contextmanager
+    def heeding(self, stop: StopRequests) -> Iterator[None]:
+        """Within this block a press of the stop button ends a wait at once."""
+        if stop.fileno() in self._watched:
+            yield
+            return
+        self._watch(stop.fileno(), stop.take)
+        try:
+            yield
+        finally:
+            # A gang that has been stopped has closed its selector.
+            with contextlib.suppress(KeyError, RuntimeError, ValueError):
+                self._forget(stop.fileno())
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        # Never for long: with several gangs, another thread may have taken in what the launcher said.
+        longest = _LONGEST_WAIT if timeout is None else min(max(0.0, timeout), _LONGEST_WAIT)
+        for key, events in self._selector.select(longest):
+            read, write = key.data
+            if events & selectors.EVENT_WRITE and write is not None:
+                write()
+            if events & selectors.EVENT_READ and read() is False:
+                self._forget(key.fd)  # the pipe's other end is closed
+
+    def ask(
+        self,
+        kind: str,
+        reply: str,
+        data: dict[str, Any],
+        timeout: float,
+        ranks: Sequence[int] | None = None,
+        stop: StopRequests | None = None,
+        enough: Callable[[], bool] | None = None,
+    ) -> dict[int, Message]:
+        """Send a message to ranks and collect their replies; ranks that do not answer in time are left out.
+
+        A press of the stop button ends the waiting too (given `stop`), and so does `enough()`, asked after each event.
+        """
+        self.job += 1
+        job = self.job
+        links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
+        question = Message(kind, {"id": job, **data}).encode()
+        for link in links:
+            link.channel.send_encoded(question)
+        replies: dict[int, Message] = {}
+        unable: set[int] = set()
+        deadline = time.monotonic() + timeout
+        while True:
+            for link in links:
+                if link.rank not in replies:
+                    message = link.take(reply, job)
+                    if message is not None:
+                        replies[link.rank] = message
+                    elif link.take("cannot", job) is not None:
+                        unable.add(link.rank)
+            left = deadline - time.monotonic()
+            if left <= 0 or all(link.rank in {*replies, *unable} or not link.answers for link in links):
+                return replies
+            if (stop is not None and stop.pressed) or (enough is not None and enough()):
+                return replies
+            self.pump(left)
+
+    def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
+        """Where every rank is now; ranks that do not answer in time are left out. `detail`: see `answering.look`."""
+        with self._lock:
+            replies = self.ask("look", "seen", {"detail": detail}, timeout)
+            return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}

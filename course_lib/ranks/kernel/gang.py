@@ -1,0 +1,403 @@
+"""A gang: the ranks that start, fail and restart together.
+
+States: starting -> idle <-> busy; idle/busy -> broken (a rank is gone: only a restart helps) -> stopped. One thread
+drives a gang at a time; nothing here polls: every wait is for a file descriptor. Running a job is in `run_job`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+
+from course_lib.outcome.outcome import Collective, Outcome, RankVariableError, exit_text
+from course_lib.outcome.packed import Packed
+from course_lib.outcome.places import remember_cell
+from course_lib.ranks.kernel import run_job
+from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_backend
+from course_lib.ranks.kernel.deadlock import issued_between
+from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.interrupts import StopRequests, deferred
+from course_lib.ranks.kernel.job import Job
+from course_lib.ranks.kernel.launcher import Launcher, LaunchError, warm_up
+from course_lib.ranks.kernel.rank_handle import RankLink
+from course_lib.ranks.server.store import listen_on_loopback
+
+#: Connecting every rank with every other takes time that grows with their number.
+START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
+REBUILD_SECONDS, REBUILD_SECONDS_PER_RANK = 10.0, 0.5
+FETCH_SECONDS = 60.0
+MAX_RANKS = 256
+
+
+class GangError(RuntimeError):
+    """The gang cannot do what was asked; the message is one clear line."""
+
+
+class State(enum.StrEnum):
+    """What a gang can do now."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    BROKEN = "broken"
+    STOPPED = "stopped"
+
+
+def check_size(world_size: int) -> None:
+    """Refuse gangs that cannot exist or that the machine's memory cannot hold.
+
+    Raises:
+        GangError: with the number of ranks that would fit.
+    """
+    if isinstance(world_size, bool) or not isinstance(world_size, int):
+        raise GangError(f"The number of ranks is a whole number, not {world_size!r}.")
+    if world_size < 1:
+        raise GangError(f"A gang needs at least 1 rank, not {world_size}.")
+    available = psutil.virtual_memory().available
+    fits = max(1, int(available / (MB_PER_RANK * 1e6)))
+    if world_size > fits:
+        raise GangError(
+            f"{world_size} ranks need about {world_size * MB_PER_RANK / 1000:.1f} GB of memory; "
+            f"this machine has {available / 1e9:.1f} GB free, enough for {min(fits, MAX_RANKS)} ranks."
+        )
+    if world_size > MAX_RANKS:
+        raise GangError(
+            f"{world_size} ranks are more than the course starts on one machine: {MAX_RANKS} at most."
+        )
+
+
+def check_wish(world_size: int, backend: str = "auto", method: str | None = None) -> BackendChoice:
+    """The backend a gang would use, if it can exist at all; starts nothing.
+
+    Raises:
+        GangError, BackendError, LaunchError: why it cannot.
+    """
+    check_size(world_size)
+    machine = warm_up(method).machine
+    return choose_backend(world_size, backend, machine.gpus, machine.nccl)
+
+
+class Gang(Wires):
+    """Real ranks with a process group, and state that lasts from job to job."""
+
+    def __init__(
+        self,
+        world_size: int,
+        *,
+        backend: str = "auto",
+        init: bool = True,
+        method: str | None = None,
+        limits: dict[str, int] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Start a gang; returns at once, `wait_ready` waits.
+
+        Args:
+            world_size: number of ranks. backend: `auto`, `gloo` or `nccl`.
+            init: False leaves `init_process_group` to the learner's code (RANK, MASTER_ADDR, ... are set all the same).
+            limits: resource limits of each rank, by the name in the `resource` module.
+            environment: variables added to the kernel's own.
+
+        Raises:
+            GangError, BackendError, LaunchError: one clear line each.
+        """
+        self.backend = check_wish(world_size, backend, method)
+        self.world_size = world_size
+        self.init = init
+        self.wished_backend = backend
+        self.method = method
+        self.limits = dict(limits or {})
+        self.environment = dict(environment or {})
+        self.launcher: Launcher = warm_up(method)
+        self.state = State.STARTING
+        self.epoch = 0
+        #: How many operations each rank had issued on each of its groups when the last job ended.
+        self.numbers: dict[int, dict[str, int]] = {}
+        self.left_behind: dict[int, str] = {}
+        super().__init__()
+        self.links: list[RankLink] = []
+        try:
+            with deferred() as stop:
+                self._launch()
+                if stop.pressed:
+                    stop.heed()
+                    raise KeyboardInterrupt
+        except OSError as error:
+            self.stop()
+            raise GangError(f"{world_size} ranks cannot be started: {error.strerror or error}.") from error
+        except BaseException:
+            self.stop()
+            raise
+
+    # -- start and stop -----------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        listener = listen_on_loopback()
+        port = listener.getsockname()[1]
+        self._store_wire, theirs = socket.socketpair()
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            fds = [theirs.fileno(), null, null, listener.fileno()]
+            self._store_token = self.launcher.start("store", {"port": port}, dict(os.environ), fds)
+        finally:
+            os.close(null)
+            theirs.close()
+            listener.close()
+        for rank in range(self.world_size):
+            config = {
+                "rank": rank,
+                "init": self.init,
+                "backend": self.backend.init_argument,
+                "store_port": port,
+                "epoch": self.epoch,
+                "limits": self.limits,
+            }
+            self.links.append(RankLink(rank, self.launcher, config, self._environment_of(rank, port)))
+        self._watch(self.launcher.fileno(), self.launcher.pump)
+        for link in self.links:
+            self._watch_link(link)
+
+    def _environment_of(self, rank: int, port: int) -> dict[str, str]:
+        return {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "TORCH_FR_BUFFER_SIZE": "2000",
+            # Nothing listens on anything but the loopback interface.
+            "GLOO_SOCKET_IFNAME": "lo0" if os.uname().sysname == "Darwin" else "lo",
+            **self.environment,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "GROUP_RANK": "0",
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_WORLD_SIZE": str(self.world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            # The store listens before any rank starts, as torchrun's agent arranges it.
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+
+    def wait_ready(self, stop: StopRequests | None = None) -> None:
+        """Wait until every rank has answered (and joined the process group).
+
+        Raises:
+            GangError: a rank could not start; KeyboardInterrupt: the stop button was pressed.
+        """
+        with contextlib.ExitStack() as stack:
+            stop = stop or stack.enter_context(deferred())
+            stack.enter_context(self.heeding(stop))
+            patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
+            deadline = time.monotonic() + patience
+            while any(link.ready is None for link in self.links):
+                lost = [link for link in self.links if not link.alive]
+                if lost or time.monotonic() > deadline:
+                    reason = self._start_problem(lost)
+                    self.stop()
+                    raise GangError(reason)
+                self.pump(deadline - time.monotonic())
+                if stop.pressed:
+                    stop.heed()
+                    self.stop()
+                    raise KeyboardInterrupt
+        problems = {
+            link.rank: link.ready["problem"] for link in self.links if link.ready and link.ready["problem"]
+        }
+        if problems:
+            rank, problem = next(iter(problems.items()))
+            self.stop()
+            raise GangError(
+                f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}"
+            )
+        if self.state is State.STARTING:
+            self.state = State.IDLE
+            for link in self.links:
+                link.stdout.clear()
+
+    def _start_problem(self, lost: Sequence[RankLink]) -> str:
+        if not lost:
+            late = [link.rank for link in self.links if link.ready is None]
+            return f"Rank(s) {late} did not start in time."
+        link = lost[0]
+        link.stderr.drain()
+        why = self.launcher.failures.get(link.token) or link.stderr.text().strip()[-500:] or "no message"
+        return f"Rank {link.rank} ended while starting ({exit_text(link.exit_code or 0)}): {why}"
+
+    def stop(self, gently: bool = True) -> None:
+        """End all ranks and return at once.
+
+        Idle ranks close the learner's files and leave, or are killed a second later; all others, and all ranks where
+        `gently` is False, are killed now.
+        """
+        if self.state is State.STOPPED:
+            return
+        idle = gently and self.state is State.IDLE
+        with deferred():
+            self.state = State.STOPPED
+            for link in self.links:
+                if link.alive and idle:
+                    link.dismiss()
+                elif link.alive:
+                    link.kill()
+                link.close()
+            with contextlib.suppress(OSError, AttributeError):
+                self._store_wire.close()
+            self._selector.close()
+
+    def reap(self, timeout: float = 5.0) -> None:
+        """Wait until every process of a stopped gang is gone."""
+        import select
+
+        deadline = time.monotonic() + timeout
+        while any(link.pid is None or link.alive for link in self.links) and time.monotonic() < deadline:
+            if self.launcher.gone:
+                return  # killed, and its ranks with it
+            select.select([self.launcher], [], [], 0.5)
+            self.launcher.pump()
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def run_cell(self, source: str, *, label: str = "cell", first_line: int = 1, **options: Any) -> Outcome:
+        """Run source code on the ranks as a notebook cell; options as in `job.Job`."""
+        remember_cell(source, label, first_line)
+        data = {"source": source, "label": label, "first_line": first_line}
+        return self._run(Job("cell", data, **options))
+
+    def call(self, payload: bytes, **options: Any) -> Outcome:
+        """Call a pickled `(function, arguments, faults)` on the ranks; options as in `job.Job`."""
+        return self._run(Job("call", {}, blob=payload, **options))
+
+    def run_script(self, path: str, arguments: Sequence[str] = (), **options: Any) -> Outcome:
+        """Run a script on the ranks as `torchrun` would; options as in `job.Job`."""
+        return self._run(Job("script", {"path": path, "arguments": list(arguments)}, **options))
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        if self.launcher.gone:
+            self._forget(self.launcher.fileno())
+        super().pump(timeout)
+
+    def _run(self, job: Job) -> Outcome:
+        with self._lock, deferred() as stop, self.heeding(stop):
+            self._check_alive()
+            unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]
+            if unknown:
+                raise GangError(
+                    f"There is no rank {unknown[0]} in this gang of {self.world_size}: "
+                    f"ranks are 0 to {self.world_size - 1}."
+                )
+            self.wait_ready(stop)
+            self.state = State.BUSY
+            try:
+                outcome = run_job.run(self, job, stop)
+                self.pump(0.0)
+                if outcome.ok and self.launcher.gone:
+                    note = "The process that starts ranks was killed, and the ranks with it: their variables are lost."
+                    outcome = dataclasses.replace(outcome, notes=(*outcome.notes, note))
+                if stop.pressed:
+                    stop.heed()
+                    outcome = dataclasses.replace(outcome, interrupted=True)
+                return outcome
+            finally:
+                if self.state is State.BUSY:
+                    self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
+
+    def _check_alive(self) -> None:
+        if self.state is State.STOPPED:
+            raise GangError("This gang has been stopped; %%ranks 4 starts a new one.")
+        self.refresh()
+        if self.state is State.BROKEN:
+            raise GangError("This gang has lost a rank; %ranks restart starts it again.")
+
+    def refresh(self) -> None:
+        """Notice what has happened between jobs: ranks that died, output that came late."""
+        if self.state in (State.STOPPED, State.STARTING):
+            return
+        self.pump(0.0)
+        if not all(link.alive for link in self.links):
+            self.state = State.BROKEN
+
+    def fetch(self, name: str | None, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+        """A variable of the ranks' namespace (or, with None, the last value) by rank, still packed.
+
+        Args:
+            name: of the variable. through: a function of an importable module that is called with it on each rank;
+                what it returns is sent instead.
+
+        Raises:
+            RankVariableError: no rank has it, or the gang is gone.
+        """
+        with self._lock, deferred() as stop, self.heeding(stop):
+            if self.state is not State.IDLE:
+                raise RankVariableError(
+                    f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
+                )
+            how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
+            replies = self.ask("fetch", "fetched", {"name": name, "through": how}, FETCH_SECONDS, stop=stop)
+            if stop.pressed:
+                stop.heed()
+                raise KeyboardInterrupt
+        if not replies:
+            raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: no rank answers.")
+        found = {rank: message for rank, message in sorted(replies.items()) if message.data["found"]}
+        if not found:
+            raise RankVariableError(f"No rank has a variable named {name!r}.")
+        return {rank: (message.blob, message.data["not_sent"]) for rank, message in found.items()}
+
+    def mark_broken(self) -> None:
+        """A rank is gone: only a restart helps."""
+        self.state = State.BROKEN
+
+    def collectives_between(self, started_ns: int, ended_ns: int) -> dict[int, tuple[Collective, ...]]:
+        """The collectives issued in a span of time, by rank; empty when the gang is gone."""
+        if self.state not in (State.IDLE, State.BUSY):
+            return {}
+        return issued_between(self.look(FETCH_SECONDS, detail=True), started_ns, ended_ns)
+
+    def rebuild_group(self) -> int | None:
+        """Give the ranks a new process group, keeping their Python state.
+
+        Returns how many DDP wrappers were moved to it on rank 0, or None when that failed: only a restart helps then.
+        """
+        if not all(link.alive for link in self.links):
+            self.state = State.BROKEN
+            return None
+        if not self.init:
+            return 0
+        self.epoch += 1
+        patience = REBUILD_SECONDS + REBUILD_SECONDS_PER_RANK * self.world_size
+        replies = self.ask("rebuild", "rebuilt", {"epoch": self.epoch}, patience)
+        if len(replies) < self.world_size or any(message.data["problem"] for message in replies.values()):
+            for link in self.links:
+                link.kill()
+            self.state = State.BROKEN
+            return None
+        return int(replies[0].data["wrappers"])
+
+    def rescue(self) -> int | None:
+        """Free ranks that are blocked, then rebuild the group; see `rebuild_group`."""
+        with self._lock, deferred():
+            self._check_alive()
+            self.ask("free", "freed", {}, 1.0)
+            return self.rebuild_group()
+
+    def restarted(self) -> Gang:
+        """End this gang and start one like it: same size, backend and options, nothing of its state."""
+        self.stop()
+        return Gang(
+            self.world_size,
+            backend=self.wished_backend,
+            init=self.init,
+            method=self.method,
+            limits=self.limits,
+            environment=self.environment,
+        )
+
+
+__all__ = ["Gang", "GangError", "LaunchError", "State", "check_size"]

@@ -1,0 +1,152 @@
+"""A job under way on a gang: what is to be run, and what is known of it so far."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
+from course_lib.ranks.kernel.deadlock import Look, StandStill
+from course_lib.ranks.protocol import Message
+
+if TYPE_CHECKING:
+    from course_lib.ranks.kernel.rank_handle import Link
+
+
+#: When nothing has moved on any rank for as long as this, in seconds, that is worth saying, though it is no proof.
+PROBABLE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run and how.
+
+    Attributes:
+        kind, data, blob: the message for the ranks. only: the ranks to run on (None: all).
+        timeout: seconds after which ranks that have not finished are stopped.
+        repair: whether a broken process group is rebuilt afterwards; not worth it for a gang that is stopped next.
+        around: a context manager that the ranks enter before the learner's code: `module:function` and its arguments.
+        patience: seconds without progress on any rank (no operation issued, no step made) after which `on_stall` is
+            called with what the run would come to then; without `on_stall` the run is ended.
+        on_progress: called while the job runs, at most ten times a second; what it raises ends the job.
+    """
+
+    kind: str
+    data: dict[str, Any]
+    blob: bytes = b""
+    only: tuple[int, ...] | None = None
+    timeout: float = 300.0
+    trace: bool = False
+    repair: bool = True
+    around: tuple[str, dict[str, Any]] | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    patience: float = math.inf
+    on_stall: Callable[[Outcome], None] | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A moment of a running job: what each rank has written so far, and which ranks are done.
+
+    Attributes:
+        still: what the run would come to if it were ended now, when nothing has moved for some seconds (else None);
+            its `doubts` say why that is no proof of a deadlock.
+    """
+
+    seconds: float
+    stdout: dict[int, str]
+    stderr: dict[int, str]
+    done: frozenset[int]
+    running: frozenset[int]
+    still: Outcome | None = None
+    still_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Still:
+    """Nothing moves on any rank, since so many seconds of the job."""
+
+    since: float
+    found: StandStill
+
+
+@dataclass
+class Run:
+    """What is known of a job under way."""
+
+    job: Job
+    number: int
+    links: list[Link]
+    started: float = field(default_factory=time.monotonic)
+    started_ns: int = field(default_factory=time.time_ns)
+    done: dict[int, Message] = field(default_factory=dict)
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
+    killed: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)  # by their launcher
+    looks: dict[int, Look] = field(default_factory=dict)
+    details: dict[int, Look] = field(default_factory=dict)  # the last look, with lines, stages and facts
+    still: Still | None = None
+    doubts: tuple[str, ...] = ()  # of a stand-still that has lasted when the run was ended
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # what ranks have issued and counted
+    progressed: float = 0.0  # when those last changed
+    stalled_for: float = 0.0  # how long they had not, when the run was ended for it
+    freed: bool = False
+    proved: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    died_first: dict[int, int] = field(default_factory=dict)
+    cut_off: set[int] = field(default_factory=set)  # ended because their wire was closed
+    wire_closed: dict[int, float] = field(default_factory=dict)
+
+    def running(self) -> list[Link]:
+        """The ranks that live and have not answered yet."""
+        return [link for link in self.links if link.rank not in self.done and link.alive]
+
+    def lasting(self) -> StandStill | None:
+        """What has been standing still for so long that it means something; None while ranks get on."""
+        if self.still is None or self.seconds() - self.still.since < PROBABLE_SECONDS:
+            return None
+        return self.still.found
+
+    def seconds(self) -> float:
+        """How long the job has been running."""
+        return time.monotonic() - self.started
+
+
+def collect(this: Run) -> None:
+    """Take in the answers that have come, and notice who has died without one."""
+    for link in this.links:
+        if link.rank not in this.done:
+            message = link.take("done", this.number)
+            if message is not None:
+                this.done[link.rank] = message
+                link.stdout.drain()
+                link.stderr.drain()
+            elif not link.alive and link.rank not in {*this.died_first, *this.killed, *this.ended}:
+                # The reply may still be on the wire: a rank can say `done` and die a moment later.
+                link.read()
+                message = link.take("done", this.number)
+                if message is not None:
+                    this.done[link.rank] = message
+                for written in (link.stdout, link.stderr, link.stack_dump):
+                    written.drain()
+                cut = link.rank in this.cut_off
+                this.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
+
+
+def progress_of(this: Run, still: Outcome | None = None) -> Progress:
+    """What can be shown of the job now."""
+    running = frozenset(link.rank for link in this.running())
+    return Progress(
+        this.seconds(),
+        {link.rank: link.stdout.text() for link in this.links},
+        {link.rank: link.stderr.text() for link in this.links},
+        frozenset(this.done),
+        running,
+        still,
+        this.seconds() - this.still.since if this.still is not None else 0.0,
+    )

@@ -1,0 +1,303 @@
+"""The kernel's side of the forkserver: start it early, ask it for ranks, hear how they ended.
+
+One launcher a kernel and start method. It is started in the background (`warm_up`) and waited for only when the first
+rank is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from course_lib.ranks.kernel.silence import LOOK_SECONDS, Silence
+from course_lib.ranks.protocol import Decoder, Message
+from course_lib.ranks.server.zygote import ask_zygote, server_environment, working_folder
+
+METHODS = ("forkserver", "spawn")
+_COURSE_PARENT = str(Path(__file__).resolve().parents[3])
+
+
+class LaunchError(RuntimeError):
+    """Ranks cannot be started; the message says why."""
+
+
+def default_method() -> str:
+    """`forkserver` where the system can fork, else `spawn`; DDP_COURSE_START_METHOD overrides."""
+    method = os.environ.get("DDP_COURSE_START_METHOD", "")
+    if method:
+        if method not in METHODS:
+            raise LaunchError(f"DDP_COURSE_START_METHOD is {method!r}; it can be {' or '.join(METHODS)}.")
+        return method
+    return "forkserver" if hasattr(os, "fork") else "spawn"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the forkserver's torch sees of the machine."""
+
+    torch_version: str
+    gpus: int
+    nccl: bool
+
+
+class Launcher:
+    """Starts processes through one forkserver process and collects their exit codes."""
+
+    def __init__(self, method: str) -> None:
+        if sys.platform == "win32":
+            raise LaunchError(
+                "The course starts its ranks on Linux and macOS; on Windows, use it inside WSL 2."
+            )
+        self.method = method
+        self.exits: dict[int, int] = {}
+        self.pids: dict[int, int] = {}
+        self.failures: dict[int, str] = {}
+        self.ready: Message | None = None
+        self.gone = False
+        self._token = 0
+        self._unanswered: set[int] = set()
+        self._decoder = Decoder()
+        self._lock = threading.RLock()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begin(ask=method == "forkserver")
+        os.register_at_fork(after_in_child=self._forget)
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="launcher-watch", daemon=True).start()
+
+    def _begin(self, ask: bool) -> None:
+        environment = server_environment()
+        self.gone = False
+        self.sock, theirs = socket.socketpair()
+        with theirs:
+            self._asked = ask and ask_zygote(theirs, self._log.fileno(), environment)
+            if not self._asked:
+                self._process = self._own_server(theirs, environment)
+        self.sock.setblocking(False)
+
+    def _own_server(self, theirs: socket.socket, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "course_lib.ranks.server.forkserver",
+                str(theirs.fileno()),
+                self.method,
+            ],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            # A terminal's Ctrl-C and Jupyter's interrupt go to the kernel's process group, never to ranks.
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; waits for the server if need be."""
+        return int(self.wait_ready().data["pid"])
+
+    def has_ended(self) -> bool:
+        """True once the server is no more; where a zygote gave none, one is started here instead."""
+        with self._lock:
+            self.pump()
+            if self.gone and self.ready is None and self._asked:
+                self.sock.close()
+                self._begin(ask=False)
+        return self.gone or (self._process is not None and self._process.poll() is not None)
+
+    def _forget(self) -> None:
+        # A child that the kernel forks must not hold the wire open: the server would not see the kernel die.
+        with contextlib.suppress(OSError):
+            self.sock.close()
+        self.gone, self._asked = True, False
+
+    def _watch(self) -> None:
+        """Kill the server when it is silent: to everybody who waits for it, it would just be slow, for ever.
+
+        Whoever waits then sees its end, as if somebody had killed it; the next ranks come from a new one.
+        """
+        silence = None
+        while not self._closed.wait(LOOK_SECONDS):
+            if self.ready is None or self.gone:
+                continue
+            with contextlib.suppress(psutil.Error):  # it has ended, which is nobody's secret
+                silence = silence or Silence(psutil.Process(int(self.ready.data["pid"])))
+                if silence.look(self._oldest_request()):
+                    silence.process.kill()
+
+    def _oldest_request(self) -> int | None:
+        """The first that is not answered, unless an answer waits to be read by those who asked."""
+        # With spawn, the server sleeps while an interpreter starts.
+        if self.method == "spawn":
+            return None
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if not select.select([self.sock], [], [], 0)[0]:
+                return min(self._unanswered, default=None)
+        return None
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for selectors."""
+        return self.sock.fileno()
+
+    def wait_ready(self) -> Message:
+        """Block until the server has torch loaded.
+
+        Raises:
+            LaunchError: the server ended instead; the message holds what it printed.
+        """
+        while self.ready is None:
+            if self.has_ended():
+                self.pump()
+                if self.ready is not None:
+                    break
+                raise LaunchError(f"The process that starts ranks ended: {self.last_words()}")
+            select.select([self.sock], [], [], 1.0)
+            self.pump()
+        return self.ready
+
+    @property
+    def machine(self) -> Machine:
+        """The machine as torch sees it; waits for the server if need be."""
+        data = self.wait_ready().data
+        return Machine(data.get("torch", ""), data.get("gpus", 0), data.get("nccl", False))
+
+    def last_words(self) -> str:
+        """The end of what the server printed, for error messages."""
+        with contextlib.suppress(OSError, ValueError):
+            self._log.seek(0)
+            text = self._log.read().decode(errors="replace").strip()
+            return "\n".join(text.splitlines()[-5:]) or "it printed nothing"
+        return "it printed nothing"
+
+    def start(self, role: str, config: dict[str, Any], environment: dict[str, str], fds: list[int]) -> int:
+        """Ask for a process; returns a token under which `pids` or `failures` will have the answer."""
+        self.wait_ready()
+        spec: dict[str, Any] = {
+            "role": role,
+            "config": config,
+            "env": environment,
+            "cwd": working_folder(),
+            "path": [_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)],
+            "fds": len(fds),
+        }
+        with self._lock:
+            self._token += 1
+            spec["token"] = token = self._token
+            self._unanswered.add(token)
+            data = Message("start", spec).encode()
+            try:
+                self.sock.setblocking(True)
+                sent = socket.send_fds(self.sock, [data], fds)
+                if sent < len(data):
+                    self.sock.sendall(data[sent:])
+            except OSError as error:
+                self.gone = True
+                raise LaunchError(f"The process that starts ranks is gone: {self.last_words()}") from error
+            finally:
+                with contextlib.suppress(OSError):
+                    self.sock.setblocking(False)
+        return token
+
+    def kill(self, pid: int, after: float = 0.0) -> None:
+        """Kill a rank and what it started, unless it has ended by itself `after` seconds from now."""
+        with contextlib.suppress(OSError), self._lock:
+            try:
+                self.sock.setblocking(True)
+                self.sock.sendall(Message("kill", {"pid": pid, "after": after}).encode())
+            finally:
+                self.sock.setblocking(False)
+
+    def pump(self) -> None:
+        """Take in what the server has said; never blocks."""
+        with self._lock:
+            while not self.gone:
+                try:
+                    chunk = self.sock.recv(1 << 16)
+                except (BlockingIOError, InterruptedError):
+                    return
+                except OSError:
+                    chunk = b""
+                if not chunk:
+                    self.gone = True
+                    return
+                for message in self._decoder.feed(chunk):
+                    if message.kind == "ready":
+                        self.ready = message
+                    elif message.kind == "started":
+                        self._unanswered.discard(message.data["token"])
+                        self.pids[message.data["token"]] = message.data["pid"]
+                        self.exits.pop(message.data["pid"], None)  # the system uses numbers again
+                    elif message.kind == "failed":
+                        self._unanswered.discard(message.data["token"])
+                        self.failures[message.data["token"]] = message.data["reason"]
+                    elif message.kind == "exited":
+                        self.exits[message.data["pid"]] = message.data["code"]
+
+    def close(self) -> None:
+        """End the server and with it every rank."""
+        self._closed.set()
+        self.gone, self._asked = True, False
+        with contextlib.suppress(OSError):
+            self.sock.close()
+        if self._process is not None:
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        elif self.ready is not None:
+            _end(int(self.ready.data["pid"]))
+        self._log.close()
+
+
+def _end(pid: int) -> None:
+    """Wait for the end of a server that is no child of this process."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        try:
+            process.wait(5)
+        except psutil.TimeoutExpired:
+            process.kill()
+
+
+_launchers: dict[str, Launcher] = {}
+_launchers_lock = threading.Lock()
+
+
+def warm_up(method: str | None = None) -> Launcher:
+    """The kernel's launcher, started if there is none (or the old one died); returns without waiting for torch."""
+    method = method or default_method()
+    with _launchers_lock:
+        launcher = _launchers.get(method)
+        if launcher is not None and launcher.has_ended():
+            launcher.close()
+            launcher = None
+        if launcher is None:
+            launcher = _launchers[method] = Launcher(method)
+        return launcher
+
+
+def close_all() -> None:
+    """End every launcher of this process."""
+    while _launchers:
+        _launchers.popitem()[1].close()
+
+
+def close_for_good() -> None:
+    """End every launcher, for a process that is about to end itself: a thread that wants another one then waits."""
+    _launchers_lock.acquire()
+    close_all()

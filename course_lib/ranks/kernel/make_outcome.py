@@ -1,0 +1,206 @@
+"""From what is known of a job that is over to its `Outcome`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from course_lib.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
+from course_lib.outcome.places import Frame, is_learners
+from course_lib.ranks.inside import on_terminate
+from course_lib.ranks.kernel.deadlock import Look
+from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.job import Run
+from course_lib.ranks.kernel.stop_ranks import main_stack
+
+#: What torch says on a rank whose peers are gone.
+PEER_LOST = (
+    "connection closed by peer",
+    "connection reset",
+    "broken pipe",
+    "connectfullmesh",
+    "socket closed",
+)
+
+
+def conclude(wires: Wires, this: Run) -> Outcome:
+    """Judge how each rank's part ended, ask what it takes to explain it, and put it all into one object."""
+    errors: dict[int, RankError] = {}
+    endings: dict[int, Ending] = {}
+    exits: dict[int, int] = {}
+    for link in this.links:
+        rank = link.rank
+        message = this.done.get(rank)
+        if rank in this.killed:
+            endings[rank] = Ending.KILLED
+        elif rank in this.ended:
+            endings[rank] = Ending.ENDED
+        elif message is None:
+            endings[rank] = Ending.DIED
+            exits[rank] = this.died_first.get(rank, link.exit_code or 0)
+        elif message.data["error"] is not None:
+            errors[rank] = RankError.from_report(message.data["error"])
+            endings[rank] = Ending.RAISED
+        else:
+            endings[rank] = Ending.FINISHED
+    # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
+    for link in wires.links:
+        if not link.alive and link.rank not in endings and not link.killed_by_course:
+            exits[link.rank] = link.exit_code or 0
+    for rank, why in this.stopped_at.items():
+        raised = endings[rank] is Ending.RAISED and why != "stopped"
+        if raised or (endings[rank] is Ending.FINISHED and why == "deadlock"):
+            endings[rank] = Ending.FREED
+    if exits:
+        for rank, error in errors.items():
+            if any(sign in error.message.lower() for sign in PEER_LOST):
+                endings[rank] = Ending.FREED
+    kind = _kind(this, endings, exits)
+    if kind is not Kind.OK and not this.details:
+        this.details = wires.look(1.0, detail=True)
+    this.details = {**this.details, **_last_words(this)}
+    recorded = _recorded(this, kind)
+    facts = _facts(this)
+    waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
+    return Outcome(
+        kind=kind,
+        world_size=wires.world_size,
+        ranks=tuple(link.rank for link in this.links),
+        stdout={link.rank: link.stdout.text() for link in this.links},
+        stderr={link.rank: link.stderr.text() for link in this.links},
+        shown={
+            rank: m.data["shown"] for rank, m in sorted(this.done.items()) if m.data.get("shown") is not None
+        },
+        errors=dict(sorted(errors.items())),
+        exits=dict(sorted(exits.items())),
+        endings=endings,
+        waiting=dict(sorted(waiting.items())),
+        pictures={link.rank: tuple(link.pictures) for link in this.links if link.pictures},
+        proved=this.proved,
+        doubts=this.doubts,
+        stalled_for=this.stalled_for,
+        interrupted=this.interrupted,
+        timed_out=this.timed_out,
+        seconds=this.seconds(),
+        what=_what(this),
+        recorded=recorded,
+        facts=facts,
+        last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
+        trace_events={
+            rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")
+        },
+        never_struck=tuple(
+            sentence for _, m in sorted(this.done.items()) for sentence in m.data.get("never_struck", ())
+        ),
+        _blobs={
+            rank: (m.blob, m.data.get("not_sent"))
+            for rank, m in sorted(this.done.items())
+            if m.data.get("has_value")
+        },
+    )
+
+
+def if_ended_now(wires: Wires, this: Run) -> Outcome | None:
+    """What a run that stands still would come to if it were ended now; None while its ranks get on."""
+    found = this.lasting()
+    if found is None:
+        return None
+    return _so_far(wires, this, found.waiting, () if found.passing else found.doubts)
+
+
+def stalled(wires: Wires, this: Run) -> Outcome:
+    """What a run without progress would come to if it were ended now; where its ranks are has just been asked."""
+    return dataclasses.replace(_so_far(wires, this, this.waiting, this.doubts), stalled_for=this.stalled_for)
+
+
+def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tuple[str, ...]) -> Outcome:
+    return Outcome(
+        kind=Kind.HANG,
+        world_size=wires.world_size,
+        ranks=tuple(link.rank for link in this.links),
+        stdout={},
+        stderr={},
+        shown={},
+        errors={
+            rank: RankError.from_report(message.data["error"])
+            for rank, message in sorted(this.done.items())
+            if message.data["error"] is not None
+        },
+        exits={},
+        endings={
+            link.rank: Ending.RAISED if this.done[link.rank].data["error"] is not None else Ending.FINISHED
+            for link in this.links
+            if link.rank in this.done
+        },
+        waiting=waiting,
+        pictures={},
+        doubts=doubts,
+        timed_out=True,
+        seconds=this.seconds(),
+        what=_what(this),
+        recorded=_seen(this),
+        facts=_facts(this),
+    )
+
+
+def _what(this: Run) -> str:
+    return {"call": "function"}.get(this.job.kind, this.job.kind)
+
+
+def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
+    if exits:
+        return Kind.DIED
+    if Ending.RAISED in endings.values():
+        return Kind.RAISES
+    if this.proved or this.timed_out:
+        return Kind.HANG
+    if this.interrupted and this.killed:
+        return Kind.RAISES
+    return Kind.OK
+
+
+def _last_words(this: Run) -> dict[int, Look]:
+    """What ranks that C++ has ended could still say."""
+    told = {link.rank: link.take(on_terminate.KIND, 0) for link in this.links if link.rank in this.died_first}
+    return {
+        rank: Look.from_message(rank, message.data) for rank, message in told.items() if message is not None
+    }
+
+
+def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
+    """The collectives of a run that went wrong (a rebuilt group forgets them), or that was watched."""
+    if kind is Kind.OK:
+        return {
+            rank: tuple(Collective.from_record(record) for record in message.data["records"])
+            for rank, message in sorted(this.done.items())
+            if "records" in message.data
+        }
+    return _seen(this)
+
+
+def _seen(this: Run) -> dict[int, tuple[Collective, ...]]:
+    """The collectives of the run that the ranks told when they were looked at last."""
+    return {
+        # What an earlier cell has left open is part of the story.
+        rank: tuple(record for record in look.records if record.time_ns >= this.started_ns or not record.done)
+        for rank, look in sorted({**this.looks, **this.details}.items())
+    }
+
+
+def _facts(this: Run) -> dict[int, dict[str, Any]]:
+    """What the ranks told of themselves: when they raised, at the end, or while they were blocked."""
+    told = {rank: dict(look.facts) for rank, look in this.details.items() if look.facts}
+    told.update({rank: m.data["facts"] for rank, m in this.done.items() if m.data.get("facts")})
+    return dict(sorted(told.items()))
+
+
+def _last_place(this: Run, rank: int) -> tuple[Frame, ...]:
+    """Where a rank that crashed was, as far as it could still say."""
+    if rank in this.details:
+        # C++ has ended it, and it could still be asked: what had it issued that was not over? Its main thread may have
+        # gone on meanwhile, and a dump of frames that move breaks off.
+        look = this.details[rank]
+        issued = [record.origin for record in look.records if not record.done and record.origin is not None]
+        return tuple(issued[:1]) or tuple(frame for frame in look.stack if is_learners(frame.file))
+    return main_stack(next(link for link in this.links if link.rank == rank))

@@ -1,0 +1,167 @@
+"""One rank as it is held from outside: its wire, its output pipes, its process."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from course_lib.ranks.kernel.launcher import Launcher
+from course_lib.ranks.kernel.output import OutputBuffer
+from course_lib.ranks.protocol import BufferedChannel, Message
+
+#: How long a rank may take to close the learner's files when it is dismissed.
+LEAVE_SECONDS = 1.0
+
+
+class Link(abc.ABC):
+    """One rank as it is held from outside: its wire, what it writes, its process."""
+
+    #: What the outermost frame of the main thread says in a dump of its stack.
+    outermost = "in _run_module_as_main"
+
+    def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
+        self.rank = rank
+        self.channel = channel
+        self.stdout, self.stderr, self.stack_dump = buffers
+        self.ready: dict[str, Any] | None = None
+        self.inbox: list[Message] = []
+        self.pictures: list[bytes] = []
+        self.killed_by_course = False
+        #: The job whose `done` may come; `unasked` turns true when one comes that nobody waits for. A rank answers each
+        #: job once, so what it runs has then spoken in its name.
+        self.awaited: int | None = None
+        self.unasked = False
+
+    @property
+    @abc.abstractmethod
+    def pid(self) -> int | None:
+        """The process id, once it is known."""
+
+    @property
+    @abc.abstractmethod
+    def exit_code(self) -> int | None:
+        """How the process ended: None while it lives, negative for a signal."""
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """Kill the process and everything it started; its peers' exits are not its fault."""
+
+    @property
+    def alive(self) -> bool:
+        """True while the process lives."""
+        return self.exit_code is None
+
+    @property
+    def answers(self) -> bool:
+        """True while a reply can still come: the process lives and its wire is open."""
+        return self.alive and not self.channel.closed
+
+    def read(self) -> None:
+        """Take in messages and output that have arrived."""
+        for message in self.channel.receive():
+            if message.kind == "ready":
+                self.ready = message.data
+            elif message.kind == "picture":
+                self.pictures.append(message.blob)
+            elif message.kind == "done" and message.data.get("id") != self.awaited:
+                self.unasked = True
+            else:
+                if message.kind == "done":
+                    self.awaited = None
+                self.inbox.append(message)
+
+    def forget_last_job(self) -> None:
+        """Make room for what the next job writes and answers."""
+        for buffer in (self.stdout, self.stderr, self.stack_dump):
+            buffer.clear()
+        self.pictures.clear()
+        self.inbox.clear()
+
+    def take(self, kind: str, job: int) -> Message | None:
+        """The reply of this kind to this job, if it has come; older replies are dropped."""
+        for message in list(self.inbox):
+            if message.kind == kind:
+                self.inbox.remove(message)
+                if message.data.get("id") == job:
+                    return message
+        return None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the rank's process."""
+        if self.alive and self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def interrupt(self) -> None:
+        """SIGINT to the rank and what it has started, as Ctrl-C in a terminal: `os.system` waits for its child."""
+        if self.alive and self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGINT)
+
+    def is_stopped(self) -> bool:
+        """True while a signal (SIGSTOP, SIGTSTP) has stopped the process."""
+        import psutil
+
+        try:
+            return self.pid is not None and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return False
+
+    def close(self) -> None:
+        """Give the descriptors back. The rank sees the end of its wire and leaves by itself."""
+        self.channel.close()
+        for buffer in (self.stdout, self.stderr, self.stack_dump):
+            with contextlib.suppress(OSError):
+                os.close(buffer.fd)
+
+
+class RankLink(Link):
+    """A rank of a gang: its process is the launcher's child."""
+
+    def __init__(
+        self, rank: int, launcher: Launcher, config: dict[str, Any], environment: dict[str, str]
+    ) -> None:
+        self.launcher = launcher
+        mine, theirs = socket.socketpair()
+        pipes = [os.pipe() for _ in range(3)]
+        with theirs:
+            fds = [theirs.fileno(), *(write for _, write in pipes)]
+            try:
+                self.token = launcher.start("rank", config, environment, fds)
+            finally:
+                for _, write in pipes:
+                    os.close(write)
+        super().__init__(rank, BufferedChannel(mine), [OutputBuffer(read) for read, _ in pipes])
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, once the launcher has told it."""
+        return self.launcher.pids.get(self.token)
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended: None while it lives, negative for a signal."""
+        if self.token in self.launcher.failures:
+            return 1
+        pid = self.pid
+        if pid is not None and pid in self.launcher.exits:
+            return self.launcher.exits[pid]
+        return -9 if self.launcher.gone else None
+
+    def kill(self) -> None:
+        """Kill the process and everything it started; its peers' exits are not its fault."""
+        self.killed_by_course = True
+        if self.pid is not None and self.alive:
+            self.launcher.kill(self.pid)
+
+    def dismiss(self) -> None:
+        """Ask the rank to close its files and leave, and see to it that it does."""
+        self.killed_by_course = True
+        if self.pid is not None and self.alive:
+            self.channel.send(Message("stop", {}))
+            self.launcher.kill(self.pid, after=LEAVE_SECONDS)

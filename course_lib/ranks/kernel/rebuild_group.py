@@ -1,0 +1,47 @@
+"""After a job on a gang: is the process group still whole? If not, the ranks get a new one, and are told so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from course_lib.outcome.fold import rank_list
+from course_lib.ranks.kernel.job import Run
+from course_lib.ranks.kernel.make_outcome import PEER_LOST
+
+if TYPE_CHECKING:
+    from course_lib.ranks.kernel.gang import Gang
+
+#: After one of these a gloo group refuses everything that follows.
+_GROUP_BROKEN = (*PEER_LOST, "timed out waiting", "application timeout caused", "pair closure")
+
+
+def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
+    """Rebuild what the job has broken; returns what the learner has to know about that."""
+    if not all(link.alive for link in gang.links):
+        gang.mark_broken()
+        # Who pressed stop is told so where it is said what came of that.
+        if not this.killed or this.interrupted:
+            return ()
+        ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
+        return (f"{ended} The variables of all ranks are lost: the next %%ranks starts a new gang.",)
+    standing = {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
+    groups = {name for numbers in standing.values() for name in numbers}
+    unequal = any(
+        len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
+    )
+    messages = [m.data["error"]["message"].lower() for m in this.done.values() if m.data["error"] is not None]
+    broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
+    if not this.job.repair or not (this.freed or broken or (messages and unequal)):
+        return ()
+    if not gang.init:
+        return ("The ranks are free again; their process groups are yours to rebuild.",)
+    moved = gang.rebuild_group()
+    if moved is None:
+        return ("The process group could not be rebuilt: the gang has to be restarted.",)
+    note = (
+        "The process group has been rebuilt; variables are kept. Tensors that were in a collective may hold partial "
+        "sums: set them again."
+    )
+    if moved:
+        note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
+    return (note,)

@@ -1,0 +1,171 @@
+"""End the part of ranks that do not end by themselves, and say where they were.
+
+The order is always the same: ask (SIGINT), free (shut gloo's connections), ask again, kill. What was killed costs the
+gang; everything gentler keeps the ranks' Python state.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import signal
+import time
+from dataclasses import replace
+
+from course_lib.outcome.outcome import Waiting
+from course_lib.outcome.places import Frame, is_learners
+from course_lib.ranks.inside.control_thread import STACK_SIGNAL
+from course_lib.ranks.kernel import deadlock
+from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.job import Run, collect
+from course_lib.ranks.kernel.rank_handle import Link
+
+GRACE_SECONDS = 1.0
+#: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
+ANSWER_SECONDS = 2.0
+#: How often a rank is asked once more, a grace apart, when the machine has no core to spare.
+_PATIENT_TURNS = 5
+
+
+def machine_is_busy() -> bool:
+    """True when much more wants to run than the machine has cores for."""
+    return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
+
+
+def give_up_on_broken_wires(this: Run) -> None:
+    """A rank that lives but whose wire is closed (its code closed or wrote to every descriptor) can never answer."""
+    if not any(link.channel.closed for link in this.links):
+        return
+    for link in this.running():
+        if link.channel.closed:
+            since = this.wire_closed.setdefault(link.rank, this.seconds())
+            if this.seconds() - since > GRACE_SECONDS:
+                this.cut_off.add(link.rank)
+                link.signal(signal.SIGKILL)
+
+
+def see_where(wires: Wires, this: Run) -> None:
+    """Before ending ranks that are late: where is each of them?"""
+    looks = wires.look(0.3, detail=True)
+    this.details = looks
+    for link in this.running():
+        if link.rank in looks:
+            look = looks[link.rank]
+            at_rest = "blocked" if look.waiting_in is not None else "asleep" if look.pause else "computing"
+            waiting = deadlock.describe(
+                look, looks, at_rest if look.asleep else "computing", failed_ranks(this)
+            )
+            this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
+        else:
+            state = "stopped" if link.is_stopped() else "silent"
+            stack = () if state == "stopped" else _stack_from_signal(wires, link)
+            where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
+            this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
+
+
+def failed_ranks(this: Run) -> frozenset[int]:
+    """The ranks that have left the code with an error."""
+    return frozenset(rank for rank, message in this.done.items() if message.data["error"] is not None)
+
+
+def _seconds_of(waiting: Waiting, this: Run) -> float | None:
+    """How long a rank has been waiting in its collective."""
+    if waiting.state != "blocked" or waiting.collective is None:
+        return None
+    return (time.time_ns() - max(waiting.collective.time_ns, this.started_ns)) / 1e9
+
+
+def see_details(wires: Wires, this: Run) -> None:
+    """A deadlock is proved: whose line issued what, and what else the ranks can say of themselves."""
+    looks = wires.look(1.0, detail=True)
+    this.details = looks
+    for rank, waiting in this.waiting.items():
+        if rank in looks and waiting.state == "blocked":
+            this.waiting[rank] = deadlock.describe(looks[rank], looks, failed=failed_ranks(this))
+
+
+def _stack_from_signal(wires: Wires, link: Link) -> tuple[Frame, ...]:
+    """The learner's frames of a thread that holds the GIL, as faulthandler prints them (innermost first)."""
+    link.signal(STACK_SIGNAL)
+    deadline = time.monotonic() + 0.5
+    # faulthandler writes frame by frame; the outermost one is always <module>.
+    while link.outermost not in link.stack_dump.text() and time.monotonic() < deadline:
+        wires.pump(deadline - time.monotonic())
+    return main_stack(link)
+
+
+def main_stack(link: Link) -> tuple[Frame, ...]:
+    """The learner's frames of the main thread in what faulthandler wrote, outermost first."""
+    frames = []
+    dump = link.stack_dump.text()
+    for thread in re.split(r"\n\s*\n|\n(?=Thread 0x|Current thread 0x)", dump):
+        if link.outermost in thread:
+            for file, line, function in re.findall(r'File "(.*?)", line (\d+) in (\S+)', thread):
+                if is_learners(file):
+                    source = linecache.getline(file, int(line)).strip()
+                    frames.append(Frame(file, int(line), function, source))
+    return tuple(reversed(frames))
+
+
+def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
+    """Make every rank that still runs leave the learner's code."""
+    for link in this.running():
+        this.stopped_at[link.rank] = why
+    continued = [link for link in this.running() if link.is_stopped()]
+    for link in continued:
+        link.signal(signal.SIGCONT)
+    # A collective that goes on must not be cut while it sends: gloo can miss the cut and wait for its own timeout.
+    if continued and _wait(wires, this, GRACE_SECONDS / 2):
+        return
+    if not free_first:
+        for link in this.running():
+            link.interrupt()
+        if _wait(wires, this, 0.1):
+            return
+    # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
+    this.freed = True
+    for cut_store in (False, True):
+        # The thread that frees may still be at the question before: reading the first stacks takes it a second.
+        wires.ask("free", "freed", {"store": cut_store}, ANSWER_SECONDS, enough=lambda: _all_left(this))
+        if _wait(wires, this, GRACE_SECONDS / 2):
+            return
+    # Who still stands in the call that was proved to be stuck will not leave it for being asked more often.
+    for _ in range(1 if free_first else 3):
+        for link in this.running():
+            link.interrupt()
+        if _wait(wires, this, GRACE_SECONDS / 2):
+            return
+    _wait_for_the_busy(wires, this)
+    for link in this.running():
+        this.killed.add(link.rank)
+        link.kill()
+    _wait(wires, this, 5.0)
+
+
+def _was_at_work(this: Run, link: Link) -> bool:
+    return link.rank in this.waiting and this.waiting[link.rank].state in ("computing", "silent")
+
+
+def _wait_for_the_busy(wires: Wires, this: Run) -> None:
+    """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer."""
+    at_work = [link for link in this.running() if _was_at_work(this, link)]
+    for _ in range(_PATIENT_TURNS if at_work and this.job.repair and machine_is_busy() else 0):
+        if not this.running():
+            return
+        for link in this.running():
+            link.interrupt()
+        _wait(wires, this, GRACE_SECONDS)
+
+
+def _all_left(this: Run) -> bool:
+    collect(this)
+    return not this.running()
+
+
+def _wait(wires: Wires, this: Run, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while this.running() and time.monotonic() < deadline:
+        wires.pump(deadline - time.monotonic())
+        collect(this)
+    return not this.running()

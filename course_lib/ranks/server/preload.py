@@ -1,0 +1,81 @@
+"""What every rank would import anyway, imported once in the forkserver.
+
+A rank forked from a process that has torch loaded starts in milliseconds and shares its memory. DDP imports
+`torch._dynamo` (and sympy with it) in its constructor, the optimizers and the profiler import more: what is named here
+is what a first DDP training step was seen to import on torch 2.13 (tests/integration/test_preload.py measures it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import warnings
+
+ENVIRONMENT = {
+    # The flight recorder sizes its ring when torch is imported.
+    "TORCH_FR_BUFFER_SIZE": "2000",
+    # Ranks share the cores of one machine: one thread each, as torchrun sets it.
+    "OMP_NUM_THREADS": "1",
+}
+
+MODULES = (
+    "numpy",
+    "cloudpickle",
+    "torch",
+    "torch.distributed",
+    "torch._dynamo",
+    "torch.nn.parallel",
+    "torch.nn.functional",
+    "torch.optim",
+    "torch.utils.data",
+    "torch.utils.data.distributed",
+    "torch.distributed.algorithms.join",
+    "torch.distributed.optim",
+    "torch.profiler",
+    "torch.profiler._cupti_monitor",
+    "torch.amp",
+    "torch.utils.checkpoint",
+    "course_lib.ranks.inside.worker",
+    "course_lib.ranks.inside.process_group",
+    # By name only: what runs around graded answers. Ten ranks import it for each answer, half of the time it takes.
+    "course_lib.grading.harness",
+)
+
+
+def preload(keep_going: object = None) -> None:
+    """Import `MODULES` and set the thread count; stops early when `keep_going()` turns false.
+
+    Modules that this torch does not have are passed over: a missing one costs time later, never correctness.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in MODULES:
+            if callable(keep_going) and not keep_going():
+                return
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                if name == "torch":
+                    raise
+    import torch
+
+    torch.set_num_threads(1)
+    _forget_what_ranks_forget()
+    # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them.
+    gc.collect()
+    gc.freeze()
+
+
+def _forget_what_ranks_forget() -> None:
+    """Empty caches that `init_process_group` empties in every rank (`torch/distributed/distributed_c10d.py`).
+
+    Each rank would first copy the pages that hold them: a third of all that it copies until its group is up.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._dynamo import trace_rules
+
+        trace_rules.clear_lru_cache()
