@@ -17,6 +17,8 @@ from typing import Annotated
 import typer
 
 from course_lib.commands import register
+from course_lib.grading import HARNESS
+from course_lib.ranks.server.preload import preload_also
 from course_lib.ranks.server.zygote import start_zygote
 
 INDEX = "notebooks/index.ipynb"
@@ -104,6 +106,7 @@ def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[s
 def _lab(context: typer.Context) -> None:
     """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
     if os.name == "posix":
+        preload_also(HARNESS)
         os.set_inheritable(start_zygote(), True)  # held by JupyterLab from now on
     command, environment = lab_process(course_root(), context.args)
     if os.name == "posix":
@@ -135,6 +138,7 @@ def _notebooks(
                 )
                 raise typer.Exit(1)
             return
+        preload_also(HARNESS)
         start_zygote()
         for target in build.find_targets(root, names or ()):
             began = time.monotonic()

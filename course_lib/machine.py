@@ -52,7 +52,7 @@ class MachineReport:
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows())
 
     def _repr_html_(self) -> str:
-        from course_lib.notebook.panel import panel, table
+        from course_lib.outcome.html import panel, table
 
         return panel(table((name, escape(text)) for name, text in self.rows()))
 

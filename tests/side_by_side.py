@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from course_lib.grading import HARNESS
+from course_lib.ranks.server.preload import preload_also
 from course_lib.ranks.server.zygote import start_zygote
 
 _ONE_BY_ONE = ("tests/scenarios/", "tests/answers/")
@@ -29,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     if not config.option.collectonly:
+        preload_also(HARNESS)
         held = start_zygote()
         config.add_cleanup(lambda: os.close(held))
     if getattr(config.option, "dist", "no") != "no":

@@ -12,11 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from course_lib.ranks.server.preload import preload_also
+
 if TYPE_CHECKING:
     from course_lib.grading.grader import grade
     from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 
-__all__ = ["CheckResult", "CheckState", "Verdict", "VerdictKind", "grade"]
+__all__ = ["HARNESS", "CheckResult", "CheckState", "Verdict", "VerdictKind", "grade"]
+
+#: What runs around an answer inside each rank; forkservers that start from now on have it loaded.
+HARNESS = f"{__name__}.harness"
+preload_also(HARNESS)
 
 
 def __getattr__(name: str) -> Any:

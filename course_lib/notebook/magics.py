@@ -208,7 +208,7 @@ def _command(options: argparse.Namespace) -> None:
 def _say(text: str) -> None:
     from html import escape
 
-    from course_lib.notebook.panel import panel
+    from course_lib.outcome.html import panel
 
     show_html(text, panel(f"<pre>{escape(text)}</pre>"))
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
-from course_lib.notebook.panel import ORANGE, box, panel
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import in_notebook, show_html
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
+from course_lib.outcome.html import ORANGE, box, panel
 from course_lib.outcome.outcome import Outcome
 
 #: What makes an answer right.

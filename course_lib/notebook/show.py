@@ -7,10 +7,10 @@ import os
 import sys
 from typing import Any
 
-from course_lib.notebook.panel import live_html, live_text
+from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
 from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.kernel.job import Progress
+from course_lib.outcome.progress import Progress
 
 #: Cells shorter than this show nothing before they end: no flicker.
 _LIVE_AFTER = 0.4

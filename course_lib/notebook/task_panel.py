@@ -9,7 +9,7 @@ from course_lib.grading.progress import TaskProgress
 from course_lib.grading.report import MARKS, checks_title, closing_lines
 from course_lib.grading.verdict import CheckResult, Verdict, VerdictKind
 from course_lib.notebook.course_map import Lesson, state, summary
-from course_lib.notebook.panel import box, note, panel, pre
+from course_lib.outcome.html import box, note, panel, pre
 from course_lib.tasks import Task
 
 _MOODS = {

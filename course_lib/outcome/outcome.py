@@ -1,7 +1,7 @@
 """What came back from running code on ranks: plain data, one object for the whole gang.
 
 `Outcome` is what learners hold (`--as out`, `run(...)`). How it looks in a notebook is decided elsewhere
-(`report` for text, `course_lib.notebook.panel` for HTML); why it happened is `diagnosis`, filled in by the doctor.
+(`report` for text, `course_lib.outcome.html` for HTML); why it happened is `diagnosis`, filled in by the doctor.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class Outcome:
         return text_report(self)
 
     def _repr_html_(self) -> str:
-        from course_lib.notebook.panel import html_report
+        from course_lib.outcome.html import html_report
 
         return html_report(self)
 

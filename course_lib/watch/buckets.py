@@ -99,7 +99,7 @@ class Buckets:
         return "\n".join([self.headline, *(beside(name, text, width) for name, text in rows)])
 
     def _repr_html_(self) -> str:
-        from course_lib.notebook.panel import box, panel, pre, table
+        from course_lib.outcome.html import box, panel, pre, table
 
         return panel(box("calm", self.headline), table((name, pre(text)) for name, text in self.rows()))
 

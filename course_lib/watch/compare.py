@@ -171,7 +171,7 @@ class Comparison:
         return "\n".join([self.headline, *rows])
 
     def _repr_html_(self) -> str:
-        from course_lib.notebook.panel import box, panel, pre, table
+        from course_lib.outcome.html import box, panel, pre, table
 
         return panel(
             box("good" if self.equal else "bad", self.headline),

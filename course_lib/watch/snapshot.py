@@ -80,7 +80,7 @@ class Snapshot:
         return "\n".join(beside(rank_label(row.ranks), row.text, width) for row in rows)
 
     def _repr_html_(self) -> str:
-        from course_lib.notebook.panel import panel, pre, table
+        from course_lib.outcome.html import panel, pre, table
 
         return panel(table((rank_label(row.ranks), pre(row.text)) for row in self._folded()))
 

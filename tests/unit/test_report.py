@@ -7,10 +7,11 @@ from html import unescape
 import pytest
 
 from course_lib.doctor import explained
-from course_lib.notebook.panel import html_report, live_html, live_text
+from course_lib.notebook.live import live_html, live_text
+from course_lib.outcome.html import html_report
 from course_lib.outcome.outcome import Ending, Waiting
+from course_lib.outcome.progress import Progress
 from course_lib.outcome.report import sections, text_report
-from course_lib.ranks.kernel.job import Progress
 from tests.unit.outcomes import collective, died, hung, outcome, raised
 
 RANKS = range(4)

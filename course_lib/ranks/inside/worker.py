@@ -122,7 +122,7 @@ class Rank:
             raise KeyboardInterrupt
 
     def _forked(self) -> None:
-        from course_lib.ranks.server.forkserver import die_with_parent
+        from course_lib.ranks.process import die_with_parent
 
         self.channel.sock.close()
         # The system counts the forking *thread* as the parent: a child of a helper thread would die with that.

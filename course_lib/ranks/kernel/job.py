@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
+from course_lib.outcome.progress import Progress
 from course_lib.ranks.kernel.deadlock import Look, StandStill
 from course_lib.ranks.protocol import Message
 
@@ -45,24 +46,6 @@ class Job:
     on_progress: Callable[[Progress], None] | None = None
     patience: float = math.inf
     on_stall: Callable[[Outcome], None] | None = None
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A moment of a running job: what each rank has written so far, and which ranks are done.
-
-    Attributes:
-        still: what the run would come to if it were ended now, when nothing has moved for some seconds (else None);
-            its `doubts` say why that is no proof of a deadlock.
-    """
-
-    seconds: float
-    stdout: dict[int, str]
-    stderr: dict[int, str]
-    done: frozenset[int]
-    running: frozenset[int]
-    still: Outcome | None = None
-    still_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

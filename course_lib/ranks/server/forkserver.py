@@ -12,7 +12,6 @@ it has torch loaded (see `preload`) and forks ranks; with `spawn` it starts a fr
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -21,14 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
+from course_lib.ranks.process import die_with_parent, prctl, run_and_exit, take_turns
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server import huge_pages, preload
 from course_lib.ranks.server.orphans import children, orphans_of_the_dead
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
 #: Seconds without a request after which there is leisure.
@@ -37,53 +35,6 @@ _QUIET = 0.02
 #: they see its end by themselves. Were they killed with it, what it has left in /dev/shm would stay there for good.
 _JANITORS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _JANITOR_SECONDS = 5.0
-
-
-def prctl(option: int, value: int | bytes) -> None:
-    """Call prctl where there is one (Linux); elsewhere do nothing."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Ask the system to kill this process when its parent dies."""
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def take_turns() -> None:
-    """Let this process, when it wakes, wait until whoever has the core gives it up (Linux; its children do so, too).
-
-    Ranks wake each other all the time. With more ranks than cores, one that pre-empts the rank that has just sent it
-    something makes two switches of every message: DDP steps take a third to a half longer, a cell on 16 ranks twice as
-    long, and the notebook's kernel has to fight for its core.
-    """
-    if hasattr(os, "SCHED_BATCH"):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
-def run_and_exit(body: Callable[[], int]) -> NoReturn:
-    """Run this and end the process with the exit code that it returns, or 1 and a traceback where it raises.
-
-    Never through the interpreter's shutdown: gloo threads may be alive and abort it.
-    """
-    code = 1
-    try:
-        code = body()
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-
-
-def name_process(name: str) -> None:
-    """What `top` and `ps -e` call this process, up to 15 characters (Linux)."""
-    prctl(_PR_SET_NAME, name.encode())
 
 
 class Forkserver:
@@ -193,18 +144,18 @@ class Forkserver:
     def _start(self, spec: dict[str, Any], fds: list[int]) -> int:
         if self.method == "spawn":
             return self._spawn(spec, fds)
-        pid = os.fork()
-        if pid:
-            # Set on both sides: whoever comes first, the group exists before anybody kills it.
-            with contextlib.suppress(OSError):
-                os.setpgid(pid, pid)
-            return pid
 
         def role() -> int:
             self._become(spec, fds)
             return run_role(spec, fds[0])
 
-        run_and_exit(role)
+        pid = os.fork()
+        if pid == 0:
+            run_and_exit(role)
+        # Set on both sides: whoever comes first, the group exists before anybody kills it.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
+        return pid
 
     def _become(self, spec: dict[str, Any], fds: list[int]) -> None:
         """Turn a freshly forked child into a clean process of its own."""

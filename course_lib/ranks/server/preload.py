@@ -39,13 +39,24 @@ MODULES = (
     "torch.utils.checkpoint",
     "course_lib.ranks.inside.worker",
     "course_lib.ranks.inside.process_group",
-    # By name only: what runs around graded answers. Ten ranks import it for each answer, half of the time it takes.
-    "course_lib.grading.harness",
 )
+_ALSO = "DDP_COURSE_PRELOAD"
+
+
+def preload_also(module: str) -> None:
+    """Have forkservers that are started from now on by this process, and by those it starts, import this one too.
+
+    For rooms above this one: what ten ranks import for each answer that is graded took half of the time.
+    """
+    names = os.environ.get(_ALSO, "").split()
+    if module not in names:
+        os.environ[_ALSO] = " ".join([*names, module])
 
 
 def preload(keep_going: object = None) -> None:
-    """Import `MODULES` and set the thread count; stops early when `keep_going()` turns false.
+    """Import `MODULES` and what `preload_also` has named, and set the thread count.
+
+    Stops early when `keep_going()` turns false.
 
     Modules that this torch does not have are passed over: a missing one costs time later, never correctness.
     """
@@ -53,7 +64,7 @@ def preload(keep_going: object = None) -> None:
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in MODULES:
+        for name in (*MODULES, *os.environ.get(_ALSO, "").split()):
             if callable(keep_going) and not keep_going():
                 return
             try:

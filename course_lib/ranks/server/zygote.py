@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from course_lib.ranks.process import name_process, run_and_exit
+
 #: Where the address stands in the environment of those who may ask.
 VARIABLE = "DDP_COURSE_ZYGOTE"
 _COURSE = Path(__file__).resolve().parents[2]
@@ -190,7 +192,7 @@ class _Zygote:
 
         def serve() -> int:
             os.setsid()
-            forkserver.name_process(f"ranks-{request['pid']}")
+            name_process(f"ranks-{request['pid']}")
             wire.close()
             self.listener.close()
             os.close(self.owner)
@@ -206,7 +208,7 @@ class _Zygote:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the server reaps its ranks itself
             return forkserver.serve(socket.socket(fileno=sock), "forkserver", loaded=True)
 
-        forkserver.run_and_exit(serve)
+        run_and_exit(serve)
 
 
 def main(arguments: list[str]) -> None:

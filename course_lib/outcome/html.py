@@ -12,11 +12,9 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from course_lib.outcome.fold import Folded, fold, rank_label
+from course_lib.outcome.fold import Folded, rank_label
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.report import Section, sections
-from course_lib.outcome.steady import steady
-from course_lib.ranks.kernel.job import Progress
 
 # Okabe and Ito's colours, told apart by people with any colour vision.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
@@ -108,7 +106,7 @@ def html_report(outcome: Outcome) -> str:
 def _section(section: Section, outcome: Outcome) -> str:
     if section.role == "verdict":
         mood = "bad" if outcome.expected is False else "calm"
-        return box(mood, section.headline, _evidence(section.lines))
+        return box(mood, section.headline, evidence(section.lines))
     if section.role == "note":
         return "".join(note(line) for line in section.lines)
     if section.role == "stderr":
@@ -116,7 +114,7 @@ def _section(section: Section, outcome: Outcome) -> str:
     return rows(section.rows)
 
 
-def _evidence(lines: Iterable[str]) -> str:
+def evidence(lines: Iterable[str]) -> str:
     """What each rank was doing as a table, what to do about it as sentences."""
     ranks: list[str] = []
     sentences: list[str] = []
@@ -126,47 +124,3 @@ def _evidence(lines: Iterable[str]) -> str:
         else:
             sentences.append(f'<div style="margin: 4px 0 0 0; overflow-wrap: anywhere">{escape(line)}</div>')
     return f'<div style="margin: 4px 0">{_tabled(ranks)}</div>' + "".join(sentences)
-
-
-def live_html(progress: Progress) -> str:
-    """What is known while the cell still runs: the last lines of every rank, and who is done."""
-    done = len(progress.done)
-    total = done + len(progress.running)
-    stderr = rows(fold({rank: _last_lines(text, 3) for rank, text in progress.stderr.items()}))
-    head = f"running … {done} of {total} ranks have finished" if total > 1 else "running …"
-    still = _standing_still(progress)
-    return panel(
-        rows(fold({rank: _last_lines(text) for rank, text in progress.stdout.items()})),
-        note("stderr") + stderr if stderr else "",
-        box("calm", still[0], _evidence(still[1:])) if still else "",
-        note(f"{head} ({progress.seconds:.0f} s)"),
-    )
-
-
-def live_text(progress: Progress) -> str:
-    """The same as text."""
-    head = (
-        f"running … {len(progress.done)} of {len(progress.done) + len(progress.running)} ranks have finished"
-    )
-    still = _standing_still(progress)
-    return "\n".join([head, *still[:1], *(f"  {line}" for line in still[1:])])
-
-
-def _standing_still(progress: Progress) -> list[str]:
-    """When nothing has moved for some seconds: what that probably is, or what was seen; a headline and lines."""
-    if progress.still is None:
-        return []
-    from course_lib.doctor.diagnose import while_it_runs
-
-    found = while_it_runs(progress.still)
-    ways = "Nothing is ended for it: press stop to free the ranks, or wait."
-    return [f"Nothing has moved for {progress.still_seconds:.0f} s. {found.summary}", *found.evidence, ways]
-
-
-def _last_lines(text: str, count: int = 12) -> str:
-    lines = text.rstrip("\n").split("\n")
-    return (
-        steady("\n".join(lines[-count:]))
-        if len(lines) <= count
-        else "…\n" + steady("\n".join(lines[-count:]))
-    )

@@ -1,0 +1,126 @@
+"""Imports run one way, from room to room and from file to file; late ones and modules named in strings count too."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "course_lib"
+#: The rooms, from below; what is on one floor with others may import none of them.
+FLOORS = (
+    {"data", "faults", "outcome", "own_files", "versions"},
+    {"ranks"},
+    {"watch"},
+    {"doctor"},
+    {"tasks"},
+    {"grading"},
+    {"machine", "notebook", "running"},
+    {"cli", "commands"},
+)
+#: Rooms whose files may not import each other's, within a room: from -> to.
+INSIDE_RANKS = {
+    "server": {"inside"},
+    "inside": set(),
+    "kernel": {"inside", "server"},
+    "attach": {"kernel", "inside", "server"},
+}
+#: Arrows that run up all the same, and why.
+MEANT = {
+    (
+        "course_lib.outcome.outcome",
+        "course_lib.watch.timeline",
+    ): "a property that makes a drawing of its data",
+    ("course_lib.grading.worth_reading", "course_lib.notebook"): "a name that it looks for in answers",
+    ("course_lib.grading.worth_reading", "course_lib.commands"): "a name that it looks for in answers",
+}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported(path: Path, *, top_only: bool = False) -> set[str]:
+    """The modules of the course that a file imports, or names in a string such as `course_lib.x:function`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = at_import_time(tree) if top_only else ast.walk(tree)
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not top_only:
+            found.add(node.value.partition(":")[0])
+    return (found & MODULES.keys()) - {"course_lib"}
+
+
+def at_import_time(tree: ast.Module) -> list[ast.stmt]:
+    """Statements that run when the file is imported; those for type checkers do not."""
+    return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def floor(module: str) -> int | None:
+    room = module.split(".")[1] if "." in module else ""
+    return next((number for number, rooms in enumerate(FLOORS) if room in rooms), None)
+
+
+def test_every_room_has_its_floor():
+    assert {module for module in MODULES if floor(module) is None} == {"course_lib"}
+
+
+def test_arrows_run_one_way():
+    up = {
+        (module, other)
+        for module, path in MODULES.items()
+        if module != "course_lib"  # the front door: it opens every room, late
+        for other in imported(path)
+        if (floor(other) or 0) > (floor(module) or 0)
+    }
+    assert up == MEANT.keys()
+
+
+def test_rooms_on_one_floor_do_not_know_each_other_below_the_top():
+    across = {
+        (module, other)
+        for module, path in MODULES.items()
+        if module != "course_lib" and floor(module) == 0
+        for other in imported(path)
+        if floor(other) == 0 and other.split(".")[1] != module.split(".")[1]
+    }
+    assert across == set()
+
+
+def part_of_ranks(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["course_lib", "ranks"] and len(parts) > 3 else None
+
+
+def test_what_runs_in_a_rank_knows_nothing_of_the_kernel():
+    across = {
+        (module, other)
+        for module, path in MODULES.items()
+        if (here := part_of_ranks(module)) is not None
+        for other in imported(path)
+        if (there := part_of_ranks(other)) not in (None, here) and there not in INSIDE_RANKS[here]
+    }
+    assert across == set()
+
+
+def test_no_files_import_each_other_in_a_circle():
+    """At import time; a late import breaks a circle, and says so at its line."""
+    graph = {module: imported(path, top_only=True) - {module} for module, path in MODULES.items()}
+    while leaves := {module for module, others in graph.items() if not others & graph.keys()}:
+        graph = {module: others for module, others in graph.items() if module not in leaves}
+    # What is left takes part in a circle, or imports a file that does.
+    assert graph == {}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=module_of)
+def test_every_room_has_a_door_sign_that_says_what_it_is(path):
+    sign = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    assert len(sign) >= 40
