@@ -40,15 +40,16 @@ lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
 
 # One run of pytest, so that its last line is the whole verdict: house rules (format, lint, types, notebooks match
-# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Two at a time: much of a test is
-# waiting for kernels and ranks to start (make test ARGS=-n0 runs one after the other).
+# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Three at a time on two cores: half of a test is
+# waiting, for ranks to start and deadlocks to last (make test WORKERS=0 runs one after the other).
+WORKERS = 3
 test: $(READY)
-	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(ARGS)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(ARGS)
 
 # While you work: the unit tests (house rules and types among them), ranks driven from a kernel, one lesson.
 QUICK = tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb
 quick: $(READY)
-	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(QUICK) $(ARGS)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(QUICK) $(ARGS)
 
 # A task whose cases are unfair once in a hundred draws is unfair to one learner in a hundred, for good: the cases of an
 # answer belong to its text. make test tries a few.

@@ -107,7 +107,7 @@ class Probe:
         return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
 
     def told(self) -> dict[str, Any]:
-        """Everything as JSON-able data; also asked for by the answering thread while the rank is blocked."""
+        """Everything as JSON-able data; also asked for by the control thread while the rank is blocked."""
         return {
             "counts": {
                 "forwards": sum(model.forwards for model in self.models),

@@ -1,6 +1,6 @@
 """What torch's flight recorder holds, with the line and the stage of DDP that issued each collective.
 
-Used inside a rank, also by its answering thread while the main thread is blocked; needs torch. On gloo the recorded
+Used inside a rank, also by its control thread while the main thread is blocked; needs torch. On gloo the recorded
 `state` stays `scheduled`, but `retired` turns true when an operation is over; point-to-point operations are not
 recorded there. Source: torch/csrc/distributed/c10d/FlightRecorder.
 """

@@ -31,7 +31,7 @@ _STORE_CALLS = ("get", "wait")
 
 @dataclass(frozen=True)
 class Look:
-    """What one rank said of itself at one moment (see `answering.look`).
+    """What one rank said of itself at one moment (see `control_thread.look`).
 
     Attributes:
         asleep: neither the main thread nor another one wants a core, apart from `loops`: gloo's threads, how often each
