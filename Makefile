@@ -40,8 +40,8 @@ lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
 
 # One run of pytest, so that its last line is the whole verdict: house rules (format, lint, types, notebooks match
-# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Three at a time on two cores: half of a test is
-# waiting, for ranks to start and deadlocks to last (make test WORKERS=0 runs one after the other).
+# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Three at a time on two cores:
+# a third of a test is waiting, for ranks to start or deadlocks to be proved (WORKERS=0: one after the other).
 WORKERS = 3
 test: $(READY)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(ARGS)

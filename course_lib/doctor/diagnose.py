@@ -90,7 +90,7 @@ def without_progress(outcome: Outcome) -> Diagnosis:
 
 
 def while_it_runs(outcome: Outcome) -> Diagnosis:
-    """What to say of a run that goes on, though nothing has moved for some seconds (see `make_outcome.if_ended_now`)."""
+    """What to say of a run that goes on, though nothing has moved for some seconds (`make_outcome.if_ended_now`)."""
     if outcome.doubts:
         return _probably(outcome)
     return Diagnosis(

@@ -122,7 +122,7 @@ class Wires:
             self.pump(left)
 
     def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
-        """Where every rank is now; ranks that do not answer in time are left out. `detail`: see `control_thread.look`."""
+        """Where every rank is now, without those that do not answer in time. `detail`: see `control_thread.look`."""
         with self._lock:
             replies = self.ask("look", "seen", {"detail": detail}, timeout)
             return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}
