@@ -23,14 +23,14 @@ def in_notebook() -> bool:
 
 
 def can_update() -> bool:
-    """False where a display cannot be replaced: nbval keeps the first and ignores what follows.
+    """False where outputs are saved or compared (`DDP_COURSE_LIVE=0`).
 
-    And where outputs are saved (`DDP_COURSE_LIVE=0`): a silent cell would leave "(no output)" behind if it took long.
+    nbval keeps a display's first state and ignores what replaces it; a silent cell that takes long would leave
+    "(no output)" behind.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    fixed = "PYTEST_CURRENT_TEST" in os.environ or os.environ.get("DDP_COURSE_LIVE") == "0"
-    return hasattr(shell, "kernel") and not fixed
+    return hasattr(shell, "kernel") and os.environ.get("DDP_COURSE_LIVE") != "0"
 
 
 class View:

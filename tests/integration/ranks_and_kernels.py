@@ -113,11 +113,10 @@ class Kernel:
             display_name="test",
             language="python",
         )
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         self.manager.start_kernel(
             cwd=str(folder),
             env={
-                **inherited,
+                **os.environ,
                 "PYTHONPATH": str(ROOT),
                 "IPYTHONDIR": str(folder / "ipython"),
                 "DDP_COURSE_HOME": str(folder / "progress"),
