@@ -12,16 +12,23 @@ from course_lib.notebook.show import View
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.outcome import Outcome
 from course_lib.ranks.kernel.backend import BackendError
-from course_lib.ranks.kernel.gang import GangError
+from course_lib.ranks.kernel.gang import GangError, State
 from course_lib.ranks.kernel.launcher import LaunchError
+
+_WAYS_ON: dict[State | None, str] = {
+    State.STOPPED: " `%%ranks 4` starts a new one.",
+    State.BROKEN: " `%ranks restart` starts it again.",
+}
 
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Turn what the learner can mend into one clear line."""
+    """Turn what the learner can put right into one clear line."""
     try:
         yield
-    except (GangError, BackendError, LaunchError, ExpectationError) as error:
+    except GangError as error:
+        raise Refused(f"{error}{_WAYS_ON.get(error.state, '')}") from None
+    except (BackendError, LaunchError, ExpectationError) as error:
         raise Refused(str(error)) from None
     except TypeError as error:
         if str(error).startswith("Cannot be sent"):

@@ -36,7 +36,7 @@ def test_enough_gpus_without_nccl_use_gloo_and_nobody_is_said_to_refuse():
         (4, "mpi", 0, False, "No backend 'mpi'"),
         (4, "nccl", 0, False, "no GPU that torch can use"),
         (2, "nccl", 2, False, "built without NCCL"),
-        (4, "nccl", 2, True, "%%ranks 2 --backend nccl"),
+        (4, "nccl", 2, True, "at most 2 rank(s)"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_would(ranks, wished, gpus, nccl, says):

@@ -53,7 +53,7 @@ def choose_backend(world_size: int, wished: str, gpus: int, nccl: bool) -> Backe
         if world_size > gpus:
             raise BackendError(
                 f"--backend nccl needs a GPU for each rank: {world_size} ranks, {gpus} GPU(s). "
-                f"Ask for %%ranks {gpus} --backend nccl, or use gloo with shared GPUs."
+                f"Use at most {gpus} rank(s), or gloo with shared GPUs (leave --backend out)."
             )
     if not gpus:
         return BackendChoice("gloo", "cpu", "no GPU that torch can use: gloo on the CPU, one thread a rank")

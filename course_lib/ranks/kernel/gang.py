@@ -37,10 +37,6 @@ FETCH_SECONDS = 60.0
 MAX_RANKS = 256
 
 
-class GangError(RuntimeError):
-    """The gang cannot do what was asked; the message is one clear line."""
-
-
 class State(enum.StrEnum):
     """What a gang can do now."""
 
@@ -49,6 +45,17 @@ class State(enum.StrEnum):
     BUSY = "busy"
     BROKEN = "broken"
     STOPPED = "stopped"
+
+
+class GangError(RuntimeError):
+    """The gang cannot do what was asked; the message is one clear line.
+
+    `state` is the gang's, where that is the reason: who shows the error knows how a gang is started there.
+    """
+
+    def __init__(self, message: str, state: State | None = None) -> None:
+        super().__init__(message)
+        self.state = state
 
 
 def check_size(world_size: int) -> None:
@@ -310,10 +317,10 @@ class Gang(Wires):
 
     def _check_alive(self) -> None:
         if self.state is State.STOPPED:
-            raise GangError("This gang has been stopped; %%ranks 4 starts a new one.")
+            raise GangError("This gang has been stopped.", self.state)
         self.refresh()
         if self.state is State.BROKEN:
-            raise GangError("This gang has lost a rank; %ranks restart starts it again.")
+            raise GangError("This gang has lost a rank and cannot go on.", self.state)
 
     def refresh(self) -> None:
         """Notice what has happened between jobs: ranks that died, output that came late."""
