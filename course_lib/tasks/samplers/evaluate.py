@@ -171,8 +171,8 @@ class Evaluate(Task):
             return Miss(observed, "everyone_does_everything")
         if samples[0] >= n and not any(samples[1:]):
             return Miss(observed, "rank_0_alone")
-        # Splits other than one by one are fine, as long as nobody does much more than a fair share.
-        return Miss(observed) if max(samples) > 2 * most else None
+        # Splits other than one by one are fine, as long as nobody does much more than a fair share; so is padding.
+        return Miss(observed) if max(samples) > 2 * most or sum(samples) > n + 2 * ranks else None
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception finds exactly these accuracies on all ranks?"""
