@@ -62,7 +62,7 @@ class Setup(Task):
         Misconception(
             "made_anew",
             "The second setup() throws the group away and makes another: whatever uses the first one is left behind.",
-            taught.BROKEN,
+            taught.END,
         ),
         Misconception(
             "own_flag",
@@ -110,7 +110,11 @@ class Setup(Task):
         timeout = case["timeout"]
         seen: dict[str, Any] = {"alone": True}
         if case["scene"] == "unbegun" and callable(cleanup):
-            cleanup()
+            try:
+                cleanup()
+            except NotImplementedError:
+                answer(timeout)  # where setup is a stub as well, nothing has been attempted
+                raise
         answer(timeout)
         seen["begun"] = dist.is_initialized()
         if not seen["begun"] or not callable(cleanup):

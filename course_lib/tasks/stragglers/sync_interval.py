@@ -62,7 +62,7 @@ class SyncInterval(Task):
             "rank_0_decides",
             "All ranks take over what rank 0 has measured. It need not be the slowest, and its reductions are mostly "
             "waiting.",
-            taught.WAITS,
+            taught.LESS_OFTEN,
         ),
         Misconception(
             "waiting_counted",
