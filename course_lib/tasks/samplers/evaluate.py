@@ -190,7 +190,8 @@ class Evaluate(Task):
         if all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
             others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
             return None if others_know else "only_rank_0_knows"
-        return recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close)
+        # With one sample, an accuracy is 0 or 1: alone, it would fit something by chance.
+        return recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close, alone=False)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""
