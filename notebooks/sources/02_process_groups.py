@@ -186,8 +186,9 @@ for told in seen:
     print(*(str(told[name]).ljust(len(name)) for name in names))
 
 # %% [markdown]
-# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there; `GROUP_RANK`
-# is the machine; `WORLD_SIZE` is the number of all processes, whatever hardware they run on. On one machine `RANK` and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
+# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there;
+# `GROUP_RANK` is the machine; `WORLD_SIZE` is the number of all processes, whatever hardware they run on. On one machine `RANK`
+# and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
 #
 # Look at the last column. Older tutorials read the local rank from an option `--local_rank`. `torchrun` passes no such option:
 # the script gets its default, on every process, and no error. The launcher that did pass it was `torch.distributed.launch`:
