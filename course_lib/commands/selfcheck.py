@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +125,7 @@ def problems_on_paper(root: Path) -> list[str]:
     specimens = catalogue(root / ANSWERS)
     problems = problems_with_catalogue(root / ANSWERS)
     for task in all_tasks():
-        problems += problems_with_task(task, specimens)
+        problems += problems_with_task(task, specimens, _statement(task, root))
         lesson = root / "notebooks" / "sources" / f"{task.lesson}.py"
         if not lesson.is_file():
             problems.append(f"{task.name}: there is no lesson {task.lesson}")
@@ -138,7 +138,6 @@ def problems_on_paper(root: Path) -> list[str]:
             for problem in (
                 *_without_cell(task, root),
                 *_taught_nowhere(task, root),
-                *_said_nowhere(task, specimens, root),
             )
         ]
     return problems + stray_files(root)
@@ -153,25 +152,6 @@ def _without_cell(task: Task, root: Path) -> list[str]:
     except BuildError as error:
         return [f"its cell cannot be read: {error}"]
     return [] if found else [f"solutions/sources/{task.lesson}.py has no cell for it"]
-
-
-def _said_nowhere(task: Task, specimens: Sequence[Specimen], root: Path) -> list[str]:
-    """What wrong answers say they break, and neither a check nor the task's statement says."""
-    source = root / "solutions" / "sources" / f"{task.lesson}.py"
-    said = _words(source.read_text(encoding="utf-8")) if source.is_file() else ""
-    sentences = {check.sentence for check in task.checks}
-    return [
-        f"{specimen.name} breaks what is said nowhere: {sentence!r}"
-        for specimen in specimens
-        if specimen.task == task.name
-        for sentence in specimen.breaks
-        if sentence not in sentences and _words(sentence) not in said
-    ]
-
-
-def _words(text: str) -> str:
-    """A text without marks of comments and lists, its words separated by one blank each."""
-    return " ".join(re.sub(r"^\s*#+ ?(- )?", "", text, flags=re.MULTILINE).split())
 
 
 def _taught_nowhere(task: Task, root: Path) -> list[str]:
@@ -237,6 +217,17 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
 
     try:
         return task_cell(task, solved=solved, root=root)
+    except BuildError:
+        return None
+
+
+def _statement(task: Task, root: Path) -> str | None:
+    """What a learner reads of the task; None where there is no cell for it, or none that can be read."""
+    from course_lib.notebook.build import BuildError
+    from course_lib.notebook.task_sources import task_statement
+
+    try:
+        return task_statement(task, root=root)
     except BuildError:
         return None
 

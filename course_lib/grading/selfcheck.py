@@ -4,7 +4,8 @@ The catalogue is a folder `<lesson>/<task>/` of files `right_*.py` and `wrong_*.
 names the misconception it has: `# misconception: not_reduced`, or all of them: `# misconceptions: local_rank, summed`,
 or `none`, where no idea with a name is behind it. Below it may stand what the answer breaks, a check's sentence or one
 of the task's statement, word for word: `# breaks: All ranks return the same.` Every check that is no gate has a wrong
-answer that breaks it. Each function returns what is wrong, one line each; nothing returned means all is well.
+answer that breaks it, and so has every sentence of the statement that demands something; `explains.txt` lists those
+that only explain. Each function returns what is wrong, one line each; nothing returned means all is well.
 `problems_with_task` runs nothing, the others run answers on real ranks.
 """
 
@@ -18,10 +19,13 @@ from pathlib import Path
 
 from course_lib.grading.grader import grade, seed_of
 from course_lib.grading.judge import NO_OBSERVATION
+from course_lib.grading.statement import in_one_line, is_quoted, sentences_in
 from course_lib.grading.verdict import CheckState, Verdict, VerdictKind
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
+#: Beside a task's answers: the sentences of its statement that demand nothing, one a line.
+EXPLAINS = "explains.txt"
 #: Seeds that are tried in the same ranks. The part of them that is enough where nothing is rounded.
 _AT_ONCE, _EXACT = 10, 0.15
 #: What was seen, and what it should be: `is [0.1, …] on rank 0, the mean [0.1, …]`, `returned 3; it is 6`.
@@ -84,24 +88,62 @@ def problems_with_catalogue(folder: Path) -> list[str]:
         shown = path.relative_to(folder).as_posix()
         if "__pycache__" in path.parts:
             continue
-        if not re.fullmatch(r"[^/]+/[^/]+/(right|wrong)_\w+\.py", shown):
-            problems.append(f"{shown}: not an answer; answers are LESSON/TASK/right_*.py and wrong_*.py")
+        if not re.fullmatch(rf"[^/]+/[^/]+/((right|wrong)_\w+\.py|{re.escape(EXPLAINS)})", shown):
+            problems.append(
+                f"{shown}: not an answer; answers are LESSON/TASK/right_*.py and wrong_*.py, beside them {EXPLAINS}"
+            )
             continue
-        specimen = _specimen(path, folder)
         try:
-            find_task(specimen.task)
+            find_task(".".join(path.relative_to(folder).parts[:2]))
         except UnknownTaskError as error:
             problems.append(f"{shown}: {error}")
     return problems
 
 
-def problems_with_task(task: Task, specimens: Sequence[Specimen]) -> list[str]:
-    """What is missing or inconsistent in a task and its part of the catalogue. Runs nothing."""
-    return [f"{task.name}: {problem}" for problem in _problems(task, specimens)]
+def problems_with_task(task: Task, specimens: Sequence[Specimen], statement: str | None = None) -> list[str]:
+    """What is missing or inconsistent in a task and its part of the catalogue. Runs nothing.
 
-
-def _problems(task: Task, specimens: Sequence[Specimen]) -> Iterator[str]:
+    Args:
+        statement: what a learner reads of the task, in Markdown; None where nobody knows it.
+    """
     mine = [specimen for specimen in specimens if specimen.task == task.name]
+    problems = [*_problems(task, mine)]
+    if statement is not None:
+        problems += _problems_with_statement(task, mine, sentences_in(statement))
+    return [f"{task.name}: {problem}" for problem in problems]
+
+
+def _problems_with_statement(task: Task, mine: Sequence[Specimen], sentences: Sequence[str]) -> Iterator[str]:
+    """Sentences that no wrong answer breaks, and quotations of what is not said."""
+    explained = _explained(mine)
+    quoted: dict[str, str] = {}
+    checked = {check.sentence for check in task.checks}
+    for specimen in mine:
+        for quotation in specimen.breaks:
+            meant = [sentence for sentence in sentences if is_quoted(quotation, sentence)]
+            quoted |= dict.fromkeys(meant, specimen.name)
+            if not meant and quotation not in checked:
+                yield f"{specimen.name} breaks what is said nowhere: {quotation!r}"
+    for sentence in sentences:
+        if sentence in explained and sentence in quoted:
+            yield f"{quoted[sentence]} breaks a sentence that {EXPLAINS} lists: {sentence!r}"
+        elif sentence not in explained and sentence not in quoted:
+            yield f"no wrong answer breaks, and no {EXPLAINS} lists, this sentence of the statement: {sentence!r}"
+    for sentence in explained:
+        if sentence not in sentences:
+            yield f"{EXPLAINS} lists what the statement does not say: {sentence!r}"
+
+
+def _explained(mine: Sequence[Specimen]) -> tuple[str, ...]:
+    """The lines of the file beside a task's answers."""
+    file = mine[0].path.with_name(EXPLAINS) if mine else None
+    if file is None or not file.is_file():
+        return ()
+    lines = map(in_one_line, file.read_text(encoding="utf-8").splitlines())
+    return tuple(line for line in lines if line)
+
+
+def _problems(task: Task, mine: Sequence[Specimen]) -> Iterator[str]:
     right = [specimen for specimen in mine if specimen.right]
     wrong = [specimen for specimen in mine if not specimen.right]
     if len(right) < MIN_RIGHT:

@@ -1,8 +1,12 @@
-"""Where the solution of a task stands: in the one source of exercises and solutions, `solutions/sources`."""
+"""Where a task's statement and solution stand: in the one source of exercises and solutions, `solutions/sources`."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from course_lib.grading.cells import answer_in_file
 from course_lib.tasks import Task
@@ -12,19 +16,56 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def task_cell(task: Task, *, solved: bool, root: Path = _ROOT) -> str | None:
     """The source of the task's cell without its magic line, solved or as a stub; None where there is none."""
-    from course_lib.notebook.build.plan import Edition, Target
-    from course_lib.notebook.build.source import notebook_for
-
     if task.script:
         found = answer_in_file(task, root / ("solutions" if solved else "exercises"))
         return found.source if found is not None else None
+    cells = _cells(task, solved, root)
+    place = _place(task, cells)
+    return str(cells[place].source).partition("\n")[2] if place is not None else None
+
+
+def task_statement(task: Task, *, root: Path = _ROOT) -> str | None:
+    """What a learner reads of the task, in Markdown: the text above its cell, and what its docstrings say.
+
+    Of a script, the docstring is the one at its head. None where there is no cell.
+    """
+    cells = _cells(task, False, root)
+    place, source = _place(task, cells), task_cell(task, solved=False, root=root)
+    if place is None or source is None:
+        return None
+    above = [*takewhile(lambda cell: cell.cell_type == "markdown", reversed(cells[:place]))]
+    texts = [str(cell.source) for cell in reversed(above)]
+    return "\n\n".join([*texts, *_docstrings(ast.parse(source), deep=not task.script)])
+
+
+def _docstrings(module: ast.Module, *, deep: bool) -> Iterator[str]:
+    for node in ast.walk(module) if deep else (module,):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            said = ast.get_docstring(node)
+            if said is not None:
+                yield said
+
+
+def _cells(task: Task, solved: bool, root: Path) -> list[Any]:
+    """The cells of the notebook that the task stands in; none where there is no such notebook."""
+    from course_lib.notebook.build.plan import Edition, Target
+    from course_lib.notebook.build.source import notebook_for
+
     source = root / "solutions" / "sources" / f"{task.lesson}.py"
     if not source.exists():
-        return None
+        return []
     folder, edition = ("solutions", Edition.SOLUTION) if solved else ("exercises", Edition.EXERCISE)
-    notebook = notebook_for(Target(source, root / folder / f"{task.lesson}.ipynb", edition))
-    for cell in notebook.cells:
-        magic, _, rest = str(cell.source).partition("\n")
-        if magic.split()[:2] == ["%%task", task.name]:
-            return rest
-    return None
+    return list(notebook_for(Target(source, root / folder / f"{task.lesson}.ipynb", edition)).cells)
+
+
+def _place(task: Task, cells: list[Any]) -> int | None:
+    """The number of the task's own cell."""
+    magic = ["%%task", task.name]
+    return next(
+        (
+            place
+            for place, cell in enumerate(cells)
+            if str(cell.source).partition("\n")[0].split()[:2] == magic
+        ),
+        None,
+    )

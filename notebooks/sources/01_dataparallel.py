@@ -874,6 +874,9 @@ plt.show()
 # | loss | of the whole batch | of this rank's part; gradients are averaged over ranks |
 # | save, print | as it is | on rank 0 |
 #
+# Wrapping a model in DDP also sends rank 0's weights to all other ranks. That is necessary: averaged gradients move all ranks by
+# the same amount, so models that start from different weights stay apart.
+#
 # Is it the same training? One epoch over the digits, both ways. The table says yes, if the parts of a batch have equal sizes.
 
 # %%

@@ -186,8 +186,9 @@ for told in seen:
     print(*(str(told[name]).ljust(len(name)) for name in names))
 
 # %% [markdown]
-# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there; `GROUP_RANK`
-# is the machine. On one machine `RANK` and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
+# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there;
+# `GROUP_RANK` is the machine; `WORLD_SIZE` is the number of all processes, whatever hardware they run on. On one machine `RANK`
+# and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
 #
 # Look at the last column. Older tutorials read the local rank from an option `--local_rank`. `torchrun` passes no such option:
 # the script gets its default, on every process, and no error. The launcher that did pass it was `torch.distributed.launch`:
@@ -563,6 +564,10 @@ seen
 # Two pairs are two trainings. Each pair synchronises as often as before, at *every* step, and with the other pair never. Less
 # often is another thing: it takes somebody who brings the pairs together now and then (lesson 05).
 #
+# What groups are really for is a model that is split in two directions. The ranks form a grid, counted along the rows: of four
+# ranks, 0 and 1 are the first row, 0 and 2 the first column. Each rank is in two groups, its row and its column, and neither of
+# them holds all ranks.
+#
 # ## Everybody calls new_group
 #
 # PyTorch's manual says that *all* ranks must call `new_group`, also those that will not be members. Everybody forgets it
@@ -727,7 +732,9 @@ for model_first in (True, False):
 # has failed must not wait for the others.
 #
 # Forgetting it altogether was the last of the four scripts: the second `init_process_group` of a process is refused. In a
-# notebook that is the cell you run again.
+# notebook that is the cell you run again. So ask `dist.is_initialized()` first. If there is a group, leave it as it is: whatever
+# uses the first one would be left behind by a second. If there is none, there is nothing to destroy, and torch raises if you try.
+# Do not keep the answer in a variable of your own: it would not notice when somebody else makes or destroys the group.
 #
 # ## What a start costs
 #

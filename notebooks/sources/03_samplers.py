@@ -386,7 +386,8 @@ for name in ("one_for_all", "one_per_rank"):
 # %% [markdown]
 # Outdated: on this torch `_worker_loop` (`torch/utils/data/_utils/worker.py`) seeds all three in every worker, from a number
 # that the loader draws from *its rank's* torch generator, and the worker's number. So the two workers of one rank always
-# differ, and the ranks differ as soon as `torch.manual_seed` does.
+# differ, and the ranks differ as soon as `torch.manual_seed` does. In the ranks themselves nobody does that for you: torch, numpy
+# and Python's `random` each have a global generator, and what an unseeded one draws cannot be repeated.
 #
 # ## An accuracy that counts nobody twice
 #
@@ -445,7 +446,8 @@ assert torch.equal(exact, truth)
 # The exact way is two lines: let the ranks have unequal shares (evaluation has no gradient collectives, so nobody waits for
 # anybody), and sum **counts**, not averages. The mean of the four ranks' accuracies would again be wrong as soon as the
 # shares differ. And use `net.module`, not `net`: a forward through the wrapper may broadcast buffers, which is a collective,
-# and with unequal batch counts somebody would wait.
+# and with unequal batch counts somebody would wait. For the same reason, reduce the counts once, after the loop: `all_reduce` gives
+# the sums to every rank, `reduce` to one of them only.
 #
 # How wrong can padding get? Try all test sets of up to 60 samples at once:
 
@@ -543,6 +545,9 @@ by_both
 # needs a number of its own: `rank + ranks * worker.id`. With `rank + worker.id`, rank 0's worker 1 would read what rank 1's
 # worker 0 reads.
 #
+# The `DataLoader` calls `__iter__` in every epoch, so open the stream there: one that was opened before is used up after the first
+# epoch. And hand out samples while you read. A stream has no length, and a list of all its samples may not fit into memory.
+#
 # ## Streams end when they like
 #
 # Ten samples for four ranks: ranks 0 and 1 have three, ranks 2 and 3 have two. `DistributedSampler` would have padded. A
@@ -588,7 +593,8 @@ with Join([net]):
 # %% [markdown]
 # Agreeing costs a small all-reduce a step and loses the rest (here samples 8 and 9). `Join` loses nothing: a rank that is
 # done answers the others' all-reduces with zeros (`_DDPJoinHook` in `torch/nn/parallel/distributed.py`), more in lesson 05. A
-# third way is to deal in full rounds, so that nobody can be ahead: task 5.
+# third way is to deal in full rounds of one sample per rank, so that nobody can be ahead: task 5. (Rounds of one sample per worker
+# do as well, but leave out more at the end.)
 #
 # ## Killed in the middle of an epoch
 #

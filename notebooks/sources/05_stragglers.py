@@ -397,6 +397,12 @@ plt.show()
 # And the price: four batches a rank now make *one* step of the optimizer. That is a batch four times as large, with all
 # that it means for the learning rate. Lesson 10 has the details of accumulation.
 #
+# How often is often enough? A round is *k* steps and one reduction, so the share of the reductions is one of both together: round
+# *k* up, or they take more. Four traps lie in the measurements. The first step of a run takes many times longer, which spoils a
+# mean. The step of the gang is that of its slowest rank. What a fast rank measures as reduction is mostly waiting, and that stays.
+# And all ranks need the same *k*: where each decides from its own measurements, one reduces while another goes on, and waits for
+# ever. Nor is rank 0's decision good for all, unless it happens to be the slowest rank.
+#
 # ## “Make a smaller group, then they synchronise less often”
 #
 # `new_group` is the other advice. A group says *who* takes part, not *how often*: DDP in two groups of two trains two models,

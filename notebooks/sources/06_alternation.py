@@ -166,7 +166,8 @@ measure(two_forwards, DistributedDataParallel, buffers=True)
 
 # %% [markdown]
 # Zero percent off. The advice is the first thing you find, and on this torch it is wrong. (Further down you make it right
-# again, by taking one line of DDP away.)
+# again, by taking one line of DDP away.) So a Siamese loss needs nothing special: the squared distance of the two outputs, and one
+# backward through both forwards. If one of the two is detached, or made under `no_grad`, only the other one trains the model.
 #
 # ## Two forwards, then two backwards
 #
@@ -516,6 +517,10 @@ if rank == 0:
 #   you get is `mean(g1) + g2`, with everybody's own `g2`.
 # - *`F B, F B`.* The flag is set again in between. The hook averages the whole `.grad`, not what was added last:
 #   `mean(mean(g1) + g2)` is `mean(g1) + mean(g2)`.
+# - *A backward that runs on into another model* (through generated samples that were not detached) fires the hooks of that
+#   model, too, and spends its average. Its own backward then comes second.
+# - *A loss* passes no hook. The reducer averages what accumulates in parameters, once, and nothing else: each rank's loss is that
+#   of its own samples until you average it, and gradients need no second reduction by hand.
 # - *A forward that is thrown away* sets a flag, and the next forward sets it again.
 # - *A forward under `no_grad`* does not touch it: that is the `if`.
 # - *A reentrant checkpoint* runs a backward of its own in the middle of the outer one, so hooks fire once for each use. If
@@ -639,6 +644,10 @@ for step in range(3):
 # the rank that receives too much. In the default mode that is the second step. With `static_graph=True` it is the
 # third, since the first backward only learns; with `find_unused_parameters=True` buckets are never rebuilt. You do
 # not want to know these numbers. Call `m.module(x)` instead: no wrapper, no message, no accident.
+#
+# Switch the module to `eval()` for it and back to `train()` after it. In train mode, BatchNorm would normalise the validation
+# samples with their own statistics and mix these into its running statistics. And a model that is left in eval mode goes on
+# training with frozen statistics.
 
 # %%
 # %%ranks
@@ -758,8 +767,15 @@ with tempfile.TemporaryDirectory() as folder:
     print(verdict_text(examine(str(script), ranks=2)))
 
 # %% [markdown]
+# The order within the step matters, too. The generator's backward also leaves gradients in the discriminator: clear them before
+# the discriminator's next backward. And the generator's loss is computed after the discriminator's step, because it is to meet
+# the new discriminator.
+#
 # - **Loss curves that differ a little more between ranks every hour.** Two backwards, `.module` or `autograd.grad` in the
-#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 4.
+#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 4. Such a check compares
+#   copies, because collectives that work in place would change the gradients. It calls the same collectives on every rank, also
+#   where a gradient is `None`, and it counts `None` as a value of its own, not as zeros. And it lets every rank hear what all
+#   others have found: ranks that only compare themselves with rank 0 return different lists, and rank 0's is empty.
 # - **“Expected to mark a variable ready only once.”** Reentrant checkpointing, or `find_unused_parameters=True` with forwards
 #   on different paths. Take `use_reentrant=False`, or the flag away.
 # - **A hang or an abort at the first evaluation**, with “Connection closed by peer” on the rank that did nothing wrong. One

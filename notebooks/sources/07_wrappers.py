@@ -163,6 +163,9 @@ for step in range(3):
 # (with `device_ids`, tensors are moved to the GPU first), and the output may be a tensor, a tuple, a dictionary:
 # `_run_ddp_forward` (`torch/nn/parallel/distributed.py`) is one call of `self.module(*inputs, **kwargs)`.
 #
+# Two things to mind when you write your own. A `forward(self, *inputs)` takes any number of inputs. And autograd goes back through
+# what is returned: an output that is detached, or made under `no_grad`, trains nothing that lies before it.
+#
 # ## One wrapper, or one for each model
 #
 # `A(B(x))` with a DDP around each is right as well (lesson 06). What is the difference?
@@ -723,6 +726,8 @@ plt.show()
 # - **What is outside is not equal to begin with**, and never averaged: the head beside a wrapped backbone, say. A
 #   plain Python list hides layers from `parameters()`, so from DDP and also from your optimizer: they are not trained
 #   at all, and each rank keeps its own. (`nn.ModuleList` is for that.)
+# - **A copy is another model.** DDP averages the gradients of what it was given. If that is a `copy.deepcopy`, the original never
+#   gets a gradient, and stays as it was.
 # - **Wrapping is a photograph.** The list of parameters is made in the constructor. What you add later, thaw later or
 #   put in another's place later is in `ddp.parameters()`, an optimizer made then trains it, `state_dict` has it. DDP
 #   does not know of it. And for what you *freeze* later, it waits (lesson 08).
@@ -1024,6 +1029,9 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
 #   (`__setstate__` makes them), whose forward may send buffers (lesson 09).
 # - **Beside**: nothing but your module. The tuple (or an attribute of something that is no module) keeps it out of
 #   DDP, `train()` and `parameters()`, and also out of `to(device)` and `state_dict`: move it and save it yourself.
+#
+# Wherever the teacher is, freeze it or compute its outputs under `no_grad`. Otherwise its parameters get gradients, which cost
+# memory and time, and which somebody may hand to an optimizer one day.
 #
 # ### A teacher that follows
 #

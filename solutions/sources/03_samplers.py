@@ -17,8 +17,8 @@
 # %% [markdown]
 # ## 1. Write the sampler yourself
 #
-# `DistributedSampler` gives each rank its list of sample numbers. Do the same by hand: return the numbers of one rank, as a
-# list.
+# `DistributedSampler` gives each rank its list of sample numbers. Return the list of one rank. You learn more by working it out
+# than by asking the class.
 #
 # - Without `drop_last`, every rank gets equally many: the shuffled list is continued with its own beginning until it can be
 #   dealt out evenly (several times over, when there are fewer samples than ranks).
@@ -52,11 +52,12 @@ def shard_indices(n, rank, world_size, epoch, seed, drop_last):
 # %% [markdown]
 # ## 2. A loader that shuffles anew in every epoch
 #
-# Now let torch deal. Return what a training loop goes through in epoch `epoch`: batches of `batch_size` samples, this
+# Now torch can deal for you. Return what a training loop goes through in epoch `epoch`: batches of `batch_size` samples, this
 # rank's share only. It is called on every rank, with the same arguments.
 #
 # Over all ranks, every sample is to be seen in every epoch; the order changes from epoch to epoch and with the seed, and is
-# the same when the epoch is run again.
+# the same when the epoch is run again. Every rank gets the same number of samples, and only as many are repeated as that
+# requires.
 
 # %%
 # %%task samplers.make_loader
@@ -141,8 +142,8 @@ def seed_everything(build_model, seed):
 # %% [markdown]
 # ## 5. A stream for ranks and workers
 #
-# Return an `IterableDataset` with this rank's share of `stream`. Loaders without workers and with several will read it, on
-# every rank with equally many. You can go through `stream` from its beginning as often as you like
+# Return an `IterableDataset` with this rank's share of `stream`. Loaders read it, in every epoch anew: without workers or with
+# several of them, the same number on every rank. You can go through `stream` from its beginning as often as you like
 # (`for sample in stream`), but it has no length and no indices.
 #
 # - No sample is read twice, by whichever rank and worker.

@@ -14,7 +14,8 @@
 # %% [markdown]
 # ## 1. DDP in its first form
 #
-# Write a wrapper that makes any module data-parallel, without `DistributedDataParallel`. It is used like this, on every rank:
+# Write a wrapper that makes any module data-parallel. (Handing the module on to `DistributedDataParallel` works, too, and teaches
+# you nothing.) It is used like this, on every rank:
 #
 #     model = NaiveDDP(module)              # the ranks' modules have different weights until now
 #     loss = ...model(inputs)...

@@ -54,7 +54,7 @@ def waiting_seconds(ddp, loss):
 #
 # - In round *k*, all ranks that have a batch number *k* take part, and there is one step of the optimizer. Its gradient
 #   is that of the mean loss over **all samples of this round**, of all ranks.
-# - `losses_of(outputs, targets)` gives one loss a sample.
+# - `losses_of(outputs, targets)` gives one loss per sample.
 # - `optimizer` has momentum, and a second epoch follows: `train_epoch` is called again, with the same model and optimizer.
 # - After each epoch all ranks have the same weights: those of one process that sees all batches of a round as one.
 

@@ -12,7 +12,7 @@ from course_lib.grading.selfcheck import (
     problems_with_stubs,
     problems_with_task,
 )
-from course_lib.notebook.task_sources import task_cell
+from course_lib.notebook.task_sources import task_cell, task_statement
 from course_lib.tasks import all_tasks, find_task
 
 HERE = Path(__file__).parent
@@ -40,7 +40,9 @@ def test_a_bare_ellipsis_gives_none_and_may_be_meant(task):
 
 @pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
 def test_a_task_is_complete(task):
-    assert problems_with_task(task, SPECIMENS) == []
+    statement = task_statement(task)
+    assert statement is not None
+    assert problems_with_task(task, SPECIMENS, statement) == []
 
 
 def test_every_answer_belongs_to_a_task():

@@ -58,12 +58,12 @@ class SiameseStep(Task):
         Misconception(
             "one_branch_detached",
             "Only one of the two branches gets a gradient: the other was computed without, or detached.",
-            taught.MATRIX,
+            taught.ONE_BACKWARD,
         ),
         Misconception(
             "distance_not_squared",
             "The loss is made of the distances themselves; the statement's loss is made of their squares.",
-            taught.MATRIX,
+            taught.ONE_BACKWARD,
         ),
         Misconception(
             "reduced_twice",

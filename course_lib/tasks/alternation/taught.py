@@ -3,6 +3,7 @@
 LESSON = "06_alternation"
 
 TWO_BACKWARDS = "lesson 06, Two forwards, then two backwards"
+ONE_BACKWARD = "lesson 06, Two forwards, then one backward"
 MATRIX = "lesson 06, The whole matrix"
 REDUCER = "lesson 06, A reducer in 25 lines"
 ALONE = "lesson 06, One rank evaluates"

@@ -123,7 +123,8 @@ class BucketList(Task):
                     first, second = range(2) if find_unused else ready[:2]
                     sizes[second] = int(cap * _MIB) - sizes[first]
                 # Each takes a run of DDP: with find_unused_parameters all iterations are alike.
-                for iteration in (chance.randint(0, 9),) if find_unused else (0, chance.randint(1, 9)):
+                later = 1 if cap is None else chance.randint(2, 9)
+                for iteration in (chance.randint(0, 9),) if find_unused else (0, later):
                     yield {
                         "sizes": sizes,
                         "ready": ready,

@@ -120,6 +120,12 @@ class BucketedDDP(Synchronized):
             taught.REAL,
         ),
         Misconception(
+            "mean_of_users",
+            "The mean is taken over the ranks that have used a layer. It is one over all ranks: those that have not "
+            "used the layer count with zeros.",
+            taught.REAL,
+        ),
+        Misconception(
             "only_once",
             "The first step is right, the second is not: what is counted or collected is not made ready for the next "
             "backward.",
@@ -140,8 +146,8 @@ class BucketedDDP(Synchronized):
             ("many", 4 * _KIB),
         ):
             many = kind == "many"
-            # In every step neighbouring ranks use different layers, and with three ranks each layer is used.
-            shifts = [chance.randrange(3) for _ in range(2)]
+            # In every step neighbouring ranks use different layers, others than before; with three ranks each is used.
+            shifts = chance.sample(range(3), 2)
             yield {
                 "kind": kind,
                 "bucket_size_mb": size,
@@ -288,7 +294,12 @@ class BucketedDDP(Synchronized):
             return "absent_stays_none"
         if all(close(found, local) for found, local in wrong):
             return "never_sent"
-        return "order_differs"
+        users = [[local is not None for local in locals_] for locals_ in zip(*right["local"], strict=True)]
+        of_users = [
+            mean and [trial.world_size / max(1, sum(used)) * x for x in mean]
+            for mean, used in zip(right["means"], users, strict=True)
+        ]
+        return "mean_of_users" if self.fits(trial, lambda _: of_users) else "order_differs"
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Ranks that send differently many buckets, or different ones, wait for each other or fail."""

@@ -55,6 +55,12 @@ class Train(Task):
             taught.REAL_LIFE,
         ),
         Misconception(
+            "own_start",
+            "Each rank starts from its own weights. Averaged gradients move all ranks by the same amount, so the ranks "
+            "stay apart: rank 0's weights must be sent first.",
+            taught.CONVERT,
+        ),
+        Misconception(
             "batch_not_divided",
             "Each rank takes batch_size samples, so a step takes N times as many as before, and there are fewer steps.",
             taught.CONVERT,
@@ -109,9 +115,9 @@ class Train(Task):
 
         # Another model on every rank: rank 0's is the one to start from, as DDP has it.
         model, samples_seen = _model(case["seed"] + int(os.environ["RANK"]))
-        data = _data(case)
+        data, start = _data(case), _numbers(model.state_dict())
         state = answer(model, data, case["batch_size"], case["epochs"], case["lr"])
-        return {"weights": _numbers(state), "samples": samples_seen()}
+        return {"weights": _numbers(state), "start": start, "samples": samples_seen()}
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """One process with the old script; and the same with what misconceptions do."""
@@ -181,7 +187,9 @@ class Train(Task):
         return Miss(
             f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, the weights of "
             f"{rank_list(odd)} are not those of rank 0",
-            "not_averaged",
+            "own_start"
+            if all(_moved_alike(trial.seen[rank], trial.seen[0]) for rank in odd)
+            else "not_averaged",
         )
 
     @check("The weights are those of the old script in one process.")
@@ -272,6 +280,18 @@ def _numbers(state: Any) -> Any:
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         return toys.odd(state)
     return {str(name): value.detach().flatten().tolist() for name, value in state.items()}
+
+
+def _moved_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the training has added the same to the weights of two ranks."""
+    moved = [
+        {
+            name: [end - begin for end, begin in zip(seen["weights"][name], start, strict=True)]
+            for name, start in seen["start"].items()
+        }
+        for seen in (one, other)
+    ]
+    return _close(*moved)
 
 
 def _close(some: Mapping[str, Sequence[float]], others: Mapping[str, Sequence[float]]) -> bool:

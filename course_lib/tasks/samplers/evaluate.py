@@ -171,8 +171,8 @@ class Evaluate(Task):
             return Miss(observed, "everyone_does_everything")
         if samples[0] >= n and not any(samples[1:]):
             return Miss(observed, "rank_0_alone")
-        # Splits other than one by one are fine, as long as nobody does much more than a fair share.
-        return Miss(observed) if max(samples) > 2 * most else None
+        # Splits other than one by one are fine, as long as nobody does much more than a fair share; so is padding.
+        return Miss(observed) if max(samples) > 2 * most or sum(samples) > n + 2 * ranks else None
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception finds exactly these accuracies on all ranks?"""
@@ -190,7 +190,8 @@ class Evaluate(Task):
         if all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
             others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
             return None if others_know else "only_rank_0_knows"
-        return recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close)
+        # With one sample, an accuracy is 0 or 1: alone, it would fit something by chance.
+        return recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close, alone=False)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""

@@ -14,9 +14,9 @@ from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, 
 from course_lib.tasks.toys import is_odd, short
 
 
-def _shared_shards(trial: Trial) -> dict[int, list[int]]:
-    """The samples each rank saw in epoch 0, in order."""
-    return {rank: [i for batch in seen["0"] for i in batch] for rank, seen in sorted(trial.seen.items())}
+def _shared_shards(trial: Trial, epoch: str = "0") -> dict[int, list[int]]:
+    """The samples each rank saw in an epoch, in order."""
+    return {rank: [i for batch in seen[epoch] for i in batch] for rank, seen in sorted(trial.seen.items())}
 
 
 class MakeLoader(Task):
@@ -149,8 +149,12 @@ class MakeLoader(Task):
     @check("In every epoch the ranks together see every sample, and only padding twice.")
     def sees_everything(self, trial: Trial) -> Miss | None:
         """No sample is missing; no more extra ones than padding needs."""
+        epochs = ("0", "1") if trial.case["orders"] else ("0",)
+        return next((miss for epoch in epochs if (miss := self._unseen(trial, epoch)) is not None), None)
+
+    def _unseen(self, trial: Trial, epoch: str) -> Miss | None:
         n, ranks = trial.case["n"], trial.world_size
-        mine = _shared_shards(trial)
+        mine = _shared_shards(trial, epoch)
         together = [sample for shard in mine.values() for sample in shard]
         missing = sorted(set(range(n)) - set(together))
         extra = len(together) - len(set(together))
@@ -159,7 +163,7 @@ class MakeLoader(Task):
         if ranks > 1 and n > 1 and all(sorted(set(shard)) == list(range(n)) for shard in mine.values()):
             return Miss(f"{where}, every rank went through all {n} samples", "no_sampler")
         if missing:
-            observed = f"{where}, nobody saw {short(missing)} in epoch 0"
+            observed = f"{where}, nobody saw {short(missing)} in epoch {epoch}"
             if ranks > 1 and len({tuple(shard) for shard in mine.values()}) == 1 and mine[0]:
                 return Miss(f"{observed}; all ranks saw {short(mine[0])}", "same_shard")
             if extra > padding:

@@ -111,10 +111,11 @@ class SplitStream(Task):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
-        """With two workers and a rest, which tells most misconceptions apart; then without; then no full round."""
+        """With some workers and a rest, which tells most misconceptions apart; then without; then no full round."""
         rest = chance.randint(1, world_size - 1)
+        some = 2 if world_size > 2 else 3
         for workers, n in (
-            (2, 2 * world_size * chance.randint(5, 8) + world_size + rest),
+            (some, some * world_size * chance.randint(4, 6) + world_size + rest),
             (0, 2 * world_size * chance.randint(5, 8) + world_size),
             (0, world_size - 1),
         ):

@@ -62,7 +62,7 @@ class SyncInterval(Task):
             "rank_0_decides",
             "All ranks take over what rank 0 has measured. It need not be the slowest, and its reductions are mostly "
             "waiting.",
-            taught.WAITS,
+            taught.LESS_OFTEN,
         ),
         Misconception(
             "waiting_counted",
@@ -100,17 +100,15 @@ class SyncInterval(Task):
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
         """An interval in the middle, with a small and with a large share; one that `longest` cuts; and a reduction that
-        costs next to nothing.
+        costs next to nothing, or nothing.
         """
-        for kind in ("free", "large", "cut", "cheap"):
+        for kind in ("free", "large", "cut", "cheap", "none"):
             share = round(chance.uniform(0.26, 0.34) if kind == "large" else chance.uniform(0.03, 0.08), 3)
-            interval = {"free": chance.randint(3, 6), "large": chance.randint(3, 6), "cheap": 1}.get(
-                kind, chance.randint(5, 6)
-            )
-            longest = {"free": 500, "large": 500, "cut": interval - 2, "cheap": 50}[kind]
+            interval = {"cheap": 1, "none": 1, "cut": chance.randint(5, 6)}.get(kind, chance.randint(3, 6))
+            longest = {"cut": interval - 2, "cheap": 50, "none": 50}.get(kind, 500)
             slowest = chance.randrange(1, world_size) if world_size > 1 else 0
             step = chance.uniform(0.02, 0.2)
-            reduction = (interval - 0.6) * share * step / (1 - share)
+            reduction = (interval - 0.6) * share * step / (1 - share) if kind != "none" else 0.0
             own = [step if rank == slowest else step * chance.uniform(0.4, 0.6) for rank in range(world_size)]
             yield {
                 "steps": [_scattered(chance, [_WARM_UP * t, *[t] * (_STEPS - 1)]) for t in own],

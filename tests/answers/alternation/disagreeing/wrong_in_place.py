@@ -1,5 +1,6 @@
 # misconception: gradients_changed
 # breaks: The gradients are still what they were.
+# breaks: The check must not change any gradient
 import torch
 import torch.distributed as dist
 

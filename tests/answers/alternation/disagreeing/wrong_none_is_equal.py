@@ -1,5 +1,6 @@
 # misconception: missing_gradient
 # breaks: Every rank returns the names of the parameters whose gradients differ between ranks.
+# breaks: A gradient that is `None` on one rank and a tensor on another is not the same.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: own_view
 # breaks: Every rank returns the names of the parameters whose gradients differ between ranks.
+# breaks: the same list on every rank
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: missing_gradient
+# breaks: it must come to an end whatever the gradients are
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: weights_compared
 # breaks: Every rank returns the names of the parameters whose gradients differ between ranks.
+# breaks: whose gradient is not the same on all ranks
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: around_the_wrapper
 # breaks: All ranks end with the same weights.
+# breaks: all ranks are to have the weights
 from torch.nn.functional import softplus
 
 

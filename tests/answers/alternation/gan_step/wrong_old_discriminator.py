@@ -1,5 +1,7 @@
 # misconception: old_discriminator
 # breaks: The weights are those of one process that trains on the samples of all ranks.
+# breaks: first the discriminator learns
+# breaks: then the generator, with the discriminator as it is by then
 from torch.nn.functional import softplus
 
 

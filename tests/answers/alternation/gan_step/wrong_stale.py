@@ -1,5 +1,6 @@
 # misconception: stale_gradients
 # breaks: The weights are those of one process that trains on the samples of all ranks.
+# breaks: that one process would have that trains on all of them
 from torch.nn.functional import softplus
 
 

@@ -1,5 +1,6 @@
 # misconception: two_backwards
 # breaks: All ranks end with the same weights.
+# breaks: Write it so that it is right
 from torch.nn.functional import softplus
 
 

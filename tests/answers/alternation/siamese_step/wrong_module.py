@@ -1,5 +1,6 @@
 # misconception: around_the_wrapper
 # breaks: All ranks end with the same weights.
+# breaks: Both inputs go through the same wrapped model.
 import torch.distributed as dist
 
 

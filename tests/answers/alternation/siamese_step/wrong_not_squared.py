@@ -1,5 +1,7 @@
 # misconception: distance_not_squared
 # breaks: Every rank returns the mean loss over the pairs of all ranks.
+# breaks: With `gap` the squared distance of the two outputs
+# breaks: `gap`, if they are the same,
 import torch.distributed as dist
 
 

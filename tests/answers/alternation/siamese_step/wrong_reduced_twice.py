@@ -1,5 +1,7 @@
 # misconception: reduced_twice
 # breaks: The weights are those of one process that trains on the pairs of all ranks.
+# breaks: Make one step of the optimizer
+# breaks: One step
 import torch.distributed as dist
 
 

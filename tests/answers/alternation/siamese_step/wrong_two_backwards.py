@@ -1,5 +1,6 @@
 # misconception: two_backwards
 # breaks: All ranks end with the same weights.
+# breaks: with the gradient over the pairs of *all* ranks
 import torch.distributed as dist
 
 

@@ -1,5 +1,6 @@
 # misconception: left_in_eval_mode
 # breaks: The model is left in train mode.
+# breaks: the model in train mode in the end
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,6 +1,9 @@
 # misconception: evaluated_in_train_mode
 # breaks: Rank 0's running statistics come from training batches only.
 # breaks: The losses are those of the model in eval mode.
+# breaks: rank 0 evaluates the model in eval mode on `validation`
+# breaks: the same running statistics as without any evaluation
+# breaks: the loss on `validation`
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,5 +1,6 @@
 # misconception: trained_around_the_wrapper
 # breaks: The weights are those of a training without evaluations.
+# breaks: Train a wrapped model that has a BatchNorm
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,5 +1,6 @@
 # misconception: wrapper_on_one_rank
 # breaks: Every rank calls the wrapper equally often.
+# breaks: The training must not notice
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

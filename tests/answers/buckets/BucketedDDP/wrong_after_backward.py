@@ -1,5 +1,7 @@
 # misconception: no_overlap
 # breaks: The first buckets are sent while backward is still running, and backward waits for none.
+# breaks: the first ones are on their way while backward is still running
+# breaks: bucket by bucket, while backward is running
 import torch
 import torch.distributed as dist
 

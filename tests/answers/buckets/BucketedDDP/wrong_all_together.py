@@ -1,5 +1,6 @@
 # misconception: one_bucket
 # breaks: Gradients travel in buckets of about bucket_size_mb.
+# breaks: a bucket is closed when it has about `bucket_size_mb` MiB
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,7 @@
 # misconception: order_differs
 # breaks: After the last step all ranks have the weights of one process that trained on everything.
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: in which order do two ranks send their buckets
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: buffers_ignored
 # breaks: Every forward begins with rank 0's buffers.
+# breaks: Every forward begins with rank 0's buffers
 import torch
 import torch.distributed as dist
 

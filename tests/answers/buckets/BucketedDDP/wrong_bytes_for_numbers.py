@@ -1,5 +1,6 @@
 # misconception: bucket_each
 # breaks: Gradients travel in buckets of about bucket_size_mb.
+# breaks: Gradients travel in buckets
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: not_broadcast
 # breaks: When it is made, all ranks get rank 0's parameters, frozen ones too.
+# breaks: On top of what task 1 asks for
 import torch
 import torch.distributed as dist
 

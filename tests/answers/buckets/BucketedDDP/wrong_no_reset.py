@@ -1,5 +1,6 @@
 # misconception: only_once
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: It works for more than one step.
 import torch
 import torch.distributed as dist
 

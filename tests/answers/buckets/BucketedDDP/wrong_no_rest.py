@@ -1,5 +1,6 @@
 # misconception: never_sent
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: A layer may be used on some ranks only
 import torch
 import torch.distributed as dist
 

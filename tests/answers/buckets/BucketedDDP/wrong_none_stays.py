@@ -1,5 +1,6 @@
 # misconception: absent_stays_none
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: afterwards all ranks have the mean
 import torch
 import torch.distributed as dist
 

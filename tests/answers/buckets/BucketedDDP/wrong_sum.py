@@ -1,5 +1,6 @@
 # misconception: summed
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: On top of what task 1 asks for
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: blocking
 # breaks: The first buckets are sent while backward is still running, and backward waits for none.
+# breaks: Backward never blocks.
 import torch
 import torch.distributed as dist
 

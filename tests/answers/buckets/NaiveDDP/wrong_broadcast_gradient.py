@@ -1,6 +1,7 @@
 # misconception: gradient_of_rank_0
 # breaks: After three steps all ranks have the weights of one process that trained on everything.
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: After `finish_gradient_synchronization()`, every gradient is the mean over the ranks.
 import torch
 import torch.distributed as dist
 

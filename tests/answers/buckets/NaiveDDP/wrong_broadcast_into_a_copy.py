@@ -1,5 +1,6 @@
 # misconception: not_broadcast
 # breaks: When it is made, all ranks get rank 0's parameters, frozen ones too.
+# breaks: Once it is made, all ranks have rank 0's parameters
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: gradient_is_none
+# breaks: The modules have frozen parameters
 import torch
 import torch.distributed as dist
 

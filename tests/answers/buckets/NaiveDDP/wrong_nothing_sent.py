@@ -1,5 +1,6 @@
 # misconception: not_reduced
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: Write a wrapper that makes any module data-parallel.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: only_rank_0_averages
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: After `finish_gradient_synchronization()`, every gradient is the mean over the ranks.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: summed
 # breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+# breaks: After `finish_gradient_synchronization()`, every gradient is the mean over the ranks.
+# breaks: Averages gradients over all ranks
 import torch
 import torch.distributed as dist
 

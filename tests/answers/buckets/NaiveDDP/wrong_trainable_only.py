@@ -1,5 +1,6 @@
 # misconception: frozen_not_broadcast
 # breaks: When it is made, all ranks get rank 0's parameters, frozen ones too.
+# breaks: all of them.
 import torch
 import torch.distributed as dist
 

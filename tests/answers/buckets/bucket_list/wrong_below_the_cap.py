@@ -1,5 +1,6 @@
 # misconception: cap_never_exceeded
 # breaks: The buckets are those of DDP, in the order in which it sends them.
+# breaks: Your list is compared with what a real `DistributedDataParallel` sends.
 def bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration):
     mib = 2**20
     limits = [mib, 25 * mib] if bucket_cap_mb is None else [bucket_cap_mb * mib]

@@ -1,5 +1,6 @@
 # misconception: first_bucket_always_small
 # breaks: The buckets are those of DDP, in the order in which it sends them.
+# breaks: Your list is compared with what a real `DistributedDataParallel` sends.
 def bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration):
     mib = 2**20
     limits = [mib, (bucket_cap_mb or 25) * mib]

@@ -1,5 +1,6 @@
 # misconception: buckets_from_the_start
 # breaks: The buckets are those of DDP, in the order in which it sends them.
+# breaks: DDP's buckets in this iteration
 def bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration):
     mib = 2**20
     limits = [mib, 25 * mib] if bucket_cap_mb is None else [bucket_cap_mb * mib]

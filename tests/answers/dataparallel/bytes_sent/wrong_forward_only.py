@@ -1,5 +1,6 @@
 # misconception: no_way_back
 # breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
+# breaks: How many bytes does each device send in one training step?
 import math
 
 

@@ -1,5 +1,6 @@
 # misconception: idle_device_counted
 # breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
+# breaks: A device that gets no part of the batch has no part in the step at all.
 import math
 
 

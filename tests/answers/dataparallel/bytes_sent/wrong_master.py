@@ -1,5 +1,6 @@
 # misconception: ddp_has_a_master
 # breaks: DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.
+# breaks: the gradients go through a ring all-reduce
 import math
 
 

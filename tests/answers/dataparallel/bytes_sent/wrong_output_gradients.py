@@ -1,5 +1,6 @@
 # misconception: output_gradients_forgotten
 # breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
+# breaks: and the loss is computed
 import math
 
 

@@ -1,5 +1,6 @@
 # misconception: to_itself
 # breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
+# breaks: Bytes that each device sends
 import math
 
 

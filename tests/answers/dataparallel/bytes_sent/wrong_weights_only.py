@@ -1,5 +1,6 @@
 # misconception: batch_forgotten
 # breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
+# breaks: The batch lies on device 0, where the outputs are gathered
 import math
 
 

@@ -1,5 +1,6 @@
 # misconception: order_of_arrival
 # breaks: Each row is what the model says of its sample.
+# breaks: in the order of the batch
 import copy
 import threading
 

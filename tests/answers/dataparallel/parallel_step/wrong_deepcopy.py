@@ -1,5 +1,7 @@
 # misconception: cut_off
 # breaks: Afterwards the model has the gradient of the loss of the whole batch.
+# breaks: afterwards, `model`'s own parameters have its gradient
+# breaks: afterwards model has the gradient of its loss
 import copy
 import threading
 

@@ -1,5 +1,6 @@
 # misconception: mean_of_means
 # breaks: Afterwards the model has the gradient of the loss of the whole batch.
+# breaks: Go back from the cross-entropy of the *whole* batch
 import copy
 import threading
 

@@ -1,5 +1,6 @@
 # misconception: one_after_the_other
 # breaks: The parts are computed at the same time, each in a thread of its own.
+# breaks: in a thread of its own
 import copy
 import threading
 

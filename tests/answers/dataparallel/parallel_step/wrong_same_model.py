@@ -1,5 +1,7 @@
 # misconception: one_model_for_all
 # breaks: Each part is computed with a copy of the weights of its own.
+# breaks: Do what `DataParallel` does in a training step
+# breaks: Give each part to a copy of `model`
 import copy
 import threading
 

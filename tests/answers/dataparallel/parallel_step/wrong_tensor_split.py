@@ -1,5 +1,7 @@
 # misconception: other_parts
 # breaks: The batch is cut as scatter cuts it, and each part goes through the model once.
+# breaks: Cut `inputs` as `scatter` does.
+# breaks: with `devices` devices
 import copy
 import threading
 

@@ -1,5 +1,6 @@
 # misconception: batch_not_divided
 # breaks: The weights are those of the old script in one process.
+# breaks: `batch_size` is that of the old script.
 import torch
 import torch.distributed as dist
 from torch import nn

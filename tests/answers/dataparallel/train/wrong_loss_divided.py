@@ -1,5 +1,6 @@
 # misconception: steps_too_small
 # breaks: The weights are those of the old script in one process.
+# breaks: is to end with the same weights as the old script in one process
 import torch
 import torch.distributed as dist
 from torch import nn

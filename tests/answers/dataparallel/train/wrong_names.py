@@ -1,5 +1,6 @@
 # misconception: wrapped_names
 # breaks: The names are those of the model itself.
+# breaks: as model.state_dict() gives them
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,5 +1,6 @@
 # misconception: everyone_does_everything
 # breaks: The ranks share the work: each sample goes through one rank in an epoch.
+# breaks: The ranks share the work.
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,5 +1,7 @@
 # misconception: not_averaged
 # breaks: All ranks return the same weights.
+# breaks: on all ranks
+# breaks: after training on all ranks
 import torch
 import torch.distributed as dist
 from torch import nn

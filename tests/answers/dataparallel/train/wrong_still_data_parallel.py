@@ -1,5 +1,6 @@
 # misconception: not_averaged
 # breaks: All ranks return the same weights.
+# breaks: Write it for DDP.
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: All ranks are in it: a sum over the group is the sum over all ranks.
+# breaks: `setup(timeout)` makes the default process group
 from datetime import timedelta
 
 import torch.distributed as dist

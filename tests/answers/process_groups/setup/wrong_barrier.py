@@ -1,5 +1,8 @@
 # misconception: waits_at_the_end
 # breaks: cleanup() waits for nobody: a rank that has failed can call it alone.
+# breaks: after a failure
+# breaks: It must come back.
+# breaks: A rank that has failed calls `cleanup()` alone, while the others are elsewhere.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: destroyed_twice
+# breaks: if there is one.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,5 +1,6 @@
 # misconception: made_anew
 # breaks: A second setup() leaves the group as it is.
+# breaks: If there is one, it stays as it is.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,5 +1,7 @@
 # misconception: never_destroyed
 # breaks: After cleanup() there is no process group.
+# breaks: `cleanup()` destroys it
+# breaks: Destroy the default process group
 import gc
 from datetime import timedelta
 

@@ -1,5 +1,6 @@
 # misconception: own_flag
 # breaks: After cleanup(), setup() makes a new one.
+# breaks: After that, `setup` makes a new one.
 from datetime import timedelta
 
 import torch.distributed as dist

@@ -1,5 +1,6 @@
 # misconception: timeout_ignored
 # breaks: The group's timeout is the one asked for.
+# breaks: with a timeout of that many seconds
 import torch.distributed as dist
 
 

@@ -1,4 +1,6 @@
 # misconception: initialised_twice
+# breaks: again
+# breaks: unless there is one; `timeout` in seconds
 from datetime import timedelta
 
 import torch.distributed as dist

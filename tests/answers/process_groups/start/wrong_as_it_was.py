@@ -1,4 +1,5 @@
 # misconception: gpus_counted
+# breaks: Write it anew.
 import argparse
 
 import torch

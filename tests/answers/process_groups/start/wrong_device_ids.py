@@ -1,4 +1,5 @@
 # misconception: device_ids_on_cpu
+# breaks: and without GPUs
 import os
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: gpus_counted
+# breaks: with several processes on each
 import os
 
 import torch

@@ -1,4 +1,6 @@
 # misconception: local_rank_as_rank
+# breaks: on two machines
+# breaks: Start this process' part of the training
 import os
 
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # misconception: nccl_without_gpu
+# breaks: and without GPUs
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,5 +1,6 @@
 # misconception: lost_after_exception
 # breaks: Afterwards no process has a group, however train has ended.
+# breaks: either way no process keeps its group
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,5 @@
 # misconception: option_not_given
+# breaks: Now `torchrun` starts it
 import argparse
 import os
 

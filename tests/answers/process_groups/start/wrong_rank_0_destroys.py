@@ -1,5 +1,7 @@
 # misconception: some_ranks_destroy
 # breaks: Afterwards no process has a group, however train has ended.
+# breaks: either way no process keeps its group
+# breaks: and end it properly
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: start returns what train returns, and lets its exception pass.
+# breaks: what it raises is raised
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,5 +1,6 @@
 # misconception: samples_dropped
 # breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
+# breaks: Return the accuracy of `model` on the whole data set
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

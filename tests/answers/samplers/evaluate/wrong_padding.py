@@ -1,5 +1,6 @@
 # misconception: padding_counted
 # breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
+# breaks: as one process alone would find it
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

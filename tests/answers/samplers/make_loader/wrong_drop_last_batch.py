@@ -1,5 +1,6 @@
 # misconception: samples_dropped
 # breaks: In every epoch the ranks together see every sample, and only padding twice.
+# breaks: every sample is to be seen
 from torch.utils.data import DataLoader, DistributedSampler
 
 

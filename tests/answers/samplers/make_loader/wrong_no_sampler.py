@@ -1,5 +1,6 @@
 # misconception: no_sampler
 # breaks: In every epoch the ranks together see every sample, and only padding twice.
+# breaks: this rank's share only
 import torch
 from torch.utils.data import DataLoader
 

@@ -1,5 +1,6 @@
 # misconception: not_shuffled
 # breaks: The order changes from epoch to epoch.
+# breaks: the order changes from epoch to epoch
 from torch.utils.data import DataLoader, DistributedSampler
 
 

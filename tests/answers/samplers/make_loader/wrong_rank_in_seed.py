@@ -1,5 +1,6 @@
 # misconception: rank_in_seed
 # breaks: In every epoch the ranks together see every sample, and only padding twice.
+# breaks: only as many are repeated as that requires
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

@@ -1,5 +1,6 @@
 # misconception: same_shard
 # breaks: In every epoch the ranks together see every sample, and only padding twice.
+# breaks: This rank's batches
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

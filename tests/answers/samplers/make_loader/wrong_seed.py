@@ -1,5 +1,6 @@
 # misconception: seed_ignored
 # breaks: Another seed gives another order.
+# breaks: and with the seed
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 

@@ -1,5 +1,8 @@
 # misconception: set_epoch_forgotten
 # breaks: The order changes from epoch to epoch.
+# breaks: in epoch `epoch`
+# breaks: the order changes from epoch to epoch
+# breaks: of epoch `epoch`
 from torch.utils.data import DataLoader, DistributedSampler
 
 

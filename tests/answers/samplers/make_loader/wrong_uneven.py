@@ -1,5 +1,6 @@
 # misconception: uneven_shards
 # breaks: Every rank has equally many batches.
+# breaks: Every rank gets the same number of samples
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Subset

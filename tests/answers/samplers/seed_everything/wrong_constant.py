@@ -1,5 +1,6 @@
 # misconception: seed_ignored
 # breaks: Another seed gives other weights and other random numbers.
+# breaks: drawn with `seed`
 import random
 
 import numpy as np

@@ -1,5 +1,7 @@
 # misconception: different_init
 # breaks: All ranks start from the same weights.
+# breaks: all ranks have the same weights
+# breaks: equal on all ranks
 import random
 
 import numpy as np

@@ -1,5 +1,6 @@
 # misconception: same_noise_everywhere
 # breaks: Every rank draws its own random numbers: from torch, numpy and random.
+# breaks: from each of the three global generators
 import random
 
 import numpy as np

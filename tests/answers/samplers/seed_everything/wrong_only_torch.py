@@ -1,5 +1,6 @@
 # misconception: generator_forgotten
 # breaks: The same seed gives the same weights and the same random numbers again.
+# breaks: a second call with the same seed gives the same weights and the same numbers again
 import torch
 import torch.distributed as dist
 

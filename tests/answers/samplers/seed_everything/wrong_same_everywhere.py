@@ -1,5 +1,7 @@
 # misconception: same_noise_everywhere
 # breaks: Every rank draws its own random numbers: from torch, numpy and random.
+# breaks: differs from rank to rank
+# breaks: every rank draws random numbers of its own
 import random
 
 import numpy as np

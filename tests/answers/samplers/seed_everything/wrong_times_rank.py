@@ -1,5 +1,6 @@
 # misconception: seed_ignored
 # breaks: Another seed gives other weights and other random numbers.
+# breaks: another seed gives others
 # seed * rank is 0 on rank 0, whatever the seed.
 import random
 

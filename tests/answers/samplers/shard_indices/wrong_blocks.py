@@ -1,5 +1,6 @@
 # misconception: contiguous_blocks
 # breaks: The shards are those of torch's DistributedSampler, in the same order.
+# breaks: until it can be dealt out evenly
 import math
 
 import torch

@@ -1,5 +1,7 @@
 # misconception: epoch_ignored
 # breaks: The shards are those of torch's DistributedSampler, in the same order.
+# breaks: with `g` seeded as the sampler does it
+# breaks: sees in `epoch`
 import math
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: no_padding
 # breaks: Every rank gets equally many samples.
+# breaks: every rank gets equally many
 import torch
 
 

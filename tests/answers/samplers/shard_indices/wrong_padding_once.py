@@ -1,5 +1,6 @@
 # misconception: padding_too_short
 # breaks: Every rank gets equally many samples.
+# breaks: several times over, when there are fewer samples than ranks
 import torch
 
 

@@ -1,5 +1,6 @@
 # misconception: rank_in_seed
 # breaks: The shards are those of torch's DistributedSampler, in the same order.
+# breaks: The numbers of the samples that `rank` sees
 import math
 
 import torch

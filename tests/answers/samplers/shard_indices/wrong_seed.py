@@ -1,5 +1,6 @@
 # misconception: seed_ignored
 # breaks: The shards are those of torch's DistributedSampler, in the same order.
+# breaks: with `g` seeded as the sampler does it
 import math
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: like_a_list
+# breaks: it has no length and no indices
 from torch.utils.data import IterableDataset, get_worker_info
 
 

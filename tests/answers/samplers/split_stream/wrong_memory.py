@@ -1,5 +1,6 @@
 # misconception: all_in_memory
 # breaks: Samples come out while the stream is read.
+# breaks: Samples come out while the stream is read; it may be too long for the memory.
 from torch.utils.data import IterableDataset, get_worker_info
 
 

@@ -1,5 +1,6 @@
 # misconception: ranks_ignored
 # breaks: No sample is read twice, by whichever rank and worker.
+# breaks: with this rank's share of `stream`
 from torch.utils.data import IterableDataset, get_worker_info
 
 

@@ -1,5 +1,6 @@
 # misconception: too_much_dropped
 # breaks: Every sample is read, except a rest that does not fill a round of one for each rank.
+# breaks: only the samples that do not fill a round are left out
 from torch.utils.data import IterableDataset, get_worker_info
 
 

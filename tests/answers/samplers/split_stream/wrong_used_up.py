@@ -1,5 +1,6 @@
 # misconception: stream_used_up
 # breaks: The next epoch reads as many samples again.
+# breaks: in every epoch anew
 from torch.utils.data import IterableDataset, get_worker_info
 
 

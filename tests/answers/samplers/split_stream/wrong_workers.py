@@ -1,5 +1,7 @@
 # misconception: workers_ignored
 # breaks: Every rank gets equally many samples.
+# breaks: or with several of them
+# breaks: for loaders with any number of workers
 from torch.utils.data import IterableDataset
 
 

@@ -1,5 +1,7 @@
 # misconception: average_rank
 # breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
+# breaks: of the gang's time
+# breaks: One of them is slower than the others, it is always the same.
 import math
 from statistics import median
 

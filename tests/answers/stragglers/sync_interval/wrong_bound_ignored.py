@@ -1,5 +1,6 @@
 # misconception: bound_ignored
 # breaks: It is between 1 and `longest`.
+# breaks: Never more than `longest` steps from one reduction to the next, whatever the share
 import math
 from statistics import median
 

@@ -1,5 +1,7 @@
 # misconception: own_measurements
 # breaks: All ranks return the same interval.
+# breaks: All ranks return the same number.
+# breaks: the same on every rank
 import math
 from statistics import median
 

@@ -1,5 +1,6 @@
 # misconception: rank_0_decides
 # breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
+# breaks: Each rank is given what it has measured itself.
 import math
 from statistics import median
 

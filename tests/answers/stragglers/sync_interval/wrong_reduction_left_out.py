@@ -1,5 +1,6 @@
 # misconception: reduction_left_out
 # breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
+# breaks: *k* steps and one reduction are one round
 import math
 from statistics import median
 

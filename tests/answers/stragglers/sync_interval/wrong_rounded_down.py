@@ -1,5 +1,6 @@
 # misconception: rounded_down
 # breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
+# breaks: with which reductions take at most `share`
 from statistics import median
 
 import torch

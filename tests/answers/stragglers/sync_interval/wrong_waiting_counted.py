@@ -1,5 +1,6 @@
 # misconception: waiting_counted
 # breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
+# breaks: how long this rank stood in each reduction
 import math
 from statistics import median
 

@@ -1,5 +1,6 @@
 # misconception: warm_up_counted
 # breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
+# breaks: The first one is a warm-up.
 import math
 from statistics import mean
 

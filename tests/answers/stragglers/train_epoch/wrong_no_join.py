@@ -1,4 +1,5 @@
 # misconception: waits_for_ever
+# breaks: The ranks have unequally many batches
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: optimizer_left_behind
 # breaks: So they have after a second epoch.
+# breaks: `optimizer` has momentum, and a second epoch follows
 import torch.distributed as dist
 
 

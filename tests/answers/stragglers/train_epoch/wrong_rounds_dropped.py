@@ -1,5 +1,8 @@
 # misconception: rounds_dropped
 # breaks: After the first epoch, all ranks have the weights of one process that took all samples of a round at once.
+# breaks: Train for one epoch.
+# breaks: all ranks that have a batch number *k* take part
+# breaks: Train on all ranks' batches
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: after_backward
 # breaks: Ranks that stand waiting for a late one say how long.
+# breaks: and not yet allowed to go on
+# breaks: waits for other ranks in `loss.backward()`
 import time
 
 import torch.distributed as dist

@@ -1,5 +1,7 @@
 # misconception: before_backward
 # breaks: Ranks that stand waiting for a late one say how long.
+# breaks: seconds of it the rank stood waiting for others
+# breaks: or they compute longer in it
 import time
 
 import torch.distributed as dist

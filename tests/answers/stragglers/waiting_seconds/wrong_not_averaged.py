@@ -1,5 +1,7 @@
 # misconception: not_averaged
 # breaks: The backward is DDP's: afterwards all ranks have the mean gradients.
+# breaks: Do `loss.backward()` on this rank
+# breaks: Afterwards all ranks have mean gradients, as ever.
 import time
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: whole_backward
 # breaks: The rank that all wait for has hardly waited itself.
+# breaks: no more to compute
 import time
 
 

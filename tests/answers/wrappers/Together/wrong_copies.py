@@ -1,5 +1,6 @@
 # misconception: copied
 # breaks: The given parts end with the weights of one process that trains on the samples of all ranks.
+# breaks: The encoder and the head that were given are to be trained, not copies.
 import copy
 
 import torch

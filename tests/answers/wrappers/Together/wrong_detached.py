@@ -1,5 +1,6 @@
 # misconception: detached
 # breaks: The given parts end with the weights of one process that trains on the samples of all ranks.
+# breaks: gradients must be able to flow through both
 import torch
 
 

@@ -1,4 +1,5 @@
 # misconception: hidden
+# breaks: Write the module that goes into DDP
 import torch
 
 

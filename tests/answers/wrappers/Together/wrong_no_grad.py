@@ -1,4 +1,5 @@
 # misconception: detached
+# breaks: gradients must be able to flow through both
 import torch
 
 

@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: Scores and embeddings are those of the given encoder and head, in the order of the inputs.
+# breaks: `"scores"`: what the head makes of them.
 import torch
 
 

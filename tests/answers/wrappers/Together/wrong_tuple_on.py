@@ -1,4 +1,6 @@
 # misconception: one_tuple
+# breaks: each as an argument of its own
+# breaks: `head` on all embeddings
 import torch
 
 

@@ -1,4 +1,6 @@
 # misconception: fixed_number
+# breaks: it is called with one or more batches
+# breaks: Calls `encoder` on each input
 import torch
 
 

@@ -1,6 +1,8 @@
 # misconception: copied_before
 # breaks: The teacher is the one that process has, on every rank.
 # breaks: The student ends with the weights of one process that trains on the samples of all ranks.
+# breaks: The teacher begins as an exact copy of the student that DDP makes equal on all ranks.
+# breaks: the same on all ranks
 import copy
 
 import torch

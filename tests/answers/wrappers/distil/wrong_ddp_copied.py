@@ -1,5 +1,6 @@
 # misconception: teacher_in_ddp
 # breaks: The teacher is not in DDP, and has no gradients.
+# breaks: a plain module
 import copy
 
 import torch

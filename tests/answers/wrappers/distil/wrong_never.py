@@ -1,5 +1,6 @@
 # misconception: never_follows
 # breaks: The student ends with the weights of one process that trains on the samples of all ranks.
+# breaks: with a momentum teacher
 import copy
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: momentum_reversed
 # breaks: The student ends with the weights of one process that trains on the samples of all ranks.
+# breaks: each weight of the teacher becomes `momentum` times itself plus `1 - momentum` times the student's
 import copy
 
 import torch

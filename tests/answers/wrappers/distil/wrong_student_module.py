@@ -1,5 +1,7 @@
 # misconception: not_averaged
 # breaks: The student ends with the weights of one process that trains on the samples of all ranks.
+# breaks: with the mean of the gradients of all ranks
+# breaks: Train `student` (built with another seed on every rank)
 import copy
 
 import torch

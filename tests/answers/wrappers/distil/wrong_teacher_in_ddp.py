@@ -1,4 +1,5 @@
 # misconception: teacher_in_ddp
+# breaks: a plain module
 import copy
 
 import torch

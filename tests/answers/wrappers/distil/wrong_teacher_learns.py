@@ -1,5 +1,6 @@
 # misconception: teacher_gets_gradients
 # breaks: The teacher is not in DDP, and has no gradients.
+# breaks: without gradients, the same on all ranks
 import copy
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: too_early
 # breaks: The student ends with the weights of one process that trains on the samples of all ranks.
+# breaks: then each weight of the teacher
 import copy
 
 import torch

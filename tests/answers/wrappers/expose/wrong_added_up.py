@@ -1,4 +1,5 @@
 # misconception: added_up
+# breaks: after it, every gradient is to be the mean over the ranks
 import torch.distributed as dist
 
 

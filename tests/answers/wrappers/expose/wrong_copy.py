@@ -1,5 +1,6 @@
 # misconception: copied
 # breaks: net is trained: each step changes its weights.
+# breaks: The optimizer steps `net.parameters()`.
 import copy
 
 import torch

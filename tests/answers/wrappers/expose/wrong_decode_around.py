@@ -1,4 +1,5 @@
 # misconception: around_the_wrapper
+# breaks: Each step calls either both, one after the other
 import torch
 from torch.nn.parallel import DistributedDataParallel
 

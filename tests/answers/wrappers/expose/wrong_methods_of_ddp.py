@@ -1,4 +1,5 @@
 # misconception: no_such_method
+# breaks: Return two functions, `encode` and `decode`, for training.
 from torch.nn.parallel import DistributedDataParallel
 
 

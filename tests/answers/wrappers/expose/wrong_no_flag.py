@@ -1,4 +1,5 @@
 # misconception: unused_not_expected
+# breaks: or only one of them
 import torch
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,0 +1,15 @@
+# misconception: none
+# breaks: the loss is the mean over the pairs
+# breaks: The weights are those of one process that trains on the pairs of all ranks.
+import torch.distributed as dist
+
+
+def siamese_step(model, optimizer, first, second, same):
+    gap = (model(first) - model(second)).square().sum(1)
+    loss = (same * gap + (1 - same) * (1 - gap).relu()).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total = loss.detach().clone()
+    dist.all_reduce(total)
+    return total.item() / dist.get_world_size()

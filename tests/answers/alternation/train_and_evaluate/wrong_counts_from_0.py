@@ -1,0 +1,21 @@
+# misconception: none
+# breaks: After every `every` steps
+# breaks: Rank 0 returns its list of losses
+# breaks: after every `every` steps
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+
+
+def train_and_evaluate(model, optimizer, batches, validation, every):
+    losses = []
+    for step, (x, y) in enumerate(batches):
+        optimizer.zero_grad()
+        mse_loss(model(x), y).backward()
+        optimizer.step()
+        if step % every == 0 and dist.get_rank() == 0:
+            model.module.eval()
+            with torch.no_grad():
+                losses.append(mse_loss(model.module(validation[0]), validation[1]).item())
+            model.module.train()
+    return losses

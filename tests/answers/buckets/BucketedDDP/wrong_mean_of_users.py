@@ -1,0 +1,52 @@
+# misconception: mean_of_users
+# breaks: On ranks that did not use it its gradient counts as zeros
+# breaks: After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.
+import torch
+import torch.distributed as dist
+
+
+class BucketedDDP(torch.nn.Module):
+    def __init__(self, module, bucket_size_mb):
+        super().__init__()
+        self.module = module
+        for tensor in [*module.parameters(), *module.buffers()]:
+            dist.broadcast(tensor.detach(), src=0)
+        self.buckets = [[]]
+        for parameter in reversed([p for p in module.parameters() if p.requires_grad]):
+            if sum(p.nbytes for p in self.buckets[-1]) >= bucket_size_mb * 2**20:
+                self.buckets.append([])
+            self.buckets[-1].append(parameter)
+            parameter.register_post_accumulate_grad_hook(self.ready)
+        self.start_over()
+
+    def forward(self, *inputs, **kwargs):
+        for buffer in self.module.buffers():
+            dist.broadcast(buffer, src=0)
+        return self.module(*inputs, **kwargs)
+
+    def start_over(self):
+        self.missing = [set(bucket) for bucket in self.buckets]
+        self.sent = []
+
+    def ready(self, parameter):
+        for missing in self.missing:
+            missing.discard(parameter)
+        while len(self.sent) < len(self.buckets) and not self.missing[len(self.sent)]:
+            self.send()
+
+    def send(self):
+        bucket = self.buckets[len(self.sent)]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+        used = torch.tensor([float(p.grad is not None) for p in bucket])
+        flat = torch.cat([*(gradient.flatten() for gradient in gradients), used])
+        self.sent.append((flat, dist.all_reduce(flat, async_op=True)))
+
+    def finish_gradient_synchronization(self):
+        while len(self.sent) < len(self.buckets):
+            self.send()
+        for bucket, (flat, work) in zip(self.buckets, self.sent, strict=True):
+            work.wait()
+            *pieces, users = flat.split([*(p.numel() for p in bucket), len(bucket)])
+            for parameter, piece, count in zip(bucket, pieces, users, strict=True):
+                parameter.grad = piece.view_as(parameter) / count.clamp(min=1)
+        self.start_over()

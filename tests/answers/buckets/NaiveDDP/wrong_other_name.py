@@ -1,0 +1,21 @@
+# misconception: none
+# breaks: It is used like this, on every rank:
+import torch
+import torch.distributed as dist
+
+
+class NaiveDDP(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        for parameter in module.parameters():
+            dist.broadcast(parameter.detach(), src=0)
+
+    def forward(self, *inputs, **kwargs):
+        return self.module(*inputs, **kwargs)
+
+    def synchronize_gradients(self):
+        for parameter in self.module.parameters():
+            if parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= dist.get_world_size()

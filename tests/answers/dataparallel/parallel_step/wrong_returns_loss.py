@@ -1,0 +1,31 @@
+# misconception: none
+# breaks: and return them
+import copy
+import threading
+
+import torch
+from torch import nn
+
+
+def parallel_step(model, inputs, labels, devices):
+    parts = inputs.chunk(devices)
+    outputs = [None] * len(parts)
+    replicas = [
+        (copy.deepcopy(model), {name: weight.clone() for name, weight in model.named_parameters()}) for _ in parts
+    ]
+
+
+    def work(device):
+        module, weights = replicas[device]
+        outputs[device] = torch.func.functional_call(module, weights, (parts[device],))
+
+
+    threads = [threading.Thread(target=work, args=(device,)) for device in range(len(parts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gathered = torch.cat(outputs)
+    loss = nn.functional.cross_entropy(gathered, labels)
+    loss.backward()
+    return loss.detach()

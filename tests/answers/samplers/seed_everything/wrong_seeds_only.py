@@ -1,0 +1,16 @@
+# misconception: none
+# breaks: Call `build_model()` and return the model
+import random
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def seed_everything(build_model, seed):
+    torch.manual_seed(seed)
+    build_model()
+    mine = seed + 1 + dist.get_rank()
+    torch.manual_seed(mine)
+    np.random.seed(mine)
+    random.seed(mine)

@@ -1,0 +1,18 @@
+# misconception: none
+# breaks: the shuffled list is continued with its own beginning
+# breaks: The shards are those of torch's DistributedSampler, in the same order.
+import math
+
+import torch
+
+
+def shard_indices(n, rank, world_size, epoch, seed, drop_last):
+    generator = torch.Generator()
+    generator.manual_seed(seed + epoch)
+    order = torch.randperm(n, generator=generator).tolist()
+    if drop_last:
+        order = order[: n // world_size * world_size]
+    else:
+        total = math.ceil(n / world_size) * world_size
+        order += [order[-1]] * (total - n)
+    return order[rank::world_size]

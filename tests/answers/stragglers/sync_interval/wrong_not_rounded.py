@@ -1,0 +1,14 @@
+# misconception: none
+# breaks: an int
+import math
+import statistics
+
+import torch
+import torch.distributed as dist
+
+
+def sync_interval(step_seconds, reduce_seconds, share, longest):
+    found = torch.tensor([statistics.median(step_seconds), -statistics.median(reduce_seconds)], dtype=torch.double)
+    dist.all_reduce(found, op=dist.ReduceOp.MAX)
+    step, reduction = found[0].item(), -found[1].item()
+    return max(1, min(longest, reduction * (1 - share) / (share * step)))
