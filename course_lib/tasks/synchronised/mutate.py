@@ -281,9 +281,9 @@ class Mutate(Task):
             mutants = {r: _mutants(s[number]) for r, s in sorted(trial.seen.items())}
             if not all(mutants.values()):
                 continue
-            rivals = {f"rank {r}'s mutant": m[0] for r, m in mutants.items()}
+            rivals = {f"rank {r}'s mutant": max(m, key=_fitness) for r, m in mutants.items()}
             rivals["the model as it was"] = {"weights": told["parent"], "fitness": told["parent fitness"]}
-            best = max(rivals, key=lambda name: float(rivals[name]["fitness"]))
+            best = max(rivals, key=lambda name: _fitness(rivals[name]))
             if _close(told["after"], rivals[best]["weights"]):
                 continue
             is_now = [name for name, one in rivals.items() if _close(told["after"], one["weights"])]
@@ -357,7 +357,7 @@ def _choice(trial: Trial, number: int) -> tuple[int, int] | None:
         return None
     after = trial.seen[0][number]["after"]
     chosen = [rank for rank, tried in mutants.items() if _close(after, tried[0]["weights"])]
-    least = min(mutants, key=lambda rank: float(mutants[rank][0]["fitness"]))
+    least = min(mutants, key=lambda rank: _fitness(mutants[rank][0]))
     return (chosen[0], least) if chosen else None
 
 
@@ -371,6 +371,10 @@ def _noise(told: Mapping[str, Any]) -> list[float]:
     for mutant in _mutants(told):
         return [a - b for a, b in zip(mutant["weights"], told["parent"], strict=True)]
     return []
+
+
+def _fitness(tried: Mapping[str, Any]) -> float:
+    return float(tried["fitness"])
 
 
 def _mutants(told: Mapping[str, Any]) -> list[dict[str, Any]]:
