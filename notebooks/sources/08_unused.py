@@ -189,6 +189,9 @@ for step in range(2):
 # rank 1 used only the right head and rank 0 only the left one, both would have raised. Error or deadlock: it depends on
 # nothing but who leaves out what.
 #
+# Calling the model around its wrapper, as `ddp.module(x)`, makes all of this go away, and the averages, too: only the wrapper's
+# forward prepares DDP for the backward that follows. Without it every rank keeps its own gradients, and nobody complains.
+#
 # ## Four ways, twelve graphs
 #
 # Three ways out are named everywhere: `find_unused_parameters=True`, `static_graph=True`, and a line in the loss that

@@ -256,6 +256,12 @@ plt.show()
 # by the factor `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put such a meter
 # into long trainings, every few hundred steps: it costs one all-reduce. (Task 1 is a stricter one.)
 #
+# An alarm like this has traps of its own. Two different tensors can have the same sum, mean or norm, so compare the tensors
+# themselves. Compare their bits: `nan == nan` is `False`, and a NaN that all ranks share is no difference. Collectives such as
+# `broadcast` work in place: give them a copy, or the alarm changes the model that it looks at. And let every rank learn what any
+# rank has found *before* somebody raises. A rank that raises for what it alone has seen leaves the others behind, in a
+# collective that it will never join.
+#
 # ## Not an ensemble either
 #
 # “Then let the ranks be different: the all-reduce ensembles the diversity.” Give every rank noise of its own and train on.
@@ -362,6 +368,12 @@ compare(ddp)
 
 # %% [markdown]
 # Both are wrong, also that of the bias: it waits in a bucket for the old weight's gradient, which never comes (lesson 04).
+#
+# If the ranks compete, as mutants do in evolution, the choice must be the same everywhere, too. Every rank tries a mutant of its own
+# (its noise comes from a generator that is seeded with the rank, too), and all ranks gather everybody's fitness. The largest one
+# wins, if it is larger than that of the model as it is: that is a competitor like the others, or the model gets worse. Then
+# *all* ranks call the broadcast, those that receive as well, with the winner as `src`. From here on the model's fitness is the
+# winner's, whatever a rank's own mutant scored.
 #
 # ## Buffers: from rank 0, before some forwards
 #
@@ -525,7 +537,11 @@ plt.show()
 
 # %% [markdown]
 # Every rank moves a tenth of the way to the mean of its own batch, and is put back to rank 0's value before the next forward.
-# Only what rank 0 has seen survives. After the last step nobody puts anything back, so a *healthy* model ends with statistics
+# Only what rank 0 has seen survives. (The running variance moves in the same way, towards the *unbiased* variance of the batch,
+# which divides by `n - 1`; the batch itself is normalised with the one that divides by `n`. A third buffer,
+# `num_batches_tracked`, counts the batches: a whole number. In eval mode, the running statistics are used in place of the batch's.)
+#
+# After the last step nobody puts anything back, so a *healthy* model ends with statistics
 # that differ between ranks (`False` above). What is in the checkpoint depends on who saves it. And who evaluates?
 
 # %%

@@ -590,7 +590,8 @@ dist.all_reduce(squares)
 print(f"norm of all: √(3² + {squares.item():.0f}) = {(9 + squares.item()) ** 0.5:.0f}")
 
 # %% [markdown]
-# Shared parameters count once, own ones are summed over ranks, as squares. Task 3 is about that.
+# Shared parameters count once, own ones are summed over ranks, as squares. All ranks have to call that all-reduce, also one that has
+# no parameters of its own and adds 0: if it is missing, the others wait for it. Task 3 is about that.
 #
 # ## Mixed precision: what became of apex
 #

@@ -566,8 +566,8 @@ check(agree, "forward")
 
 # %% [markdown]
 # “DDP cannot recover by itself”: true, but a few lines around it can. What they cost: a tiny all-reduce in each step (and
-# with GPUs a stop: the host must *know* before it goes on); in a failure, everybody's forward. And they cover the forward
-# only. For a failure in backward they come too early.
+# with GPUs a stop: the host must *know* before it goes on); in a failure, everybody's forward: the samples of the good ranks are
+# lost with those of the one that failed. And they cover the forward only. For a failure in backward they come too early.
 #
 # ## Way 2: take part with zeros
 #
@@ -703,7 +703,8 @@ check(by_hand, *ANYWHERE)
 # %% [markdown]
 # Four places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks'
 # work is kept, and nobody has to know beforehand. The price: the all-reduce no longer overlaps with backward
-# ([lesson 04](04_buckets.ipynb)), and flat copies of all gradients need memory, outside the `try`. (Forwards under `no_sync`
+# ([lesson 04](04_buckets.ipynb)), and flat copies of all gradients need memory, outside the `try`. Where *no* rank is good, all
+# must leave out the step: dividing by 0 gives NaN, and with momentum a gradient of zeros is a step, too. (Forwards under `no_sync`
 # do not broadcast buffers again, either: average a BatchNorm's now and then, [lesson 09](09_synchronised.ipynb).)
 #
 # ## Way 4: catch up
@@ -1091,6 +1092,14 @@ plt.show()
 # | catch up | forward and backward | nothing | one all-reduce of 1 number; private functions |
 # | rebuild | forward and backward | everybody's batch | one all-reduce of 1 number |
 # | restart | anywhere | all steps since the checkpoint | a checkpoint now and then |
+#
+# Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*, *p₁*
+# and so on, it goes well with the product of all (1 - *p*). An average rank fails less often than the gang, and added up, the chances
+# count a step twice in which two ranks fail. All ranks must decide by the same number, too: one that decides by its own failures takes
+# a different code path, and the others wait for it. With a checkpoint after every *k* steps, a failure throws away 1 to *k* of them,
+# the failed one among them: (*k* + 1) / 2 on average, about half of the interval. These are done again at what a step costs, with the
+# overhead of the way, after a repair that takes its time as well: a rebuild, a restart. (What fails while they are done again comes on top. It is left out of account here: where failures are rare, it
+# is little.)
 #
 # ## Prevention
 #

@@ -160,10 +160,15 @@ assert all(seen in ("", stack) for seen, stack in zip(others, stacks, strict=Tru
 # Read a stack from left to right: what it waits in, called from where. All three ranks wait, and all three have printed the
 # same step. So neither “who waits” nor “who has come furthest” finds anything. What does: **who stands elsewhere than the
 # others?** Rank 1 does, in `best_of_all`, and its log says why: its own loss has fallen below the best, the others' has not. The
-# bug is an `if` that every rank answers for itself, with a collective behind it.
+# bug is an `if` that every rank answers for itself, with a collective behind it. What to do, in a drawn order, a step that is left out or
+# an early end, must be decided *together*: by an all-reduce of everybody's view, by what one rank tells the others, or by a generator
+# that is the same on all ranks, beside the one that each rank keeps for itself. What one rank leaves out, all leave out, or the others
+# meet its next step.
 #
 # Two habits from this cell. *Look twice.* One stack shows where a rank is, two equal ones that it does not move. *Look at all
-# ranks.* A single stack is worth nothing: that of rank 0, the one you would have looked at, shows a blameless `all_reduce`.
+# ranks.* A single stack is worth nothing: that of rank 0, the one you would have looked at, shows a blameless `all_reduce`. A rank that
+# waits where it should be is a witness, and one that is only late is still working. A cause that explains two of three stacks is not
+# the cause: hold it against every rank.
 # %% [markdown]
 # ## A barrier that names names
 #
@@ -308,7 +313,8 @@ for number, way in enumerate(others):
 
 # %% [markdown]
 # Read the right column for what `DETAIL` finds: another operation, another shape, another type, a rank that is missing. And for
-# what it does not: another *reduction*, another *root*, the same call with another *meaning*. The left column is why people are
+# what it does not: another *reduction*, another *root*, the same call with another *meaning*. (Where shapes and types are equal, no tool
+# knows what a number stands for: the k-th tensor of one rank is added to the k-th of the other.) The left column is why people are
 # fond of it: without it, gloo takes the bits of integers for floats and says nothing.
 #
 # What it costs, measured in the ranks that you have (the bars are yours):
@@ -424,11 +430,14 @@ out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
 # The death of a process is told at once, even a peaceful one: the system closes its connections. (A machine without power closes
 # none; then it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another collective, in a long computation, in a debugger, waiting for a file. That is why you look at
 # stacks and not at a list of processes. (With NCCL, ranks wait on their GPUs, and may not notice a death before the timeout.
-# `torchrun` notices, and ends the others. There is no GPU here to show it.)
+# `torchrun` notices, and ends the others. There is no GPU here to show it.) And a connection that was closed does not mean a broken
+# network: a rank that has waited long enough closes its own, and whoever comes late finds them closed.
 #
 # ## Timeouts, and NCCL's variables
 #
-# A timeout is the end of one wait ([lesson 05](05_stragglers.ipynb)), and the message is written by those who waited. Set it per group:
+# A timeout is the end of one wait ([lesson 05](05_stragglers.ipynb)), and the message is written by those who waited: they are witnesses.
+# It belongs above the longest honest pause. Too short, it ends a group that is well; years of it are no timeout; and a script that does
+# not wait at all reads what is not there yet. Set it per group:
 # `init_process_group(timeout=...)`, and again in each `new_group` ([lesson 02](02_process_groups.ipynb)). With NCCL, a watchdog thread does the waiting, and
 # environment variables say what it does then. Much of what you read about them uses old names. What are they called in
 # *this* torch? Its headers list every name, the current one first:
@@ -557,7 +566,10 @@ for group, number, operation, sizes in seen:
 # %% [markdown]
 # “A hang means that not all ranks have joined a collective.” Here all three *have* joined collective number 3, and it is not
 # the same one. Collectives have no names: a rank's third call on a group belongs with every other rank's third call on it. So
-# the question to a flight recorder is: **what is the first number at which the lists differ?**
+# the question to a flight recorder is: **what is the first number at which the lists differ?** Lists of different lengths belong to ranks
+# that did different numbers of steps, or went through something of their own, or called a collective behind a condition that only one
+# of them fulfils: whoever calls once more waits for ever. And every group has a list of its own. That keeps their collectives apart, but
+# it does not keep a rank from waiting: a blocking call in one group holds up all that the rank would do after it in another.
 
 # %%
 _, axes = plt.subplots(figsize=(7, 2.2), layout="constrained")

@@ -193,7 +193,8 @@ print("one more than 16777216 in float32:", int(torch.tensor(2.0**24) + 1))
 # a digit that is rare on one rank weighs more there; a maximum wants `ReduceOp.MAX`. The exact way is always the same: find
 # the *ingredients* that can be added (counts for each class, sums of losses, numbers of samples), reduce those, and compute
 # the metric from them **afterwards**. What has none (a median, the area under a ROC curve) needs the values themselves:
-# `all_gather`. And count in `int64`: a `float32` counter that goes up by one stops at 2²⁴ without a word (last line).
+# `all_gather`. A class of which nobody has seen a sample has no recall: leave it out, it is not a zero. A rank that has nothing to add,
+# such as one with an empty batch, adds zeros and joins the collective like all others, or they wait for it. And count in `int64`: a `float32` counter that goes up by one stops at 2²⁴ without a word (last line).
 #
 # ## Rank 0 only
 #
@@ -845,7 +846,9 @@ plt.show()
 #
 # Is it worth it? Training forgives a repeated batch. But a resumed run that *equals* the other is the only one you can
 # test: if it is off by 0.01, nobody can tell whether that is a dropout mask or the missing momentum. It has its limits: the
-# number of ranks must be the same, for other ranks get other batches, and sums over other groups are rounded otherwise.
+# number of ranks must be the same, for other ranks get other batches, and sums over other groups are rounded otherwise. Test the
+# other half, too: a run goes on after saving as one does in which nothing was saved. Saving that seeds a generator, draws from one or
+# touches a weight changes the run.
 #
 # Load **on every rank**, as here. Loading on rank 0 alone and wrapping afterwards gives the weights to all, but not the
 # momentum; after wrapping, not even those ([lesson 09](09_synchronised.ipynb)).

@@ -49,7 +49,7 @@ for n, group in groups.items():
 # ## Two numbers
 #
 # gloo's all-reduce (`gloo/allreduce.cc`) is a **ring** ([lesson 01](01_dataparallel.ipynb)): each of *n* ranks sends a piece
-# of 1/*n* to its neighbour, in 2(*n* - 1) rounds. A round costs a **latency** that does not depend on the size, and then bytes
+# of 1/*n* to its neighbour, in 2(*n* - 1) rounds: one lap adds up, a second one tells everybody the sums. A round costs a **latency** that does not depend on the size, and then bytes
 # at some **bandwidth**:
 #
 # > seconds = 2(*n* - 1) · latency + 2(*n* - 1)/*n* · bytes / bandwidth
@@ -459,7 +459,9 @@ assert len(step[2]) > len(explicit[2])
 # So a thousand ranks can be tried out in a single process, as far as *structure* goes: which collectives, in which order, of
 # what size. (Saying `bucket_cap_mb=25` is not saying nothing, as [lesson 04](04_buckets.ipynb) has it.) Values are those of
 # one rank, and time is not there at all. That is what the model is for. A bucket is sent when it is ready *and* the one before
-# it is through:
+# it is through: not with the beginning of backward, not together with the others, and each as an all-reduce of its own, which pays the
+# latency of 2(*n* - 1) rounds once more. What is sent while backward computes is hidden behind it; forward hides nothing, because it is
+# over by then:
 
 
 # %%
@@ -811,7 +813,9 @@ for n in (2, 64, 1024, 16384):
 # %% [markdown]
 # The more ranks, the more of the gradient is rounded to nothing, silently: on 1,024 ranks all that is below 3·10⁻⁵. A test on
 # two ranks hardly shows it. The cure is a factor that lifts gradients first and is
-# divided out afterwards; it must be the *same* factor on all ranks. (Or bf16, which has the range of fp32 and fewer digits.)
+# divided out afterwards; it must be the *same* factor on all ranks: where each multiplies with its own, the sum is one of different things,
+# and no division takes that back. The other end is near, too: above 65504, fp16 is infinite, and the sum over the ranks must stay
+# below it. (Or bf16, which has the range of fp32 and fewer digits.)
 # That is one of your tasks.
 #
 # ## Where DDP ends: memory

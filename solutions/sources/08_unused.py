@@ -15,7 +15,7 @@
 #
 # DDP complains one step too late, in numbers, each rank for itself. Do better: `loss` was computed with the wrapped
 # `model`, and there has been no `backward()` yet. Return the names of all parameters that `loss.backward()` would leave without a
-# gradient **on at least one rank**, the same list on every rank, in any order, as `model.module.named_parameters()` has them.
+# gradient **on at least one rank**: the same list on every rank, in any order, with or without `module.` before the names.
 #
 # - Only parameters that DDP waits for count: frozen ones do not.
 # - A gradient of zeros is a gradient.
@@ -50,7 +50,7 @@ def unused_parameters(model, loss):
 # of each batch, and return the wrapped model. How, says `way`:
 #
 # - `"find_unused_parameters"` or `"static_graph"`: with that flag of DDP and nothing else,
-# - `"touch_all"`: with neither, and a loss that touches all parameters.
+# - `"touch_all"`: with neither, and a loss that touches all parameters. Those that a step does not use get a gradient of exactly zero.
 #
 # In the end all ranks are to have the weights of one process that trains on the batches of all ranks. (With `"static_graph"`, each
 # rank stays with one head. You know why.)

@@ -29,7 +29,7 @@ import torch.distributed as dist
 
 
 def correct_mean(ddp, good):
-    """Correct all gradients in place; how many ranks are good."""
+    """Correct all gradients; how many ranks are good."""
     ### BEGIN SOLUTION
     ### STUB: count = ...
     ### STUB: return count

@@ -62,7 +62,8 @@ def interval(log, ranks_then, ranks_now):
 # workers. The loss of every step must be what it would have been without a kill.
 #
 # - After every `every`-th step, a checkpoint is saved; a restart goes on from the last one that is whole.
-# - All that is kept lies at `path`, and in files whose names begin with it, such as `path + ".new"`.
+# - All files that are written, also those that are there for a moment only, lie at `path` or have names that begin with it, such
+#   as `path + ".new"`.
 # - Call `batch_of(step)` once for each step, when the step begins.
 
 # %%

@@ -174,7 +174,7 @@ cause = "order"
 
 
 def train_towers(towers, optimizer, batches, chance):
-    """Train two towers together; who goes first is drawn anew in every step."""
+    """Train two towers together; all ranks call them in the same order, whichever that is."""
     ### BEGIN SOLUTION
     ### STUB: raise NotImplementedError  # take this line out, and repair what follows
     ### STUB: for batch in batches:
@@ -199,7 +199,7 @@ def train_towers(towers, optimizer, batches, chance):
 # ## 5. One line in the log
 #
 # After every second step rank 0, and only rank 0, calls `log` with the mean of all ranks' losses: a number. All ranks return the
-# weight. The steps themselves were right before anything was logged: they stay as they are.
+# weight. The steps themselves were right before anything was logged: they need no change.
 
 # %%
 # %%task debugging.train_and_log

@@ -29,7 +29,7 @@ import torch.distributed as dist
 
 
 def log_metrics(counts, scores, labels):
-    """(accuracy, mean recall) of all samples that any rank has seen so far; two floats."""
+    """(accuracy, mean recall) of all samples that any rank has seen so far; two numbers."""
     ### BEGIN SOLUTION
     ### STUB: return ...
     right = scores.argmax(1) == labels
@@ -47,7 +47,7 @@ def log_metrics(counts, scores, labels):
 # ## 2. A checkpoint that survives a kill
 #
 # `save` and `load` are called on every rank, with the same arguments. In `save`, `model` is wrapped in DDP; in `load`,
-# it may be wrapped or not. Beside `path`, in the same folder, other files may lie.
+# it may be wrapped or not. Beside `path`, in the same folder, lie files of others: leave them alone.
 #
 # - `save(model, step, path)`: one rank writes the weights and the number of the step. When `save` returns on a rank,
 #   `load` finds them there at once.

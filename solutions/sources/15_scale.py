@@ -70,8 +70,8 @@ def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
 # %% [markdown]
 # ## 3. Halves that survive
 #
-# A communication hook for `ddp.register_comm_hook(None, half_hook)`. `bucket.buffer()` holds this rank's gradients in fp32; return
-# a future of that buffer with the mean over all ranks in it.
+# A communication hook for `ddp.register_comm_hook(None, half_hook)`. `bucket.buffer()` holds this rank's gradients in fp32. Return
+# a future of the means of all ranks' gradients.
 #
 # - Send half the bytes. (A number or two beside them are free.)
 # - It works for tiny gradients (10⁻⁹), for huge ones (10⁵), and where ranks have gradients of different size, on any number of
@@ -84,7 +84,7 @@ import torch.distributed as dist
 
 
 def half_hook(state, bucket):
-    """A future of the bucket's buffer, with the means of all ranks' gradients."""
+    """A future of a tensor like the bucket's buffer, with the means of all ranks' gradients."""
     ### BEGIN SOLUTION
     ### STUB: buffer = bucket.buffer()
     ### STUB: future = ...

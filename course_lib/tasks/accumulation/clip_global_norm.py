@@ -126,13 +126,17 @@ class ClipGlobalNorm(Task):
 
         before = _gradients(case, int(os.environ["RANK"]))
         shared, own = ([_parameter(gradient) for gradient in part] for part in before)
+        held = [parameter.grad for parameter in (*shared, *own)]  # as DDP's buckets hold them
         returned = toys.number(answer(list(shared), list(own), case["max_norm"]))
         factors: list[float | str] = []
-        for parameter, gradient in zip([*shared, *own], [*before[0], *before[1]], strict=True):
+        for parameter, gradient, old in zip([*shared, *own], [*before[0], *before[1]], held, strict=True):
             if gradient is None:
                 continue
             if parameter.grad is None or parameter.grad.shape != gradient.shape:
                 factors.append("gone")
+                continue
+            if not torch.equal(parameter.grad.nan_to_num(7.0), old.nan_to_num(7.0)):
+                factors.append("replaced")
                 continue
             finite = gradient.isfinite()
             ratio = (parameter.grad[finite].double() / gradient[finite].double()).flatten()
@@ -264,5 +268,9 @@ def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 def _named(value: Any) -> str:
     if isinstance(value, str):
-        return {"gone": "nothing (it is gone)", "mixed": "different factors"}[value]
+        return {
+            "gone": "nothing (it is gone)",
+            "mixed": "different factors",
+            "replaced": "nothing (.grad is another tensor now)",
+        }[value]
     return "inf or nan" if value < 0 else f"{value:.4g}"

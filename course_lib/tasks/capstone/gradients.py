@@ -90,5 +90,14 @@ def first_left_over(seen: Evidence) -> str:
     return ""
 
 
+def first_mixed_pass(seen: Evidence) -> str:
+    """A pass of images as they are and of moved ones, as the end of a sentence; empty where there is none."""
+    for rank in seen.ranks:
+        for event in seen.events(rank):
+            if _learns(event, "Classifier") and len({image >= 0 for image in event["images"]}) == 2:
+                return f"; rank {rank} put images and moved ones through the Classifier in one pass: two are promised"
+    return ""
+
+
 def _learns(event: Event, model: str) -> bool:
     return event["what"] == "pass" and event["model"] == model and bool(event["learns"])

@@ -19,6 +19,7 @@ from course_lib.tasks.capstone.gradients import (
     first_bypass,
     first_left_over,
     first_loss,
+    first_mixed_pass,
     first_two_backwards,
     first_unsynced,
     first_weight,
@@ -93,6 +94,9 @@ class Train(Task):
         twice = sum(len(share) for share in shares) - len(set().union(*shares))
         if twice >= seen.world_size:
             return Miss(f"{twice} of {len(seen.case['digits'])} images are in the shares of several ranks")
+        missing = len(seen.case["digits"]) - len(set().union(*shares))
+        if missing >= seen.world_size and all(map(seen.trained, seen.ranks)):
+            return Miss(f"{missing} of {len(seen.case['digits'])} images are in the share of no rank")
         writers = [rank for rank in seen.ranks if seen.has(rank, "save")]
         return Miss(f"{rank_list(writers)} wrote the checkpoint", "local_rank") if len(writers) > 1 else None
 
@@ -342,7 +346,9 @@ class Train(Task):
             return Miss(f"{run} has left no weights to compare")
         if seen.as_one_process:
             return None
-        return Miss(f"after {run}, a saved weight is {off:.4f} off{first_left_over(seen)}")
+        return Miss(
+            f"after {run}, a saved weight is {off:.4f} off{first_left_over(seen) or first_mixed_pass(seen)}"
+        )
 
 
 def _launch(trial: Trial, name: str) -> Evidence | None:

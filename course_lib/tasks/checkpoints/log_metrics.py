@@ -81,7 +81,7 @@ class LogMetrics(Task):
         Misconception(
             "empty_batch_leaves",
             "A rank with an empty batch does not join the collective, and the others wait for it.",
-            taught.RANK_0,
+            taught.AVERAGES,
         ),
     )
 

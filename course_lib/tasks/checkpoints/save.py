@@ -168,6 +168,14 @@ class Save(Task):
                     )
         return None
 
+    @check("Other files in the same folder are left alone.")
+    def others_kept(self, trial: Trial) -> Miss | None:
+        """Checkpoints of other trainings among them."""
+        for rank, seen in sorted(trial.seen.items()):
+            if not seen.get("kept", True):
+                return Miss(f"rank {rank} of {trial.world_size} found the other files changed, or gone")
+        return None
+
     @check("One rank writes.")
     def one_writes(self, trial: Trial) -> Miss | None:
         """Counted in calls of torch.save."""
@@ -227,6 +235,7 @@ def _together(
     """Two saves on all ranks, each followed by loads at once."""
     path = os.path.join(folder, "model.pt")
     seen: dict[str, Any] = {"loads": [], "writes": 0}
+    _leave_strangers(folder)
     model, empty = _wrapped(case["seed"]), {"empty": (-1, numbers(network(1, *_SIZES).parameters()))}
     seen["before"] = _loaded(load, path, network(1, *_SIZES), empty)
     for number, step in enumerate(case["steps"]):
@@ -240,7 +249,38 @@ def _together(
         plain = _loaded(load, path, network(1, *_SIZES), known)
         model.module.load_state_dict(network(1, *_SIZES).state_dict())
         seen["loads"].append({"without": plain, "with": _loaded(load, path, model, known)})
+    seen["kept"] = _strangers_kept(folder)
     return seen
+
+
+def _strangers() -> dict[str, bytes]:
+    import io
+
+    import torch
+
+    other = io.BytesIO()
+    torch.save({"step": 10**6, "model": network(2, *_SIZES).state_dict()}, other)
+    return {"999999.pt": other.getvalue(), "other.pt": other.getvalue(), "notes.txt": b"the best one so far"}
+
+
+def _leave_strangers(folder: str) -> None:
+    """Files of other trainings, in the folder of the checkpoint; rank 0 writes them before it saves."""
+    if os.environ["RANK"] == "0":
+        for name, content in _strangers().items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+
+
+def _strangers_kept(folder: str) -> bool:
+    """Whether they are what they were."""
+    for name, content in _strangers().items():
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                if file.read() != content:
+                    return False
+        except OSError:
+            return False
+    return True
 
 
 def _surprise(

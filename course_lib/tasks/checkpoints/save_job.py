@@ -85,7 +85,7 @@ class SaveJob(Task):
         Misconception(
             "run_disturbed",
             "Saving changes the run: it goes on otherwise than a run in which nothing was saved.",
-            "lesson 14, What goes wrong in real life",
+            taught.RESUME,
         ),
     )
 
@@ -104,13 +104,15 @@ class SaveJob(Task):
         seed, before, after = case["seed"], case["before"], case["after"]
         path = os.path.join(os.getcwd(), f"job-{seed}-{before}.pt")
 
+        there = set(os.listdir())
+
         def end(job: Any) -> dict[str, Any]:
             losses = jobs.train(job, after, seed, rank, world_size)
             return {"losses": losses, "weights": numbers(job.model.parameters())}
 
         job = jobs.new_job(seed, rank)
         jobs.train(job, before, seed, rank, world_size)
-        seen = {"uninterrupted": end(job)}
+        seen: dict[str, Any] = {"uninterrupted": end(job)}
         job = jobs.new_job(seed, rank)
         jobs.train(job, before, seed, rank, world_size)
         answer(job, path)
@@ -121,6 +123,8 @@ class SaveJob(Task):
         job = jobs.new_job(seed, rank)
         load_job(job, path)
         seen["resumed"] = end(job)
+        # By now all ranks have saved: the training above has waited for them.
+        seen["files"] = sorted(set(os.listdir()) - there)
         return seen
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
@@ -146,6 +150,23 @@ class SaveJob(Task):
     def equal(self, trial: Trial) -> Miss | None:
         """Losses and final weights."""
         return self._differs(trial, "resumed", "after load_job, the run goes on with", None)
+
+    @check("The checkpoint lies at `path`, or in files whose names begin with it.")
+    def in_files(self, trial: Trial) -> Miss | None:
+        """Not in variables, which a new job would not have."""
+        name = f"job-{trial.case['seed']}-{trial.case['before']}.pt"
+        for rank, seen in sorted(trial.seen.items()):
+            if not seen["files"]:
+                return Miss(
+                    f"after save_job on rank {rank} of {trial.world_size}, there is no file at `path`"
+                )
+            for file in seen["files"]:
+                if not file.startswith(name):
+                    return Miss(
+                        f"`path` ends with {name!r}; after save_job on rank {rank} of {trial.world_size}, there is a "
+                        f"file {file[:60]!r}"
+                    )
+        return None
 
     def _right(self, trial: Trial, run: str) -> bool:
         return all(close(trial.seen[r][run]["losses"], trial.oracle["right"][r]) for r in trial.seen)

@@ -4,7 +4,6 @@ LESSON = "14_checkpoints"
 
 LOG = "lesson 14, One number for the log"
 AVERAGES = "lesson 14, Which numbers may be averaged"
-RANK_0 = "lesson 14, Rank 0 only"
 SLOW = "lesson 14, The write in slow motion"
 KILLED = "lesson 14, Killed"
 BARRIER = "lesson 14, A barrier in the right place"

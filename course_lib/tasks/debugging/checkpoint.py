@@ -20,6 +20,8 @@ from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 _SECONDS = (0.1, 1.8)
 #: A group that is less patient than this will give up one day: checkpoints of real models take minutes.
 _PATIENT = 30.0
+#: A group that is more patient than this would as well wait for ever.
+_FOR_EVER = 24 * 3600.0
 #: A wait must not be a sleep: on a rank that reads, each sleep is cut to this.
 _NAP = 0.2
 
@@ -107,6 +109,7 @@ class Checkpoint(Mystery):
             "returned": returned if isinstance(returned, str) else toys.odd(returned),
             "written": len(written),
             "patience": patience.shortest,
+            "longest": patience.longest,
         }
 
     @check("Only the writer writes, and once.")
@@ -144,6 +147,18 @@ class Checkpoint(Mystery):
                 )
         return None
 
+    @check("No group waits for ever.")
+    def ends_some_day(self, trial: Trial) -> Miss | None:
+        """By the timeouts that were asked for."""
+        for rank, seen in trial.seen.items():
+            longest = seen["run"]["longest"]
+            if longest is not None and longest > _FOR_EVER:
+                return Miss(
+                    f"rank {rank} asked for a timeout of {longest / 86400:,.0f} days: if the writer has died, nobody "
+                    "hears of it"
+                )
+        return None
+
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody has still lost patience."""
         late = any(
@@ -153,10 +168,20 @@ class Checkpoint(Mystery):
 
 
 class _Patience:
-    """Notes the shortest timeout that is asked for, in seconds."""
+    """Notes the shortest and the longest timeout that are asked for, in seconds."""
 
     def __init__(self) -> None:
-        self.shortest: float | None = None
+        self.asked_for: list[float] = []
+
+    @property
+    def shortest(self) -> float | None:
+        """None where nobody has asked."""
+        return min(self.asked_for, default=None)
+
+    @property
+    def longest(self) -> float | None:
+        """None where nobody has asked."""
+        return max(self.asked_for, default=None)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
@@ -168,8 +193,7 @@ class _Patience:
             def call(*args: Any, **kwargs: Any) -> Any:
                 for value in (*args, *kwargs.values()):
                     if isinstance(value, timedelta):
-                        seconds = value.total_seconds()
-                        self.shortest = seconds if self.shortest is None else min(self.shortest, seconds)
+                        self.asked_for.append(value.total_seconds())
                 return function(*args, **kwargs)
 
             return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from random import Random
@@ -19,6 +20,11 @@ _SHOWN = (
     (0.6, 0.2, 0.9, -1.0, 0.1, 0.7, 0.3, 0.4),
     (0.5, -1.0, 0.8, 0.6, 0.2, -1.0, 0.9, 0.1),
 )
+_SHOWN_STEPS = 3
+#: The misconceptions that weights tell.
+_KNOWN = ("leftovers_trained", "number_written_in")
+#: Seconds that one rank takes after its last step.
+_LATE = 0.4
 
 
 class Epoch(Mystery):
@@ -71,6 +77,12 @@ class Epoch(Mystery):
             "lesson 05, A rank runs out of batches",
         ),
         Misconception(
+            "number_written_in",
+            "The number of steps is the one of the lesson's run. With other photographs it is another one: the ranks "
+            "must agree on it.",
+            taught.PATIENT,
+        ),
+        Misconception(
             "still_uneven",
             "The ranks still do different numbers of steps: whoever does one more waits for ever.",
             taught.RECORDER,
@@ -80,50 +92,82 @@ class Epoch(Mystery):
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
         """The lesson's photographs, then others."""
-        yield {"seed": chance.randint(1, 10**6), "photographs": [list(part) for part in _SHOWN]}
+        yield _with_late_rank([list(part) for part in _SHOWN], chance)
         drawn = [[chance.randint(1, 9) / 10 for _ in range(8)] for _ in range(world_size)]
-        for position in chance.sample(range(8), 3):
-            drawn[chance.randrange(2)][position] = -1.0
-        for position in chance.sample(range(8), 4):
-            drawn[0][position] = -1.0
+        # Of the first rank's, three are left: a batch and a half.
+        for part, damaged in zip(drawn, (5, chance.randint(1, 3)), strict=False):
+            for position in chance.sample(range(8), damaged):
+                part[position] = -1.0
         chance.shuffle(drawn)
-        yield {"seed": chance.randint(1, 10**6), "photographs": drawn}
+        yield _with_late_rank(drawn, chance)
 
     def describe(self, case: Mapping[str, Any]) -> str:
         """How many batches each rank has."""
         return f"{toys.short([len(part) for part in _batches(case)])} batches"
 
     def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
-        """The weights after the epoch."""
+        """The weights after the epoch, and whether it ended before all ranks were through with their steps."""
         import torch
+        from torch.distributed import distributed_c10d as c10d
         from torch.nn.parallel import DistributedDataParallel
+
+        rank, store = int(os.environ["RANK"]), c10d._get_default_store()
+        fewest = min(len(part) for part in _batches(case))
+        steps: list[int] = []
+
+        def stepped(*_: Any) -> None:
+            steps.append(len(steps) + 1)
+            if steps[-1] == fewest:
+                time.sleep(_LATE if rank == case["late"] else 0.0)
+                store.set(f"{case['key']}/{rank}", "through")
 
         ddp = DistributedDataParallel(network(case["seed"], 1, 1))
         optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-        answer(ddp, optimizer, list(case["photographs"][int(os.environ["RANK"])]))
-        return numbers(ddp.parameters())
+        optimizer.register_step_post_hook(stepped)
+        answer(ddp, optimizer, list(case["photographs"][rank]))
+        waited = store.check([f"{case['key']}/{case['late']}"]) or len(steps) < fewest
+        return {"weights": numbers(ddp.parameters()), "waited": waited}
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
-        """One process that sees all batches of a step: without those left over, and with Join's zeros for them."""
+        """One process that sees all batches of a step: as many as there should be, and as many as misconceptions make.
+
+        A rank whose batches are all used adds zeros: with Join, and with an empty batch.
+        """
         everyones = _batches(case)
         fewest, most = (pick(len(part) for part in everyones) for pick in (min, max))
-        return {
-            "right": partial(_alone, case, everyones, fewest),
-            "joined": partial(_alone, case, everyones, most),
-        }
+        steps = {"right": fewest, "leftovers_trained": most, "number_written_in": _SHOWN_STEPS}
+        return {name: partial(_alone, case, everyones, count) for name, count in steps.items()}
 
     @check("All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.")
     def right(self, trial: Trial) -> Miss | None:
         """The weights tell."""
         for rank, seen in trial.seen.items():
-            if not close(seen["run"], trial.oracle["right"]):
-                gap = farthest(seen["run"], trial.oracle["right"])
-                joined = close(seen["run"], trial.oracle["joined"])
+            weights, where = seen["run"]["weights"], f"with {self.describe(trial.case)}"
+            if not close(weights, trial.oracle["right"]):
+                gap = farthest(weights, trial.oracle["right"])
+                known = (name for name in _KNOWN if close(weights, trial.oracle[name]))
                 return Miss(
-                    f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
-                    "leftovers_trained" if joined else None,
+                    f"{where}, the weights of rank {rank} are off by up to {gap:.2g}",
+                    next(known, None),
                 )
         return None
+
+    @check("It returns on no rank before all ranks are through with their steps.")
+    def waits(self, trial: Trial) -> Miss | None:
+        """One rank takes its time after its last step."""
+        for rank, seen in trial.seen.items():
+            if not seen["run"]["waited"]:
+                return Miss(
+                    f"with {self.describe(trial.case)}, rank {rank} returned while rank {trial.case['late']} was "
+                    "still in its last step"
+                )
+        return None
+
+
+def _with_late_rank(photographs: list[list[float]], chance: Random) -> dict[str, Any]:
+    late, key = chance.randrange(len(photographs)), f"through/{chance.randint(1, 10**9)}"
+    seed = chance.randint(1, 10**6)
+    return {"seed": seed, "photographs": photographs, "late": late, "key": key}
 
 
 def _batches(case: Mapping[str, Any]) -> list[list[list[float]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -17,6 +18,8 @@ _NAMES = ("image", "text")
 _STEPS = 4
 #: Nobody draws more often than this while it trains.
 _DRAWS = 2000
+#: The process groups of this rank's last call.
+_groups: list[Any] = []
 
 
 def _orders(seed: int) -> list[str]:
@@ -39,6 +42,18 @@ def _continues(chance: Random, seed: int) -> bool:
     coming = [own.getrandbits(32) for _ in range(_DRAWS)]
     given = [chance.getrandbits(32) for _ in range(4)]
     return any(coming[at : at + 4] == given for at in range(_DRAWS - 3))
+
+
+def _leave_groups() -> None:
+    """Give back the threads of the last call's groups: a rank's address space has room for those of a few groups only.
+
+    This is done when the next call begins, because then all ranks are through with the last one.
+    """
+    import torch.distributed as dist
+
+    while _groups:
+        dist.destroy_process_group(_groups.pop())
+    gc.collect()  # DDP refers to its group, and to itself
 
 
 def _batches(case: Mapping[str, Any], rank: int) -> Any:
@@ -131,9 +146,11 @@ class TrainTowers(Mystery):
         from torch.nn.parallel import DistributedDataParallel
 
         rank = int(os.environ["RANK"])
+        _leave_groups()
+        _groups.extend(dist.new_group() for _ in _NAMES)
         towers = {
-            name: DistributedDataParallel(tower, process_group=dist.new_group())
-            for name, tower in _towers(case).items()
+            name: DistributedDataParallel(tower, process_group=group)
+            for (name, tower), group in zip(_towers(case).items(), _groups, strict=True)
         }
         weights = [weight for tower in towers.values() for weight in tower.parameters()]
         chance = Random(case["chances"][rank])

@@ -24,6 +24,8 @@ from course_lib.tasks.elastic.toy import batch, make, whole_loss
 
 #: Seconds until a job that neither ends nor fails is given up: a way out of a hang, and no measure.
 _PATIENCE = 20.0
+#: How the names of the files begin that answers may write.
+_CHECKPOINT = "checkpoint"
 Answer = Callable[..., Any]
 
 
@@ -104,7 +106,7 @@ def _worker(answer: Answer, case: Mapping[str, Any], first_life: int, folder: st
             world_size=world,
             timeout=timedelta(seconds=20),
         )
-        path = os.path.join(folder, "checkpoint")
+        path = os.path.join(folder, _CHECKPOINT)
         answer(scene.make, scene.batch_of, case["steps"], case["every"], path)
         scene.note("end", loss=whole_loss(scene.net, case["seed"], case["steps"]))
     except BaseException as error:
@@ -130,8 +132,7 @@ class _Scene:
         self.net: Any = None
         self.step: int | None = None
         self._saves = 0
-        if life == case["save_life"]:
-            self._die_while_saving()
+        self._watch_saving(dies=life == case["save_life"])
 
     def note(self, event: str, **what: Any) -> None:
         """Add a line to the log."""
@@ -156,14 +157,16 @@ class _Scene:
         self.note("kill", step=self.step)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _die_while_saving(self) -> None:
+    def _watch_saving(self, *, dies: bool) -> None:
+        """Note saves to other files than those that are allowed; where asked for, die in the middle of the second."""
         import torch
 
         save = torch.save
 
         def half(thing: Any, file: Any, *arguments: Any, **options: Any) -> None:
             self._saves += 1
-            if self._saves < 2:
+            self._note_stranger(file)
+            if self._saves < 2 or not dies:
                 save(thing, file, *arguments, **options)
                 return
             whole = io.BytesIO()
@@ -180,3 +183,10 @@ class _Scene:
             os.kill(os.getpid(), signal.SIGKILL)
 
         torch.save = half  # type: ignore[assignment]
+
+    def _note_stranger(self, file: Any) -> None:
+        name = getattr(file, "name", file)
+        if isinstance(name, str | os.PathLike):
+            target = os.path.abspath(name)
+            if not target.startswith(os.path.join(os.path.abspath(self.folder), _CHECKPOINT)):
+                self.note("stray", name=os.path.basename(target)[:80])

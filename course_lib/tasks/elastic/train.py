@@ -81,14 +81,14 @@ class Train(Task):
         """Killed before the first save, in the middle of one, and after one; then it has an end."""
         yield {
             "seed": chance.randrange(10_000),
-            "steps": chance.randint(13, 15),
+            "steps": chance.randint(17, 19),
             "every": _EVERY,
             "workers": [2, 3],
             "save_life": _SAVING,
             "kills": [
                 [0, chance.randrange(2), chance.randint(1, _EVERY - 1)],
                 [_SAVING, 0, 2 * _EVERY + 1],  # for those who do not save with torch.save
-                [2, chance.randrange(3), chance.randint(2 * _EVERY + 1, 3 * _EVERY - 1)],
+                [2, chance.randrange(3), chance.randint(3 * _EVERY + 1, 4 * _EVERY - 1)],
             ],
         }
 
@@ -157,7 +157,7 @@ class Train(Task):
         for life in range(_LAST):
             due = _due(kills[life])
             if began[life + 1] < due:
-                known = "starts_over" if not any(began) else None
+                known = "starts_over" if not any(began) and self._learns(trial) else None
                 if began[life + 1] == due - 1 > 0:
                     known = "step_done_again"
                 where = f"killed in step {kills[life]['step']}"
@@ -187,6 +187,31 @@ class Train(Task):
             return Miss(f"{_life(_LAST)}, train did not return on any rank")
         last = max(note["step"] for note in _notes(trial, "batch") if note["life"] == _LAST)
         return None if last == trial.case["steps"] - 1 else Miss(f"the last step was {last}")
+
+    @check("All files lie at `path`, or have names that begin with it.")
+    def tidy(self, trial: Trial) -> Miss | None:
+        """As far as they are written with torch.save; also those that are renamed in the end."""
+        for note in _notes(trial, "stray"):
+            return Miss(
+                f"`path` ends with 'checkpoint', and the worker of rank {note['rank']} wrote {note['name']!r}"
+            )
+        return None
+
+    @check("Every rank asks for the batch of a step once.")
+    def asks_once(self, trial: Trial) -> Miss | None:
+        """In each life."""
+        asked: set[tuple[int, int, int]] = set()
+        for note in _notes(trial, "batch"):
+            call = note["life"], note["rank"], note["step"]
+            if call in asked:
+                return Miss(f"{_life(call[0])}, rank {call[1]} called batch_of({call[2]}) more than once")
+            asked.add(call)
+        return None
+
+    def _learns(self, trial: Trial) -> bool:
+        """Is the training right as long as nobody is killed?"""
+        first = [note for note in _notes(trial, "batch") if note["life"] == 0]
+        return all(_close(note["loss"], trial.oracle["right"][note["step"]]) for note in first)
 
     def _forgetful(self, trial: Trial) -> bool:
         """Is every loss that of a run without momentum after some of the restarts?"""

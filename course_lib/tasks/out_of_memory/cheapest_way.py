@@ -73,6 +73,11 @@ class CheapestWay(Task):
             taught.COSTS,
         ),
         Misconception(
+            "repair_forgotten",
+            "The lost steps are counted, but not the repair, which takes its time after each failure.",
+            taught.COSTS,
+        ),
+        Misconception(
             "whole_interval_lost",
             "A failure is taken to lose all steps between two checkpoints. On average it is about half of them.",
             taught.COSTS,
@@ -92,6 +97,11 @@ class CheapestWay(Task):
             "chances_added",
             "The ranks' chances are added up. Where several ranks fail in the same step that counts one failure "
             "several times; with large chances it makes more than 1.",
+            taught.COSTS,
+        ),
+        Misconception(
+            "redoing_fails_too",
+            "What fails while lost steps are done again is counted as well. Here it is left out of account.",
             taught.COSTS,
         ),
     )
@@ -194,6 +204,9 @@ def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
         failures = [chance.randint(450, 600) for _ in range(ranks)]
     if wanted == "redone_for_nothing":
         failures = [chance.randint(250, 500) for _ in range(ranks)]
+    if wanted == "redoing_fails_too":
+        at_least_once = chance.uniform(0.35, 0.65)
+        failures = [round(steps * (1 - (1 - at_least_once) ** (1 / ranks)))] * ranks
     if wanted == "failed_step_forgotten":
         repair, every = (-2.0, 0.0), [2, 3]
 
@@ -220,20 +233,22 @@ def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
         },
     }
     if wanted == "chances_added":
-        _tempt(case, chance)
+        _tempt(case, chance, sum(failures) / steps)
+    if wanted == "redoing_fails_too":
+        _tempt(case, chance, _redoing_fails(case))
     if wanted == "redone_for_nothing":
         _make_redoing_dear(case, chance)
     return case
 
 
-def _tempt(case: dict[str, Any], chance: Random) -> None:
-    """Make a way dear enough to be wrong, and cheap enough to be chosen by who adds the chances up."""
+def _tempt(case: dict[str, Any], chance: Random, wrong: float) -> None:
+    """Make a way dear enough to be wrong, and cheap enough to be chosen by who takes `wrong` for a failure's chance."""
     ways, step = case["ways"], case["step_seconds"]
     others = [way for name, way in ways.items() if name != "catch up"]
     right = min(_seconds(way, step, _chance(case)) for way in others)
-    added = min(_seconds(way, step, sum(case["failures"]) / case["steps"]) for way in others)
+    tempted = min(_seconds(way, step, wrong) for way in others)
     ways["catch up"] = {
-        "overhead": round(chance.uniform(_MARGIN * right, max(_MARGIN * right, added)), 4),
+        "overhead": round(chance.uniform(_MARGIN * right, max(_MARGIN * right, tempted)), 4),
         "repair": round(step * 10 ** chance.uniform(-4, -3), 4),
         "lost_steps": 0.0,
     }
@@ -267,6 +282,11 @@ def _chance(case: Mapping[str, Any]) -> float:
     """That a step goes wrong, on any rank."""
     well: float = math.prod(1 - failed / case["steps"] for failed in case["failures"])
     return 1 - well
+
+
+def _redoing_fails(case: Mapping[str, Any]) -> float:
+    """How many failures a step costs, if what is done again fails as often, and so on."""
+    return _chance(case) / (1 - _chance(case))
 
 
 def _lost(way: Mapping[str, float]) -> float:
@@ -327,9 +347,15 @@ _CHOICES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "lost_work_forgotten": lambda case: _everywhere(
         case, lambda way, step, wrong: way["overhead"] + wrong * way["repair"]
     ),
+    "repair_forgotten": lambda case: _everywhere(
+        case, lambda way, step, wrong: _seconds(way, step, wrong) - wrong * way["repair"]
+    ),
     "whole_interval_lost": lambda case: _everywhere(case, _losing(lambda every: every)),
     "failed_step_forgotten": lambda case: _everywhere(case, _losing(lambda every: every / 2)),
     "failed_step_forgotten/before": lambda case: _everywhere(case, _losing(lambda every: (every - 1) / 2)),
     "redone_for_nothing": lambda case: _everywhere(case, _redone_for_nothing),
     "chances_added": _added,
+    "redoing_fails_too": lambda case: (
+        [_cheapest(case, _seconds, _redoing_fails(case))] * len(case["failures"])
+    ),
 }

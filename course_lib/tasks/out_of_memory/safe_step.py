@@ -73,7 +73,7 @@ class SafeStep(Task):
         Misconception(
             "skipped_by_all",
             "One rank's failure makes all of them leave out the step. The good ranks' samples are lost as well.",
-            taught.BY_HAND,
+            taught.AGREE,
         ),
         Misconception(
             "half_gradient",

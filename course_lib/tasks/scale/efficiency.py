@@ -81,14 +81,16 @@ class Efficiency(Task):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
-        """A queue that builds up; one hidden in part; many rounds; all hidden; and one rank alone."""
-        for kind in ("queue", "partly", "rounds", "hidden", "alone"):
+        """A queue that builds up; one hidden in part; many rounds; all hidden; the last one early; one rank alone."""
+        for kind in ("queue", "partly", "rounds", "hidden", "early", "alone"):
             backward = chance.uniform(0.08, 0.3)
             count = chance.randint(4, 6)
             sizes = [chance.randint(8, 30) * 10**6 for _ in range(count)]
             ready = [backward * (k + chance.uniform(0.3, 0.9)) / count for k in range(count - 1)] + [backward]
+            if kind == "early":  # the first layers are frozen: backward goes on when all buckets are through
+                ready = [0.6 * at for at in ready]
             ranks = 1 if kind == "alone" else chance.choice((8, 64, 256))
-            load = {"queue": 2.0, "partly": 0.9, "hidden": 0.05}.get(kind, 0.5)
+            load = {"queue": 2.0, "partly": 0.9, "hidden": 0.05, "early": 0.05}.get(kind, 0.5)
             bandwidth = 2 * sum(sizes) / (load * backward)
             # In `rounds` latency is most of the time, else next to nothing.
             share = 1.5 if kind == "rounds" else 0.05

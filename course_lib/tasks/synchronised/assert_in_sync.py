@@ -83,7 +83,7 @@ class AssertInSync(Task):
             "own_view",
             "Only ranks that see a difference themselves raise. The others go on, into a collective that will never be "
             "joined.",
-            taught.MAP,
+            taught.ONCE,
         ),
         Misconception(
             "sums_compared",
@@ -105,7 +105,7 @@ class AssertInSync(Task):
         Misconception(
             "nan_differs",
             "A model with the same NaN on all ranks is in sync (and ill). nan == nan is False: compare bits.",
-            taught.MAP,
+            taught.ONCE,
         ),
         Misconception(
             "repaired",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
@@ -15,6 +16,9 @@ from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import farthest, numbers
 
 _GENERATIONS = 3
+#: So many numbers of noise tell how strong it is, and of what kind: of so many normal ones, one is surely above 1.9
+#: times their standard deviation (uniform ones never are).
+_ENOUGH, _TAIL = 200, 1.9
 
 
 def _close(a: Sequence[float], b: Sequence[float]) -> bool:
@@ -83,7 +87,7 @@ class Mutate(Task):
         Misconception(
             "own_fitness",
             "Each rank returns the fitness of its own mutant, not that of the model all have now.",
-            taught.ENSEMBLE,
+            taught.ON_PURPOSE,
         ),
         Misconception(
             "winner_alone",
@@ -143,7 +147,8 @@ class Mutate(Task):
         for generation in range(case["generations"]):
             tried.clear()
             parent, best = numbers(net.parameters()), score(net)
-            returned = toys.number(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation))
+            # The third generation has the seed of the first.
+            returned = toys.number(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation % 2))
             same = [a is b for a, b in zip(known, model.module.parameters(), strict=False)]
             told = {
                 "parent": parent,
@@ -224,6 +229,35 @@ class Mutate(Task):
                         )
         return None
 
+    @check("The noise is normal, with the standard deviation sigma.")
+    def normal(self, trial: Trial) -> Miss | None:
+        """All noise of all ranks and generations together, where that is enough."""
+        sigma = trial.case["sigma"]
+        noise = [gap for seen in trial.seen.values() for told in seen for gap in _noise(told)]
+        if len(noise) < _ENOUGH:
+            return None
+        deviation = math.sqrt(sum(gap * gap for gap in noise) / len(noise))
+        largest = max(map(abs, noise))
+        if not 0.75 * sigma < deviation < 1.3 * sigma or largest < _TAIL * deviation:
+            return Miss(
+                f"with sigma={sigma}, the {len(noise)} numbers that {toys.ranks_text(trial.world_size)} added to "
+                f"weights deviate by {deviation:.2f}, and none by more than {largest:.2f}"
+            )
+        return None
+
+    @check("The seed decides the noise: another seed gives other noise, the same seed the same.")
+    def seeded(self, trial: Trial) -> Miss | None:
+        """The third generation has the seed of the first."""
+        for rank, seen in trial.seen.items():
+            noises = [_noise(told) for told in seen]
+            if len(noises) < _GENERATIONS or not all(noises):
+                continue
+            if _close(noises[0], noises[1]):
+                return Miss(f"on rank {rank} of {trial.world_size}, another seed gave the same noise")
+            if not _close(noises[0], noises[2]):
+                return Miss(f"on rank {rank} of {trial.world_size}, the same seed gave other noise")
+        return None
+
     @check("Afterwards all ranks have the same weights.")
     def shared(self, trial: Trial) -> Miss | None:
         """Bit by bit, in every generation."""
@@ -247,9 +281,9 @@ class Mutate(Task):
             mutants = {r: _mutants(s[number]) for r, s in sorted(trial.seen.items())}
             if not all(mutants.values()):
                 continue
-            rivals = {f"rank {r}'s mutant": m[0] for r, m in mutants.items()}
+            rivals = {f"rank {r}'s mutant": max(m, key=_fitness) for r, m in mutants.items()}
             rivals["the model as it was"] = {"weights": told["parent"], "fitness": told["parent fitness"]}
-            best = max(rivals, key=lambda name: float(rivals[name]["fitness"]))
+            best = max(rivals, key=lambda name: _fitness(rivals[name]))
             if _close(told["after"], rivals[best]["weights"]):
                 continue
             is_now = [name for name, one in rivals.items() if _close(told["after"], one["weights"])]
@@ -323,13 +357,24 @@ def _choice(trial: Trial, number: int) -> tuple[int, int] | None:
         return None
     after = trial.seen[0][number]["after"]
     chosen = [rank for rank, tried in mutants.items() if _close(after, tried[0]["weights"])]
-    least = min(mutants, key=lambda rank: float(mutants[rank][0]["fitness"]))
+    least = min(mutants, key=lambda rank: _fitness(mutants[rank][0]))
     return (chosen[0], least) if chosen else None
 
 
 def _returns_own(told: Mapping[str, Any]) -> bool:
     mine = [one["fitness"] for one in _mutants(told)]
     return bool(mine) and abs(told["returned"] - mine[0]) < 1e-4
+
+
+def _noise(told: Mapping[str, Any]) -> list[float]:
+    """What was added to the model's weights to make the first mutant; nothing where there was none."""
+    for mutant in _mutants(told):
+        return [a - b for a, b in zip(mutant["weights"], told["parent"], strict=True)]
+    return []
+
+
+def _fitness(tried: Mapping[str, Any]) -> float:
+    return float(tried["fitness"])
 
 
 def _mutants(told: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 LESSON = "09_synchronised"
 
-MAP = "lesson 09, The map"
 ONCE = "lesson 09, Parameters: once"
 ENSEMBLE = "lesson 09, Not an ensemble either"
 ON_PURPOSE = "lesson 09, Change weights on purpose"

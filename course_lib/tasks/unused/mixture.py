@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
@@ -121,6 +122,7 @@ class Mixture(Task):
             return {"odd": "something else than a tensor shaped like x and a tensor with one number"}
         _loss(y, balance).backward()
         seen: dict[str, Any] = {"outputs": numbers([y]), "rows": sum(rows), "gradients": gradients(layer)}
+        seen["balance"] = float(balance)
         try:
             ddp._check_reducer_finalized()
         except RuntimeError as error:
@@ -140,6 +142,7 @@ class Mixture(Task):
         mean_share = sum(shares) / world_size
         return {
             "outputs": [numbers([part]) for part in y.chunk(world_size)],
+            "balance": balance.item(),
             "ungated": [numbers([_layer(case["seed"], _ungated)(part)[0]]) for part in parts],
             "right": gradients(alone),
             "own_shares": _mean_of_ranks(case, parts, shares),
@@ -148,7 +151,7 @@ class Mixture(Task):
 
     def reference(self, oracle: Any) -> Any:
         """What answers are compared with."""
-        return [oracle["outputs"], oracle["right"]]
+        return [oracle["outputs"], oracle["balance"], oracle["right"]]
 
     @check("Every rank returns the outputs, shaped like x, and the balance term.", gate=True)
     def gives_pair(self, trial: Trial) -> Miss | None:
@@ -203,6 +206,17 @@ class Mixture(Task):
                 )
         return None
 
+    @check("The mean of all ranks' balance terms is the balance term of one process.")
+    def balance_right(self, trial: Trial) -> Miss | None:
+        """Each rank's own may be that of its own mean gates, or of all ranks'."""
+        mean = sum(seen["balance"] for seen in trial.seen.values()) / trial.world_size
+        if not math.isclose(mean, trial.oracle["balance"], rel_tol=1e-4):
+            return Miss(
+                f"with {self.describe(trial.case)}, the ranks' balance terms are {mean:.4g} on average; one process "
+                f"alone has {trial.oracle['balance']:.4g}"
+            )
+        return None
+
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which shares give these gradients?"""
         seen = [
@@ -239,7 +253,7 @@ def _layer(seed: int, mix: Callable[..., Any]) -> Any:
 
     layer = fill(Layer(), seed)
     with torch.no_grad():
-        layer.router.weight.add_(3 * torch.eye(_EXPERTS))
+        layer.router.weight.add_(1.5 * torch.eye(_EXPERTS))
     return layer
 
 

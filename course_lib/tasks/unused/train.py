@@ -1,9 +1,13 @@
-"""Task 2: a model that branches, trained under DDP in three ways."""
+"""Task 2: a model that branches, trained under DDP in three ways.
+
+Hooks on the parameters tell which of them a loss touches: the weights alone hide a touch with a tiny factor.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -98,6 +102,7 @@ class Train(Task):
             return forward(self, *inputs, **kwargs)
 
         net.register_forward_pre_hook(lambda *_: count("module"))
+        touched = _watch_idle_heads(net)
         with patch.object(DistributedDataParallel, "forward", counted):
             ddp = answer(net, _batches(case, rank), case["way"])
         if not isinstance(ddp, DistributedDataParallel):
@@ -105,7 +110,7 @@ class Train(Task):
         if ddp.module is not net:
             return {"odd": "a DistributedDataParallel around another model than the one given"}
         flags = {"find_unused_parameters": ddp.find_unused_parameters, "static_graph": ddp.static_graph}
-        return {"weights": numbers(net.parameters()), "flags": flags, **counts}
+        return {"weights": numbers(net.parameters()), "flags": flags, "touched": touched, **counts}
 
     def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
         """The weights of one process that takes every step with the batches of all ranks."""
@@ -143,6 +148,27 @@ class Train(Task):
                 given = [name for name, value in flags.items() if value] or ["no flag"]
                 return Miss(
                     f"with way={way!r}, the wrapper of rank {rank} has {' and '.join(given)}", "way_ignored"
+                )
+            if way != "touch_all" and seen["touched"]:
+                name = next(iter(seen["touched"]))
+                return Miss(
+                    f"with way={way!r}, the loss of rank {rank} touches parameters of a head that it does not use: "
+                    f"{name} gets a gradient",
+                    "two_ways_at_once",
+                )
+        return None
+
+    @check("Touching gives a parameter that is not used a gradient of exactly zero.")
+    def touch_is_zero(self, trial: Trial) -> Miss | None:
+        """Before DDP's average: what arrives at the parameter."""
+        for rank, seen in trial.seen.items():
+            moved = {name: size for name, size in seen["touched"].items() if size != 0}
+            if trial.case["way"] == "touch_all" and moved:
+                name, size = max(moved.items(), key=lambda item: item[1])
+                return Miss(
+                    f"on rank {rank} of {trial.world_size}, {name} gets a gradient of up to {size:.2g} in a step that "
+                    "does not use it",
+                    "touch_moves",
                 )
         return None
 
@@ -208,6 +234,29 @@ def _net(seed: int) -> Any:
             return self.heads[head](self.body(x).tanh())
 
     return fill(Branches(), seed)
+
+
+def _watch_idle_heads(net: Any) -> dict[str, float]:
+    """Fills with the largest gradient of every parameter of a head that gets one in a step that does not use it."""
+    import torch
+
+    used: set[int] = set()
+    found: dict[str, float] = {}
+
+    def forward(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if torch.is_grad_enabled():
+            used.clear()
+            used.add(int(kwargs["head"] if "head" in kwargs else args[1]))
+
+    def backward(name: str, head: int, gradient: Any) -> None:
+        if head not in used:
+            found[name] = max(found.get(name, 0.0), gradient.abs().max().item())
+
+    net.register_forward_pre_hook(forward, with_kwargs=True)
+    for name, parameter in net.named_parameters():
+        if name.startswith("heads."):
+            parameter.register_hook(partial(backward, name, int(name.split(".")[1])))
+    return found
 
 
 def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any, int]]:

@@ -162,6 +162,7 @@ class UnusedParameters(Task):
             "names": [name for name, _ in net.named_parameters()],
             "right": right,
             "mean": mean(local),
+            "local": local,
             "frozen_named": [sorted({*right, *frozen})] * world_size,
             "zero_is_unused": [sorted({*right, *zeros})] * world_size,
             "grad_attribute": [[] if case["kind"] == "stale" else everything] * world_size,
@@ -221,9 +222,11 @@ class UnusedParameters(Task):
             if "error" in seen:
                 return Miss(f"loss.backward() after it raises on rank {rank}: {seen['error']}", "graph_freed")
             if "gradients" in seen and not close(seen["gradients"], trial.oracle["mean"]):
+                own = close(seen["gradients"], trial.oracle["local"][rank])
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} gets gradients from "
-                    "loss.backward() that are not the mean over the ranks"
+                    f"loss.backward() that are {'its own, ' if own else ''}not the mean over the ranks",
+                    "gradients_changed" if own else None,  # an earlier backward has spent DDP's average
                 )
         return None
 

@@ -16,7 +16,16 @@ from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
-_WAYS = ("right", "copied_before", "momentum_reversed", "too_early", "never_follows")
+#: By misconception; a slash and a variant may follow.
+_WAYS = (
+    "right",
+    "copied_before",
+    "momentum_reversed",
+    "too_early",
+    "never_follows",
+    "half_the_loss/labels",
+    "half_the_loss/target",
+)
 
 
 def _student(seed: int) -> Any:
@@ -91,6 +100,11 @@ class Distil(Task):
             taught.FOLLOWS,
         ),
         Misconception("never_follows", "The teacher stays what it was: it never follows.", taught.FOLLOWS),
+        Misconception(
+            "half_the_loss",
+            "The loss has one of its two parts only: the student learns from y and from its teacher's target.",
+            taught.FOLLOWS,
+        ),
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
@@ -194,7 +208,7 @@ def _known(trial: Trial) -> str | None:
             close(seen["student"], told["student"][rank]) and close(seen["teacher"], told["teacher"][rank])
             for rank, seen in trial.seen.items()
         ):
-            return way
+            return way.partition("/")[0]
     students = [seen["student"] for seen in trial.seen.values()]
     return None if all(close(student, students[0]) for student in students) else "not_averaged"
 
@@ -222,7 +236,13 @@ def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, list
         optimizer.zero_grad()
         for teacher, (x, noisy, y) in zip(teachers, parts, strict=True):
             output = student(noisy)
-            ((mse(output, y) + mse(output, teacher(x).detach())) / world_size).backward()
+            parts_of_loss: dict[str, Any] = {
+                "labels": mse(output, y),
+                "target": mse(output, teacher(x).detach()),
+            }
+            wanted = way.partition("half_the_loss/")[2]
+            loss = parts_of_loss[wanted] if wanted else sum(parts_of_loss.values())
+            (loss / world_size).backward()
         if way == "too_early":
             follow()
         optimizer.step()

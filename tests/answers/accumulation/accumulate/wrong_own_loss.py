@@ -1,5 +1,7 @@
 # misconception: none
 # breaks: Every rank returns the mean loss over all samples of all ranks.
+# breaks: Return that mean loss, the same number on every rank.
+# breaks: return its mean loss
 import torch.distributed as dist
 
 

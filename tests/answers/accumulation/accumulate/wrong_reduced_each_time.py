@@ -1,5 +1,7 @@
 # misconception: reduced_each_time
 # breaks: Gradients are sent once, however many micro-batches there are.
+# breaks: Ranks may have unequally many (at least one)
+# breaks: Gradients are sent exactly once.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: infinite
 # breaks: If it is not larger, or not finite, all gradients are left as they are.
+# breaks: If it is not finite, leave them as they are
 import torch
 import torch.distributed as dist
 

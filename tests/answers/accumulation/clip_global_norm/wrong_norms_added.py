@@ -1,5 +1,6 @@
 # misconception: norms_added
 # breaks: Every rank returns the norm of all gradients of all ranks, the shared ones counted once.
+# breaks: Find the norm of all gradients of all ranks
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: shared_counted_by_all
 # breaks: Every rank returns the norm of all gradients of all ranks, the shared ones counted once.
+# breaks: the shared ones counted once
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: somebody_missing
+# breaks: ranks may have unequally many, or none
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: left_over
 # breaks: Every group ends with a step of the optimizer, also one that is not full.
+# breaks: After each group there is one step of the optimizer.
+# breaks: with one step for each group of them
 from contextlib import nullcontext
 
 

@@ -1,5 +1,6 @@
 # misconception: not_divided
 # breaks: They are those of one process that takes all samples of a group, of all ranks, at once.
+# breaks: Its gradient is that of the mean loss
 from contextlib import nullcontext
 
 

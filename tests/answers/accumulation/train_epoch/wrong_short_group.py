@@ -1,5 +1,6 @@
 # misconception: short_group
 # breaks: They are those of one process that takes all samples of a group, of all ranks, at once.
+# breaks: the last group may be shorter
 from contextlib import nullcontext
 
 

@@ -3,6 +3,7 @@
 # breaks: All ranks come to the same collectives, to the end.
 # breaks: The gradients of all micro-batches are there when the step is taken.
 # breaks: The Completer's gradients are averaged.
+# breaks: the weights after it are those that one process would have found
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

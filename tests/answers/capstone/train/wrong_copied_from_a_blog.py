@@ -3,6 +3,10 @@
 # breaks: Gradients are averaged in the last micro-batch of a step.
 # breaks: Each epoch has an order of its own.
 # breaks: Four processes on two machines: each has a share of its own, and one writes the checkpoint.
+# breaks: in an order that is new in every epoch
+# breaks: Each image is in the share of one process
+# breaks: one process writes OUT/checkpoint.pt
+# breaks: Killed at any moment and started again with the same OUT
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: On 1 to 4 processes, it ends well, with the weights that one process would have found.
+# breaks: Micro-batches left over at the end of an epoch take part in no step.
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

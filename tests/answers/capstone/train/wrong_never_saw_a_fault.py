@@ -3,6 +3,10 @@
 # breaks: A step follows the mean over its micro-batches.
 # breaks: All ranks evaluate one model.
 # breaks: Blank images on one rank keep nobody waiting.
+# breaks: A step of the optimizer follows the mean gradient over all processes
+# breaks: The accuracy is that of the model in the file
+# breaks: When something fails on one process, no process goes on with wrong numbers
+# breaks: the run does not end as if all were well
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

@@ -3,6 +3,10 @@
 # breaks: Both passes through the Classifier reach the gradients of all ranks.
 # breaks: A process that is four seconds late is waited for.
 # breaks: The accuracy counts each test image once.
+# breaks: Train two models on handwritten digits, on any number of processes.
+# breaks: over all test images (none is blank), each counted once
+# breaks: it ends as if nothing had happened
+# breaks: A process may be slow for a minute; the others wait for it.
 """Train two models on handwritten digits, on any number of processes.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3

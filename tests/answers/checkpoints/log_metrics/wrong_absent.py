@@ -1,5 +1,6 @@
 # misconception: absent_as_zero
 # breaks: The mean recall is that of all samples of all ranks so far, on every rank.
+# breaks: for each class of which some rank has seen a sample
 import torch
 import torch.distributed as dist
 

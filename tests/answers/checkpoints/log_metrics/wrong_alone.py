@@ -1,5 +1,7 @@
 # misconception: not_reduced
 # breaks: The accuracy is that of all samples of all ranks so far, on every rank.
+# breaks: over the samples of **all ranks in all steps so far**
+# breaks: of all samples that any rank has seen so far
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: counts_spoilt
 # breaks: `counts` holds this rank's own counts, after every step.
+# breaks: Only this rank's samples belong there.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: this_batch_only
 # breaks: The accuracy is that of all samples of all ranks so far, on every rank.
+# breaks: Count this batch into `counts`, in place.
+# breaks: of all samples that any rank has seen so far
 import torch
 import torch.distributed as dist
 

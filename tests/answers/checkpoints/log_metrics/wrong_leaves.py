@@ -1,5 +1,6 @@
 # misconception: empty_batch_leaves
 # breaks: The accuracy is that of all samples of all ranks so far, on every rank.
+# breaks: A batch may be empty.
 import torch
 import torch.distributed as dist
 

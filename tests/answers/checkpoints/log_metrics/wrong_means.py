@@ -1,5 +1,6 @@
 # misconception: mean_of_means
 # breaks: The accuracy is that of all samples of all ranks so far, on every rank.
+# breaks: over the samples of **all ranks in all steps so far**
 import torch
 import torch.distributed as dist
 

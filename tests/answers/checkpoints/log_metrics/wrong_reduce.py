@@ -1,5 +1,7 @@
 # misconception: only_rank_0_knows
 # breaks: Every rank returns two numbers.
+# breaks: the same on every rank
+# breaks: Return two numbers
 import torch
 import torch.distributed as dist
 

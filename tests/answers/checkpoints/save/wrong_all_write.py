@@ -1,5 +1,6 @@
 # misconception: all_write
 # breaks: One rank writes.
+# breaks: one rank writes the weights and the number of the step
 import os
 
 import torch

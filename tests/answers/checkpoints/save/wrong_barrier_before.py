@@ -1,5 +1,7 @@
 # misconception: leaves_early
 # breaks: When save returns on a rank, load finds that step and these weights there, with or without a wrapper.
+# breaks: When `save` returns on a rank, `load` finds them there at once.
+# breaks: returns when it is there, on every rank
 import os
 
 import torch

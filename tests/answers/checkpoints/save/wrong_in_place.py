@@ -1,5 +1,7 @@
 # misconception: in_place
 # breaks: Whenever save is killed, load finds the last checkpoint or the new one, entire.
+# breaks: at whatever byte
+# breaks: is killed, at whatever byte
 import os
 
 import torch

@@ -1,5 +1,7 @@
 # misconception: not_strict
 # breaks: When save returns on a rank, load finds that step and these weights there, with or without a wrapper.
+# breaks: fills the model on every rank
+# breaks: Fill the model from the checkpoint
 import os
 
 import torch

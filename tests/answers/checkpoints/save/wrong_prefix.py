@@ -1,5 +1,6 @@
 # misconception: prefix_kept
 # breaks: When save returns on a rank, load finds that step and these weights there, with or without a wrapper.
+# breaks: in `load`, it may be wrapped or not
 import os
 
 import torch

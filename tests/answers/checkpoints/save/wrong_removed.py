@@ -1,5 +1,7 @@
 # misconception: removed_first
 # breaks: Whenever save is killed, load finds the last checkpoint or the new one, entire.
+# breaks: between whichever two steps
+# breaks: and between whichever two steps
 import os
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: two_files
 # breaks: Whenever save is killed, load finds the last checkpoint or the new one, entire.
+# breaks: the last checkpoint or the new one, entire
 import os
 
 import torch

@@ -1,5 +1,7 @@
 # misconception: none
 # breaks: load returns None when nothing has been saved.
+# breaks: it returns `None` if nothing has been saved
+# breaks: returns the number of its step, or None
 import os
 
 import torch

@@ -1,5 +1,7 @@
 # misconception: momentum_forgotten
 # breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.
+# breaks: the training runs on as the old one did
+# breaks: Save all that has a memory.
 import os
 import random
 

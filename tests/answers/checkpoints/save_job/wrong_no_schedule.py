@@ -1,5 +1,6 @@
 # misconception: schedule_forgotten
 # breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.
+# breaks: the training runs on as the old one did
 import os
 import random
 

@@ -1,5 +1,6 @@
 # misconception: random_forgotten
 # breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.
+# breaks: losses and weights are equal, bit by bit, on every rank
 import os
 import random
 

@@ -1,5 +1,6 @@
 # misconception: rank_0s_random
 # breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.
+# breaks: losses and weights are equal, bit by bit, on every rank
 import os
 import random
 

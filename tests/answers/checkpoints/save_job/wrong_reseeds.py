@@ -1,5 +1,6 @@
 # misconception: run_disturbed
 # breaks: Saving leaves the run as it is.
+# breaks: The training goes on after it as if nothing had happened.
 import os
 import random
 

@@ -1,5 +1,6 @@
 # misconception: nothing_loaded
 # breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.
+# breaks: Bring the job to where the saved one was.
 import os
 import random
 

@@ -1,5 +1,7 @@
 # misconception: none
 # breaks: Only the writer writes, and once.
+# breaks: `writer` writes once
+# breaks: One rank writes the checkpoint
 import torch.distributed as dist
 
 culprit = {1}

@@ -1,5 +1,7 @@
 # misconceptions: read_too_early, still_too_short
 # breaks: Every rank returns what was written.
+# breaks: All ranks return what `read()` gives once it is written.
+# breaks: when it is there, all ranks read it
 from datetime import timedelta
 
 import torch.distributed as dist

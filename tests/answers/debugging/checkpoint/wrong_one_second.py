@@ -1,5 +1,7 @@
 # misconception: still_too_short
 # breaks: No group gives up during an honest pause, however long it is.
+# breaks: however long that takes
+# breaks: an honest pause is not a hang
 from datetime import timedelta
 
 import torch.distributed as dist

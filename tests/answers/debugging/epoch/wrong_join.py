@@ -1,5 +1,6 @@
 # misconception: leftovers_trained
 # breaks: All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.
+# breaks: What is left over on the others is left out
 import torch
 import torch.distributed as dist
 

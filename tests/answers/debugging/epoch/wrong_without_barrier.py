@@ -1,4 +1,5 @@
 # misconception: still_uneven
+# breaks: nobody is left waiting
 import torch
 
 culprit = 2

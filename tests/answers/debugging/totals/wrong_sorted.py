@@ -1,4 +1,6 @@
 # misconception: own_labels
+# breaks: all labels that *any* rank has seen
+# breaks: A rank may have seen fewer kinds than the others.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: still_mixed
 # breaks: The counts are right, for all labels that any rank has seen.
+# breaks: How often each label was seen, by all ranks together.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: logged_everywhere
 # breaks: Only rank 0 logs.
+# breaks: and only rank 0, calls `log`
 import torch.distributed as dist
 
 culprit = 0

@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: Every rank returns the weight that the descent comes to.
+# breaks: Gradient descent on the batches of all ranks
 import torch.distributed as dist
 
 culprit = 0

@@ -1,5 +1,6 @@
 # misconception: own_loss
 # breaks: What rank 0 logs, after every second step, is the mean of all ranks' losses.
+# breaks: with the mean of all ranks' losses
 import torch
 import torch.distributed as dist
 

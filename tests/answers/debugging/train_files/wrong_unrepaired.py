@@ -1,4 +1,5 @@
 # misconception: still_shifted
+# breaks: together with the others' files of the same name
 culprit = 1
 cause = "skipped"
 

@@ -1,5 +1,7 @@
 # misconception: half_left_out
 # breaks: A file that one rank cannot read is left out by all ranks; all others are trained on.
+# breaks: is left out by *all* ranks
+# breaks: a file that cannot be read is left out
 import torch
 
 culprit = 1

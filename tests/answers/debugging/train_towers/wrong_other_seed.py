@@ -1,4 +1,5 @@
 # misconception: still_own_order
+# breaks: all ranks call them in the same order
 import random
 
 

@@ -1,5 +1,7 @@
 # misconception: chance_taken
 # breaks: Every rank still has a `chance` of its own.
+# breaks: Each rank has a `chance` of its own, and that stays so
+# breaks: what it draws after the training is still its own
 culprit = 0
 cause = "order"
 

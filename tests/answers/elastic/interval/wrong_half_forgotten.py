@@ -1,5 +1,6 @@
 # misconception: half_forgotten
 # breaks: Saving that often costs at most 2 % more than the best interval.
+# breaks: so that as little time as possible is lost
 import math
 from statistics import mean
 

@@ -1,5 +1,6 @@
 # misconception: scaled_the_wrong_way
 # breaks: Saving that often costs at most 2 % more than the best interval.
+# breaks: each rank fails as often as before
 import math
 from statistics import mean
 

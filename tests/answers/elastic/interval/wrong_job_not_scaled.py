@@ -1,5 +1,6 @@
 # misconception: job_not_scaled
 # breaks: Saving that often costs at most 2 % more than the best interval.
+# breaks: each rank fails as often as before
 import math
 from statistics import mean
 

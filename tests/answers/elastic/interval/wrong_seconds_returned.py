@@ -1,5 +1,7 @@
 # misconception: seconds_returned
 # breaks: Saving that often costs at most 2 % more than the best interval.
+# breaks: Return after how many **steps** to save
+# breaks: The number of steps between two saves.
 import math
 from statistics import mean
 

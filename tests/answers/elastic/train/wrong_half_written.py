@@ -1,5 +1,7 @@
 # misconception: half_written
 # breaks: It runs in every life, until it is killed or done.
+# breaks: a restart goes on from the last one that is whole
+# breaks: once in the middle of `torch.save`
 import os
 
 import torch

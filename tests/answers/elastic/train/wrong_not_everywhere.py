@@ -1,5 +1,6 @@
 # misconception: not_everywhere
 # breaks: All ranks go on from the same step.
+# breaks: after the second time there are **more** workers
 import os
 
 import torch

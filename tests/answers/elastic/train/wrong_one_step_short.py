@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: It does all steps.
+# breaks: Train until `steps` steps are done
 import os
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: optimizer_forgotten
 # breaks: The loss of every step, and at the end, is that of a run that is never killed.
+# breaks: The loss of every step must be what it would have been without a kill.
 import os
 
 import torch

@@ -1,5 +1,8 @@
 # misconception: starts_over
 # breaks: It goes on from the last checkpoint that was due.
+# breaks: Make it so.
+# breaks: a restart goes on from the last one that is whole
+# breaks: however often it is killed and called again
 import os
 
 import torch

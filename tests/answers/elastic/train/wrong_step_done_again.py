@@ -1,5 +1,6 @@
 # misconception: step_done_again
 # breaks: It goes on from the last checkpoint that was due.
+# breaks: The loss of every step must be what it would have been without a kill.
 import os
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: chances_added
 # breaks: It is the way that costs least.
+# breaks: several in the same step count as one
 import torch.distributed as dist
 
 

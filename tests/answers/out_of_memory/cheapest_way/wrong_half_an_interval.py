@@ -1,5 +1,6 @@
 # misconception: failed_step_forgotten
 # breaks: It is the way that costs least.
+# breaks: the failed one too
 import math
 
 import torch.distributed as dist

@@ -1,5 +1,7 @@
 # misconception: lost_work_forgotten
 # breaks: It is the way that costs least.
+# breaks: the steps of the whole gang that one failure throws away
+# breaks: the way that adds the fewest seconds to a step
 import math
 
 import torch.distributed as dist

@@ -1,5 +1,7 @@
 # misconception: overhead_forgotten
 # breaks: It is the way that costs least.
+# breaks: `overhead`, seconds in *each* step
+# breaks: Which one costs least?
 import math
 
 import torch.distributed as dist

@@ -1,5 +1,6 @@
 # misconception: whole_interval_lost
 # breaks: It is the way that costs least.
+# breaks: a failure strikes any of them with the same chance
 import math
 
 import torch.distributed as dist

@@ -1,5 +1,7 @@
 # misconception: not_corrected
 # breaks: On every rank the gradients are the mean over the good ranks; zeros where there is none.
+# breaks: Make every gradient the mean over the *good* ranks
+# breaks: Correct all gradients
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: only_the_good
 # breaks: On every rank the gradients are the mean over the good ranks; zeros where there is none.
+# breaks: the mean over the *good* ranks, on all ranks
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: none
 # breaks: It is the number of good ranks.
+# breaks: Return how many ranks are good, on every rank.
+# breaks: how many ranks are good
 import torch.distributed as dist
 
 

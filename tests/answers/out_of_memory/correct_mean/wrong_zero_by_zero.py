@@ -1,5 +1,6 @@
 # misconception: nobody_good
 # breaks: On every rank the gradients are the mean over the good ranks; zeros where there is none.
+# breaks: Where no rank is good, gradients stay zeros.
 import torch
 import torch.distributed as dist
 

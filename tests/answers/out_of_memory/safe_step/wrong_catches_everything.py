@@ -1,5 +1,6 @@
 # misconception: catches_everything
 # breaks: An error that has nothing to do with memory is raised.
+# breaks: Other errors are raised.
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 # misconception: forward_only
+# breaks: or anywhere in backward, in any step
 # An empty batch takes the place of the one that has failed, in forward.
 import torch
 import torch.distributed as dist

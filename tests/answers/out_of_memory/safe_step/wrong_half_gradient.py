@@ -1,5 +1,6 @@
 # misconception: half_gradient
 # breaks: They are those of one process that has left out the batches of the ranks that failed.
+# breaks: A batch that has run out of memory is left out, all of it
 import torch
 import torch.distributed as dist
 

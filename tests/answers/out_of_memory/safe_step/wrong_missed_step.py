@@ -1,5 +1,6 @@
 # misconception: missed_step
 # breaks: All ranks have the same weights after each step, bit by bit.
+# breaks: After each step all ranks have the same weights, bit by bit
 import torch
 import torch.distributed as dist
 

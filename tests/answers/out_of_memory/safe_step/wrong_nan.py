@@ -1,5 +1,6 @@
 # misconception: nobody_good
 # breaks: They are those of one process that has left out the batches of the ranks that failed.
+# breaks: Where all ranks fail, there is no step.
 import torch
 import torch.distributed as dist
 

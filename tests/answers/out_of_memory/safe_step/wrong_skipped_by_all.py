@@ -1,5 +1,7 @@
 # misconception: skipped_by_all
 # breaks: They are those of one process that has left out the batches of the ranks that failed.
+# breaks: The step is then the mean over the samples of all other ranks.
+# breaks: One step on the batches that fit.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: zeros_counted
 # breaks: They are those of one process that has left out the batches of the ranks that failed.
+# breaks: The step is then the mean over the samples of all other ranks.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: nothing_sent
 # breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
+# breaks: a future of the means of all ranks' gradients
 import torch
 
 

@@ -1,5 +1,6 @@
 # misconception: overflows
 # breaks: Gradients are finite.
+# breaks: for huge ones (10⁵)
 import torch
 import torch.distributed as dist
 

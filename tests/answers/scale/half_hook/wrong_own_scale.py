@@ -1,5 +1,6 @@
 # misconception: own_scale
 # breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
+# breaks: where ranks have gradients of different size
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: vanishes
 # breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
+# breaks: It works for tiny gradients
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: sum_not_mean
 # breaks: Every rank has the mean of all ranks' gradients, up to the rounding of halves.
+# breaks: a future of the means of all ranks' gradients
+# breaks: with the means of all ranks' gradients
 import torch
 import torch.distributed as dist
 

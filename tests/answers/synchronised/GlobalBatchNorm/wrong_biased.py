@@ -1,5 +1,6 @@
 # misconception: running_variance_biased
 # breaks: The running statistics are those of one process, on every rank.
+# breaks: outputs, gradients and running statistics
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: detached
 # breaks: So are the gradients.
+# breaks: outputs, gradients and running statistics
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: batch_in_eval_mode
 # breaks: In eval mode the running statistics are used, and one rank alone may call it.
+# breaks: In eval mode it uses the running statistics
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: running_mean_local
 # breaks: The running statistics are those of one process, on every rank.
+# breaks: it trains as `torch.nn.BatchNorm1d` does
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: tolerance
 # breaks: Every rank raises where one rank differs.
+# breaks: is not that of rank 0, bit by bit
 import torch
 import torch.distributed as dist
 

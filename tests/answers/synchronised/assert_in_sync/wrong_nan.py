@@ -1,5 +1,6 @@
 # misconception: nan_differs
 # breaks: Nothing is raised where all ranks have the same model.
+# breaks: If all ranks agree, it does nothing.
 import torch
 import torch.distributed as dist
 

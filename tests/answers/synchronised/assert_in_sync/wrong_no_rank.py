@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: The error names a tensor that differs, and a rank where it is not that of rank 0.
+# breaks: and a rank where it does
 import torch
 import torch.distributed as dist
 

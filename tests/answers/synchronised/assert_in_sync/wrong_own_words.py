@@ -1,5 +1,7 @@
 # misconception: none
 # breaks: The error says the same on every rank.
+# breaks: with the same message
+# breaks: Raise the same error on all ranks if the model is not the same on all of them.
 import torch
 import torch.distributed as dist
 

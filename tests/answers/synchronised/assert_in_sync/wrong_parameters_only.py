@@ -1,5 +1,6 @@
 # misconception: buffers_forgotten
 # breaks: Every rank raises where one rank differs.
+# breaks: as soon as any parameter or buffer of `model`
 import torch
 import torch.distributed as dist
 

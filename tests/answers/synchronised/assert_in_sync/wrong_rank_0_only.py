@@ -1,5 +1,6 @@
 # misconception: own_view
 # breaks: Every rank raises where one rank differs.
+# breaks: it raises on **every** rank
 import torch
 import torch.distributed as dist
 

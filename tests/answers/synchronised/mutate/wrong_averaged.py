@@ -1,5 +1,7 @@
 # misconception: averaged
 # breaks: The model is the fittest mutant, or what it was if no mutant is fitter.
+# breaks: The fittest of all ranks' mutants becomes the model
+# breaks: Make the fittest mutant of all ranks the model
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 # misconception: least_fit
+# breaks: `fitness(module)` says how good a module is, larger is better
 import copy
 
 import torch

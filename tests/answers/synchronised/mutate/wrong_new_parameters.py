@@ -1,6 +1,7 @@
 # misconception: replaced_parameters
 # breaks: Training goes on: the next backward gives the same gradients on all ranks.
 # breaks: The model's parameters are those that DDP and the optimizer know.
+# breaks: Training goes on afterwards, with the same wrapper and optimizer.
 import copy
 
 import torch

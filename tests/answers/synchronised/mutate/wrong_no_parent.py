@@ -1,5 +1,7 @@
 # misconception: gets_worse
 # breaks: The model is the fittest mutant, or what it was if no mutant is fitter.
+# breaks: if it is fitter than the model is now; otherwise nothing changes
+# breaks: if it is fitter; return the model's fitness
 import copy
 
 import torch

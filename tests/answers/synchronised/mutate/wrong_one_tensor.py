@@ -1,5 +1,6 @@
 # misconception: none
 # breaks: A mutant differs from the model in every number, by noise of strength sigma.
+# breaks: a normal random number for each of them
 import copy
 
 import torch

@@ -1,5 +1,7 @@
 # misconception: own_fitness
 # breaks: Every rank returns the fitness of the model that all have now.
+# breaks: Return the fitness of what the model is then.
+# breaks: return the model's fitness
 import copy
 
 import torch

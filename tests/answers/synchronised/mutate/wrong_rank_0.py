@@ -1,5 +1,6 @@
 # misconception: rank_0_wins
 # breaks: The model is the fittest mutant, or what it was if no mutant is fitter.
+# breaks: The fittest of all ranks' mutants becomes the model
 import copy
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: same_mutant
 # breaks: Every rank tries one mutant, and no two ranks the same.
+# breaks: so that no two ranks try the same
 import copy
 
 import torch

@@ -1,5 +1,6 @@
 # misconception: not_shared
 # breaks: Afterwards all ranks have the same weights.
+# breaks: becomes the model **on every rank**
 import copy
 
 import torch

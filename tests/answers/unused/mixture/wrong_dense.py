@@ -1,5 +1,6 @@
 # misconception: everyone_computes
 # breaks: Every token goes through one expert only.
+# breaks: each token goes through the one expert
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: gate_forgotten
 # breaks: Every token is put through the expert with its largest gate, times that gate.
+# breaks: the result is multiplied by that gate
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: own_shares
 # breaks: The averaged gradients are those of one process with the tokens of all ranks.
+# breaks: The share of an expert is the part of the tokens *of all ranks* that went to it.
 import torch
 
 

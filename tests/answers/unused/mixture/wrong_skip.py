@@ -1,5 +1,6 @@
 # misconception: idle_skipped
 # breaks: Every parameter gets a gradient on every rank, so that plain DDP can average.
+# breaks: After `backward()` all gradients are to be those of one process that has the tokens of all ranks.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,7 @@
 # misconception: way_ignored
 # breaks: The way that was asked for is taken, and no other.
+# breaks: How, says `way`
+# breaks: with neither
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

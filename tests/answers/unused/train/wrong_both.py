@@ -1,4 +1,5 @@
 # misconception: two_ways_at_once
+# breaks: with that flag of DDP and nothing else
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

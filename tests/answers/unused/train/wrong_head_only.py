@@ -1,4 +1,5 @@
 # misconception: not_touched
+# breaks: a loss that touches all parameters
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

@@ -1,5 +1,6 @@
 # misconception: around_the_wrapper
 # breaks: All ranks end with the same weights.
+# breaks: In the end all ranks are to have the weights of one process that trains on the batches of all ranks.
 import torch
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel

@@ -1,5 +1,6 @@
 # misconception: gradients_changed
 # breaks: No gradient has changed.
+# breaks: Do not change any `.grad`
 import torch.distributed as dist
 
 

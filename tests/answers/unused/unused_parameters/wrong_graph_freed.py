@@ -1,5 +1,6 @@
 # misconception: graph_freed
 # breaks: loss.backward() can still follow, and gives the averaged gradients.
+# breaks: after your check `loss.backward()` must be possible
 import torch
 import torch.distributed as dist
 

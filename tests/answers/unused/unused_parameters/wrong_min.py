@@ -1,5 +1,7 @@
 # misconception: unused_by_all
 # breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
+# breaks: **on at least one rank**
+# breaks: Names of the parameters that the loss of at least one rank does not reach.
 import torch
 import torch.distributed as dist
 

@@ -1,5 +1,6 @@
 # misconception: own_view
 # breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
+# breaks: the same list on every rank
 import torch
 
 

@@ -1,5 +1,6 @@
 # misconception: zero_is_unused
 # breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
+# breaks: A gradient of zeros is a gradient.
 import torch
 import torch.distributed as dist
 

@@ -1,0 +1,21 @@
+# misconception: none
+# breaks: Every rank returns the norm of all gradients of all ranks, the shared ones counted once.
+# breaks: Return the norm (before clipping)
+# breaks: return that norm
+import math
+
+import torch.distributed as dist
+
+
+def clip_global_norm(shared, own, max_norm):
+    def squares(parameters):
+        return sum(p.grad.double().square().sum().item() for p in parameters if p.grad is not None)
+
+    everyones = [None] * dist.get_world_size()
+    dist.all_gather_object(everyones, squares(own))
+    norm = math.sqrt(squares(shared) + sum(everyones))
+    if math.isfinite(norm) and norm > max_norm:
+        for p in shared + own:
+            if p.grad is not None:
+                p.grad *= max_norm / norm
+    return min(norm, max_norm)

@@ -1,0 +1,27 @@
+# misconception: none
+# breaks: They are those of one process that has left out the batches of the ranks that failed.
+# breaks: gradients from zero
+import torch
+import torch.distributed as dist
+
+
+def safe_step(ddp, optimizer, inputs, targets, losses_of):
+    good = True
+    try:
+        with ddp.no_sync():
+            losses_of(ddp(inputs), targets).mean().backward()
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        good = False
+    if not good:
+        optimizer.zero_grad()
+    count = torch.tensor(float(good))
+    dist.all_reduce(count)
+    if count == 0:
+        return
+    for p in ddp.parameters():
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad)
+        p.grad /= count
+    optimizer.step()

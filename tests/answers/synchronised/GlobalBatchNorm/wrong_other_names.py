@@ -1,0 +1,41 @@
+# misconception: none
+# breaks: It has the attributes `weight`, `bias`, `running_mean` and `running_var`.
+import torch
+import torch.distributed as dist
+
+
+class SumOverRanks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+
+class GlobalBatchNorm(torch.nn.Module):
+    def __init__(self, features, eps=1e-5, momentum=0.1):
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.gamma = torch.nn.Parameter(torch.ones(features))
+        self.beta = torch.nn.Parameter(torch.zeros(features))
+        self.register_buffer("running_mean", torch.zeros(features))
+        self.register_buffer("running_var", torch.ones(features))
+
+    def forward(self, x):
+        mean, var = self.running_mean, self.running_var
+        if self.training:
+            count = x.new_full((x.shape[1],), len(x))
+            sums = torch.stack([x.sum(0), x.square().sum(0), count])
+            total, squares, n = SumOverRanks.apply(sums)
+            mean = total / n
+            var = squares / n - mean.square()
+            with torch.no_grad():
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(var * n / (n - 1), self.momentum)
+        return (x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta

@@ -1,0 +1,7 @@
+# misconception: none
+# breaks: Write one that does.
+import torch
+
+
+class GlobalBatchNorm(torch.nn.SyncBatchNorm):
+    pass

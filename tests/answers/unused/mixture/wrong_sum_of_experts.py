@@ -1,0 +1,17 @@
+# misconception: none
+# breaks: The averaged gradients are those of one process with the tokens of all ranks.
+# breaks: the number of experts times the sum
+import torch
+import torch.distributed as dist
+
+
+def mixture(x, gates, experts):
+    gate, choice = gates.max(1)
+    outputs = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        mine = (choice == number).nonzero().flatten()
+        outputs = outputs.index_add(0, mine, gate[mine, None] * expert(x[mine]))
+    share = torch.bincount(choice, minlength=len(experts)) / len(x)
+    dist.all_reduce(share)
+    share /= dist.get_world_size()
+    return outputs, (share * gates.mean(0)).sum()
