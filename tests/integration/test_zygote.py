@@ -100,6 +100,13 @@ def test_ranks_end_with_their_kernel_however_that_ends(owner):
     one.process.communicate()
 
 
+def test_a_kernel_that_has_imported_torch_itself_is_served_too(owner):
+    """Where DDP is imported, torch writes the folder of its compiler's cache into the environment."""
+    one = owner.kernel(TORCHINDUCTOR_CACHE_DIR="/tmp/torchinductor_somebody")
+    assert one.parent == owner.zygote.pid
+    one.end()
+
+
 @pytest.mark.parametrize(
     "other",
     [

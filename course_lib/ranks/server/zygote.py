@@ -44,6 +44,8 @@ _READ_WHEN_LOADED = (
     "LD_",
     "PYTHONHASHSEED",
 )
+#: torch writes it itself when DDP or its compiler is imported: who has imported torch may still ask.
+_WRITTEN_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 _REQUEST_SECONDS = 1.0
 
 
@@ -136,7 +138,9 @@ def _fitting(environment: Mapping[str, str]) -> dict[str, Any]:
         "python": [sys.prefix, sys.version],
         "course": [str(_COURSE), *_newest_files()],
         "loaded_with": {
-            key: environment[key] for key in sorted(environment) if key.startswith(_READ_WHEN_LOADED)
+            key: environment[key]
+            for key in sorted(environment)
+            if key.startswith(_READ_WHEN_LOADED) and key not in _WRITTEN_BY_TORCH
         },
     }
 
