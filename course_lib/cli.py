@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +45,11 @@ def _app() -> typer.Typer:
     register(app)  # check, grade, progress, selfcheck, new-task
     app.command("doctor", context_settings=doctor_command.CONTEXT)(doctor_command.doctor)
     return app
+
+
+def command_line() -> Any:
+    """Return ``ddp-course`` as a command with those below it, for the page of the public API."""
+    return typer.main.get_command(_app())
 
 
 def _say_version(wanted: bool) -> None:
@@ -130,6 +135,7 @@ def _notebooks(
             problems = build.check_notebooks(root, names or ())
             if not names:
                 problems += build.check_claims(root) + build.check_cheat_sheet(root)
+                problems += build.check_api_page(root, command_line())
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -147,6 +153,7 @@ def _notebooks(
             typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
         build.write_claims_page(root)
         build.write_cheat_sheet(root)
+        build.write_api_page(root, command_line())
         for problem in build.check_claims(root) + build.check_cheat_sheet(root):
             typer.echo(problem, err=True)
     except build.UnknownNotebookError as error:

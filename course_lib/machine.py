@@ -18,9 +18,13 @@ class MachineReport:
     """Cores, memory and GPUs of this machine, and what they mean for a gang.
 
     Attributes:
-        cores: CPU cores this process may use. memory_gb, free_gb: total and available memory in GB.
-        gpus: GPUs that torch can use. choice: the backend for four ranks, and why.
-        method: how ranks are started (`forkserver` or `spawn`). most_ranks: how many ranks fit into the free memory.
+        cores: CPU cores this process may use.
+        memory_gb: total memory in GB.
+        free_gb: available memory in GB.
+        gpus: number of GPUs that torch can use.
+        choice: the backend for four ranks, and why.
+        method: how ranks are started (`forkserver` or `spawn`).
+        most_ranks: how many ranks fit into the free memory.
     """
 
     cores: int

@@ -98,17 +98,23 @@ def run(
     """Call `fn(*args)` on `ranks` real ranks with a process group, and show what came of it.
 
     Args:
-        fn: any function, also one defined in a cell. ranks: how many.
+        fn: any function, also one defined in a cell.
+        args: its arguments; they are pickled.
+        ranks: how many.
         timeout: seconds until ranks that have not finished are stopped (a deadlock is proved long before).
         expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`.
-        faults: what breaks where (see `course_lib.faults`). trace: record a timeline.
+        faults: what breaks where (see `course_lib.faults`).
+        trace: record a timeline.
         watch: also look for silent faults, such as ranks whose weights drift apart.
+        backend: `gloo` or `nccl`; with `auto` the machine decides.
+        init: False leaves `init_process_group` to `fn`.
 
     Returns:
         The `Outcome`; `out.values[rank]` is what the function returned there.
 
     Raises:
-        UnexpectedOutcome: it ended otherwise than expected. Refused: it cannot be run at all.
+        UnexpectedOutcome: it did not end as expected.
+        Refused: it cannot be run at all.
     """
     from course_lib.notebook.judge import judged, refusing
     from course_lib.notebook.session import Refused

@@ -55,7 +55,11 @@ class RankMagics(Magics):
     )
     @line_cell_magic
     def ranks(self, line: str, cell: str | None = None) -> None:
-        """Run a cell on real ranks (`%%ranks 4`), or look after them (`%ranks`, `%ranks rescue|restart|stop`)."""
+        """Run a cell on real ranks (`%%ranks 4`), or look after them.
+
+        `%ranks` says who is alive and what each rank does. `%ranks rescue` frees blocked ranks and rebuilds the process
+        group, keeping variables. `%ranks restart` starts a new gang of the same size, `%ranks stop` ends the gang.
+        """
         try:
             options = parse_argstring(self.ranks, line)
         except Exception as error:

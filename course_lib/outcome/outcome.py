@@ -62,9 +62,13 @@ class RankError:
     """An exception on one rank.
 
     Attributes:
-        type: name of the exception's class; `bases` are the names of all its base classes.
-        message: `str(exception)` as raised; `traceback` is folded to the learner's lines, `full_traceback` is not.
+        type: name of the exception's class.
+        bases: names of all its base classes.
+        message: `str(exception)` as raised.
+        traceback: folded to the learner's lines.
+        full_traceback: not folded.
         where: the learner's line that raised, such as `line 2 of this cell`.
+        line: its number, where it is known.
     """
 
     type: str
@@ -89,12 +93,17 @@ class Collective:
     """One collective a rank issued, as torch's flight recorder has it.
 
     Attributes:
-        group: name of the process group (`0` is the default group); `seq` counts that group's collectives from 1.
-        op: the operation, such as `all_reduce`; `sizes` and `dtypes` those of its inputs.
+        group: name of the process group (`0` is the default group).
+        seq: its number among that group's collectives, from 1.
+        op: the operation, such as `all_reduce`.
+        sizes: shapes of its inputs.
+        dtypes: types of its inputs.
         done: False while it was still under way when the record was read.
+        time_ns: when it was issued.
         stage: what DDP issued it for: `construction`, `buffers` (their broadcast in a forward), `rebuild` (of the
             buckets, in the second forward), `gradients` (a bucket's all-reduce), `join`; empty for all other.
-        call: the function of torch.distributed that issued it, `origin` the learner's line; both where known.
+        call: the function of `torch.distributed` that issued it, where known.
+        origin: the learner's line, where known.
         callers: the learner's lines (file and number) that led to `origin`, innermost first.
     """
 
@@ -148,12 +157,17 @@ class Waiting:
 
     Attributes:
         call: the communication call the rank is in (`all_reduce`, `backward`, ...), or None while it computes.
-        where: the learner's line; `source` is its text.
+        where: the learner's line.
+        source: the text of that line.
         collective: the collective under way, when there is one.
-        missing: ranks that have not joined it; `mismatch` says which other collective meets it, by rank.
-        state: `blocked` in a communication call, `asleep` in something else (`pause`: the call, and whether it is a
-            `lock`, a `child`, a `sleep`), `computing`, `stopped` by a signal, or `silent`: it does not answer.
-        partners: whom the call needs. children: names of the processes it has started.
+        missing: ranks that have not joined it.
+        mismatch: the other collective that meets it, by rank.
+        state: `blocked` in a communication call, `asleep` in something else (see `pause`), `computing`, `stopped` by a
+            signal, or `silent`, which means that it does not answer.
+        stack: the frames of its main thread, outermost first.
+        pause: the call in which it sleeps, and whether that is a `lock`, a `child` or a `sleep`.
+        partners: the ranks that the call needs.
+        children: names of the processes it has started.
         seconds: how long it has been waiting there, where that is known (a run out of time).
     """
 
@@ -178,8 +192,11 @@ class Diagnosis:
 
     Attributes:
         kind: a short name such as `rank_left`; `unknown` when nothing fits.
-        summary: one sentence; `evidence` are lines a reader can check, `advice` what to do about it.
-        culprits: the ranks that did something else than the others; `lesson` is where this is taught.
+        summary: what happened, in one sentence.
+        culprits: the ranks that did something else than the others.
+        evidence: lines that a reader can check.
+        advice: what to do about it.
+        lesson: where this is taught.
         warning: True for what is worth knowing, but may be meant.
     """
 
@@ -201,21 +218,33 @@ class Outcome:
     """What came back from a run on real ranks.
 
     Attributes:
-        kind: `ok`, `raises`, `died` or `hang`. A rank that dies outweighs one that raises, that one outweighs a hang.
-        ranks: the ranks the code ran on, of `world_size`.
-        stdout, stderr: text by rank; errors: `RankError` by rank; exits: exit code by rank that died (negative:
-            signal).
-        endings: how each rank's part ended; waiting: who was blocked where when a hang was ended.
-        pictures: PNG bytes by rank; notes: what the course did about it (groups rebuilt, gang restarted).
-        what: what was run: a `cell`, a `function`, a `script`. recorded: see `collectives`.
-        facts: what ranks said of themselves when something went wrong (see `ranks.facts`). last_places: the stack of
-            a rank that crashed. seconds: wall time of the run.
-        never_struck: faults that were meant for this run, and whose moment never came: a sentence each.
-        proved: nobody could ever have gone on. doubts: not proved, but nothing had moved on any rank for some seconds
-            when the run was ended (it is *probably* a deadlock): why that is no proof, a clause each.
-        stalled_for: seconds in which no rank had made progress (issued an operation, made a step) when the run was
-            ended for that, or is told of it while it goes on.
-        expected: whether it ended as it was expected to (None: nobody asked).
+        kind: `ok`, `raises`, `died` or `hang`. A rank that dies outweighs one that raises, which outweighs a hang.
+        world_size: number of ranks of the gang.
+        ranks: the ranks that the code ran on.
+        stdout: text written to standard output, by rank.
+        stderr: text written to standard error, by rank.
+        shown: the value of the last expression as text, by rank.
+        errors: `RankError` by rank that raised.
+        exits: exit code by rank that died; a negative one is the number of a signal.
+        endings: how the part of each rank ended: `finished`, `raised`, `freed`, `died`, `killed` or `ended`.
+        waiting: a `Waiting` for each rank that had not finished when the run was ended.
+        pictures: figures as PNG bytes, by rank.
+        notes: what the course did about it, such as rebuilding the process group.
+        proved: True for a proved deadlock: no rank could ever have continued.
+        doubts: why a deadlock is probable and not proved, one clause each: nothing had moved on any rank for some
+            seconds when the run was ended, but something that cannot be seen might still have acted.
+        stalled_for: seconds without progress (no operation issued, no step made), when that was why the run was ended.
+        interrupted: True when the stop button ended the run.
+        timed_out: True when a time limit ended the run.
+        seconds: wall time of the run.
+        diagnosis: the explanation, a `Diagnosis`; None where there is nothing to explain.
+        expected: whether it ended as expected; None where nothing was expected.
+        what: what was run, such as a `cell` or a `script`.
+        recorded: collectives that came with the run's end; see `collectives`.
+        facts: what ranks said of themselves when something went wrong (`ranks/inside/self_report.py`).
+        last_places: the stack of a rank that crashed.
+        trace_events: the events of which `timeline` is made.
+        never_struck: faults that were meant for this run and whose moment never came, one sentence each.
     """
 
     kind: Kind

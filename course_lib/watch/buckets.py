@@ -28,8 +28,9 @@ class Bucket:
     """Parameters whose gradients are reduced by one all-reduce.
 
     Attributes:
-        index: its place in the order in which buckets are reduced. parameters: names, in the order of the bucket's
-            memory. sizes: bytes of each.
+        index: its place in the order in which buckets are reduced.
+        parameters: names, in the order of the bucket's memory.
+        sizes: bytes of each parameter.
     """
 
     index: int

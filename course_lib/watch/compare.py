@@ -39,8 +39,10 @@ class Difference:
     """Something that is not the same on all ranks.
 
     Attributes:
-        part: such as `parameters` or `model parameters`; `name` is the tensor or value in it.
-        groups: ranks that agree with each other, the most numerous first; `looks` says for each what it has.
+        part: such as `parameters` or `model parameters`.
+        name: the tensor or value in it.
+        groups: ranks that agree with each other, the most numerous first.
+        looks: what each group has.
         distance: how far apart the values are, where they can be compared.
     """
 
@@ -288,7 +290,8 @@ def compare(*things: Any, **named: Any) -> Comparison:
     In the kernel, give an Outcome and names of variables of its ranks (`compare(out, "ddp", "opt")`).
 
     Raises:
-        CompareError: they cannot be compared. RankVariableError: no rank has such a variable, or the ranks are gone.
+        CompareError: they cannot be compared.
+        RankVariableError: no rank has such a variable, or the ranks are gone.
     """
     if things and isinstance(things[0], Outcome):
         return _compare_variables(things[0], things[1:], named)

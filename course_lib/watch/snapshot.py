@@ -28,7 +28,9 @@ class RankSnapshot:
         collectives: all it had issued in this run, oldest first; the last ones may still be under way (`done`).
         parameters: for DDP's gradient all-reduces, by position in `collectives`: the names of the parameters in the
             bucket, where their number of elements says which they are.
-        memory_bytes: resident memory, None where nobody asked. error: what was raised. exit: how the process ended.
+        memory_bytes: resident memory, None where nobody asked.
+        error: what was raised.
+        exit: how the process ended.
     """
 
     rank: int

@@ -55,7 +55,9 @@ class Span:
     """A stretch of time on one rank.
 
     Attributes:
-        start, duration: seconds, counted from the first event of any rank. thread: 0 is the rank's main thread.
+        start: seconds since the first event of any rank.
+        duration: seconds.
+        thread: 0 is the rank's main thread.
         bucket: the number of the bucket whose all-reduce this is, else None.
     """
 

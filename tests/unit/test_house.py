@@ -8,8 +8,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course_lib.cli import command_line
 from course_lib.doctor.lessons import LESSONS
-from course_lib.notebook.build import check_cheat_sheet, check_claims, check_notebooks
+from course_lib.notebook.build import check_api_page, check_cheat_sheet, check_claims, check_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS_LIKE = re.compile(r"^\.venv-torch-|\.egg-info$|_cache$")
@@ -77,6 +78,10 @@ def test_every_claim_is_shown_by_its_lesson_and_the_page_of_claims_is_what_the_n
 
 def test_every_lesson_has_a_rule_of_thumb_and_the_cheat_sheet_holds_them():
     assert check_cheat_sheet(ROOT) == []
+
+
+def test_the_page_of_the_public_api_is_what_docstrings_and_options_give():
+    assert check_api_page(ROOT, command_line()) == []
 
 
 def test_no_file_is_a_drawer_for_everything():

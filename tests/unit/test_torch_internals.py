@@ -14,6 +14,7 @@ from course_lib.ranks.torch_internals import INTERNALS
 PACKAGE = Path(__file__).parents[2] / "course_lib"
 #: Private names of Python, of libraries other than torch, and of protocols: `_repr_html_`.
 NOT_TORCHS = {
+    "_actions": "argparse",
     "_args": "multiprocessing.Process",
     "_kwargs": "multiprocessing.Process",
     "_current_frames": "sys",

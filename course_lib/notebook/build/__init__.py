@@ -6,7 +6,8 @@
 
 Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to cells), ``execute`` (run them
 on a real kernel), ``check`` (does a saved notebook still match), ``claims`` (which cell shows which claim:
-docs/claims.md), ``cheatsheet`` (the rules of thumb: docs/cheatsheet.html). Imports nothing of the course.
+docs/claims.md), ``cheatsheet`` (the rules of thumb: docs/cheatsheet.html), ``api`` (the public API: docs/api.md).
+Imports nothing of the course, except for ``api``, which reads docstrings when it is called.
 
 Promises: nothing is ever read back from a notebook, so an edit made there is lost and ``check`` says so
 first. Building twice gives the same cells, ids and metadata, and as the lessons' output is stable, the same
@@ -33,6 +34,7 @@ after ``STUB:`` and one blank keeps its further indentation. Cells tagged ``only
 ``only-exercise`` appear in one of the two.
 """
 
+from .api import check_api_page, write_api_page
 from .cheatsheet import check_cheat_sheet, write_cheat_sheet
 from .check import check_notebooks
 from .claims import check_claims, write_claims_page
@@ -45,10 +47,12 @@ __all__ = [
     "Target",
     "UnknownNotebookError",
     "build_notebook",
+    "check_api_page",
     "check_cheat_sheet",
     "check_claims",
     "check_notebooks",
     "find_targets",
+    "write_api_page",
     "write_cheat_sheet",
     "write_claims_page",
 ]

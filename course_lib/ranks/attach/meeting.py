@@ -1,8 +1,8 @@
 """Ranks that somebody else has started (`torchrun`), watched over a wire they have opened themselves.
 
 The two ends are `MeetingPlace`, by which the processes of one run find their watcher, and `AttachedRanks`, how the
-watcher holds them. A rank is not the watcher's child, so its exit code is read from the system's list of processes, in
-the moment between its end and the launcher's taking note; or after that from the system itself, since Linux 6.15.
+watcher holds them. A rank is not the watcher's child, so its exit code is read from /proc while it is a zombie, which
+is before its launcher reaps it. Since Linux 6.15 a pidfd gives the exit code afterwards, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scripts that start their ranks themselves: `torch.multiprocessing.spawn`, or one `Process` for each rank.
 
-Used inside a rank. Such a script is on several ranks here already, so each takes the part of one of the processes that
-it would have started. What stands outside of those parts runs on every rank.
+Used inside a rank. Such a script runs on several ranks here already, so each rank runs the target of one of the
+processes that the script would have started; the rest of the script runs on every rank.
 """
 
 from __future__ import annotations

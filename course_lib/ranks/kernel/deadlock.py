@@ -34,14 +34,16 @@ class Look:
     """What one rank said of itself at one moment (see `control_thread.look`).
 
     Attributes:
-        asleep: neither the main thread nor another one wants a core, apart from `loops`: gloo's threads, how often each
-            has had one, and whether it wants one now. moved, in_flight: bytes on its connections so far, and
-            those not taken yet.
+        asleep: neither the main thread nor another one wants a core, apart from those in `loops`.
+        loops: gloo's threads: how often each has had a core, and whether it wants one now.
+        moved: bytes sent and received on its connections so far.
+        in_flight: bytes on its connections that have not been read yet.
         threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
         children: its child processes, by pid: name, seconds of a core.
         pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
         partners: whom its communication call needs (see `ranks.partners`).
-        progress: goes up while a script gets on. brief: without `records`, which cost the rank tens of milliseconds.
+        progress: grows while a script makes progress.
+        brief: without `records`, which cost the rank tens of milliseconds.
         seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
             `moved` says nothing.
     """
@@ -285,8 +287,9 @@ def first_misfit(
     """What each rank brought to the first collective that cannot have gone well; None when all of them fit.
 
     Args:
-        recorded: the collectives by rank. groups: the members of each rank's groups, by name; ranks that do not agree
-            on who is in a group are not compared.
+        recorded: the collectives by rank.
+        groups: the members of each rank's groups, by name; ranks that do not agree on who is in a group are not
+            compared.
     """
     issued = {rank: {(r.group, r.seq): r for r in records} for rank, records in recorded.items()}
     for rank, records in issued.items():
@@ -309,9 +312,11 @@ def judge(
     """What stands still, and whether that proves that nobody can go on; None while anything moves.
 
     Args:
-        before, now: two looks at every living rank, some time apart. With brief looks a proof is only a suspicion: who
-            waits for whom is not known then.
-        running: ranks that have not left the code. stopped: those of them that a signal has stopped (SIGSTOP).
+        before: an earlier look at every living rank.
+        now: a later look at every living rank. With brief looks a proof is only a suspicion, because who waits for whom
+            is not known then.
+        running: ranks that have not left the code.
+        stopped: those of them that a signal has stopped (SIGSTOP).
         failed: ranks that have left it with an error.
     """
     awake = running - stopped

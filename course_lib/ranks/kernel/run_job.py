@@ -41,7 +41,7 @@ _CLOSE_LOOK = 4.0
 _SHOW_EVERY = 0.1
 #: Ranks that are idle say which line issued what within this; the first time it takes a second to load the symbols.
 _LINES_SECONDS = 5.0
-#: A rank that looks for rank 0's store before that listens tries again for some seconds, asleep between: no proof yet.
+#: A rank that connects before rank 0's store listens sleeps and retries for several seconds; that is not a deadlock.
 _CONNECT_SECONDS = 10.0
 #: Making a group goes back and forth between ranks and store: on a busy machine a look may miss all of its progress.
 _STARTING, _BUSY_SECONDS = {"init_process_group", "new_group"}, 3.0

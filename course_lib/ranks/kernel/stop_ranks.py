@@ -130,7 +130,7 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
         wires.ask("free", "freed", {"store": cut_store}, ANSWER_SECONDS, enough=lambda: _all_left(this))
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
-    # Who still stands in the call that was proved to be stuck will not leave it for being asked more often.
+    # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.
     for _ in range(1 if free_first else 3):
         for link in this.running():
             link.interrupt()
