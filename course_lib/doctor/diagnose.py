@@ -112,7 +112,7 @@ def _unknown(outcome: Outcome) -> Diagnosis:
     last = {rank: _last_collective(outcome, rank) for rank in outcome.ranks}
     return Diagnosis(
         "unknown",
-        f"{capital(late)} did not finish, and what was seen fits no fault that is known here{seen}.",
+        f"{capital(late)} did not finish; this does not match any fault that the doctor knows{seen}.",
         evidence=(*positions(outcome), *lines_of(last)),
         advice="begin with what each rank waits for above, and who would have to send or set it.",
     )

@@ -16,7 +16,7 @@ def load(shell: Any) -> None:
         from course_lib.notebook import task_magics
 
         task_magics.register(shell)
-    from course_lib.machine import machine
+    from course_lib.notebook.machine import machine
     from course_lib.notebook.predict import predict
     from course_lib.running import run
 

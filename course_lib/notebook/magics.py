@@ -85,7 +85,7 @@ class RankMagics(Magics):
         only = _rank_numbers(options.only)
         named = options.name is not None
         if named and (not options.name.isidentifier() or keyword.iskeyword(options.name)):
-            raise Refused(f"--as {options.name}: that is no name for a variable, as in --as out.")
+            raise Refused(f"--as {options.name}: not a valid variable name, such as in --as out.")
         gang, note = SESSION.gang_for(
             _size(options.size),
             backend=options.backend,
@@ -167,7 +167,7 @@ def _seconds(text: str | None, default: float, option: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e7:
-        raise Refused(f"{option} {text}: seconds are a number above 0, as in {option} 20.")
+        raise Refused(f"{option} {text}: the seconds must be a positive number, as in {option} 20.")
     return seconds
 
 

@@ -35,7 +35,7 @@ EXIT_CUT_OFF = 231
 def exit_text(code: int) -> str:
     """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
     if code == EXIT_UNKNOWN:
-        return "nobody knows how"
+        return "exit code unknown"
     if code == EXIT_CUT_OFF:
         return "ended by the course: it had lost its connection to the notebook"
     if code >= 0:

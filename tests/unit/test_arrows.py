@@ -15,7 +15,7 @@ FLOORS = (
     {"doctor"},
     {"tasks"},
     {"grading"},
-    {"machine", "notebook", "running"},
+    {"notebook", "running"},
     {"cli", "commands"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.

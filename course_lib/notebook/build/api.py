@@ -63,7 +63,7 @@ def chapters() -> list[Chapter]:
     """Return what is imported, in the order of the page."""
     import course_lib
     from course_lib import faults, watch
-    from course_lib.machine import MachineReport, machine
+    from course_lib.notebook.machine import MachineReport, machine
     from course_lib.notebook.predict import Prediction
     from course_lib.outcome import outcome
 
@@ -72,7 +72,7 @@ def chapters() -> list[Chapter]:
         Chapter(
             "In the kernel and in scripts",
             "`%load_ext course_lib` also defines `run`, `predict` and `machine` in the notebook. Elsewhere: "
-            "`from course_lib import run, predict, observe, faults` and `from course_lib.machine import machine`.",
+            "`from course_lib import run, predict, machine, observe, faults`.",
             (
                 Documented(course_lib.run),
                 Documented(course_lib.predict),

@@ -128,7 +128,6 @@ class Gang(Wires):
         self.epoch = 0
         #: How many operations each rank had issued on each of its groups when the last job ended.
         self.numbers: dict[int, dict[str, int]] = {}
-        self.left_behind: dict[int, str] = {}
         super().__init__()
         self.links: list[RankLink] = []
         try:
