@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from course_lib.outcome.places import Frame
-from course_lib.ranks.kernel.deadlock import Look, judge
+from course_lib.ranks.kernel.deadlock import Look, fit, judge
 from tests.unit.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)
@@ -189,6 +189,33 @@ def test_different_collectives_with_the_same_number_never_meet():
 def test_the_same_collective_with_other_sizes_never_meets():
     looks = [look(rank, [collective(size=2 if rank == 3 else 1)]) for rank in EVERYONE]
     assert verdict(looks, set(EVERYONE))[0].mismatch[3].sizes == ((2,),)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "reduce", "broadcast"])
+def test_where_every_rank_gives_the_same_shape_other_sizes_and_types_do_not_fit(op):
+    assert fit(collective(op, size=4), collective(op, seq=9, size=4))
+    assert not fit(collective(op, size=4), collective(op, size=8))
+    assert not fit(collective(op), dataclasses.replace(collective(op), dtypes=("Double",)))
+
+
+@pytest.mark.parametrize("op", ["all_gather", "gather", "scatter", "all_to_all", "barrier"])
+def test_where_ranks_may_give_different_shapes_only_another_operation_does_not_fit(op):
+    assert fit(collective(op, size=4), collective(op, size=8))
+    assert not fit(collective(op), collective("all_reduce"))
+
+
+def test_of_several_collectives_under_way_the_first_that_cannot_end_is_named():
+    open_ones = [collective(seq=seq) for seq in (1, 2, 3)]
+    looks = [look(0, open_ones), look(1, open_ones), gone(2, open_ones[:1]), look(3, open_ones)]
+    proof = verdict(looks, {0, 1, 3})
+    assert {rank: waiting.collective.seq for rank, waiting in proof.items()} == {0: 2, 1: 2, 3: 2}
+    assert proof[0].missing == (2,)
+
+
+def test_of_several_that_all_have_joined_the_first_is_named():
+    open_ones = [collective(seq=1, done=True), collective(seq=2), collective(seq=3)]
+    proof = verdict([look(rank, open_ones) for rank in EVERYONE], set(EVERYONE))
+    assert proof[0].collective.seq == 2
 
 
 def test_a_receive_is_not_recorded_and_still_proved():
