@@ -61,3 +61,31 @@ def test_samples_that_are_equal_say_nothing_of_a_gap():
     assert gap([(1, [1.0, 2.0]), (2, [1.0, 2.0])]) is None
     assert gap([(1, [None, 2.0]), (2, [None, 5.0])]) == 3.0
     assert gap([(1, []), (2, [])]) is None
+
+
+def apart(step, **tensors):
+    """Three ranks at a step: by tensor, what each of them has; without samples where values are words."""
+    return moment(
+        step,
+        [
+            (
+                name,
+                {
+                    rank: (value, [value] if isinstance(value, float) else [])
+                    for rank, value in enumerate(each)
+                },
+            )
+            for name, each in tensors.items()
+        ],
+    )
+
+
+def test_a_lasting_difference_begins_with_the_first_tensor_and_ends_with_the_ranks_and_tensors_of_the_last():
+    found = lasting([apart(1, a=(1.0, 1.0, 3.0)), apart(2, a=(1.0, 1.5, 1.0), b=(4.0, 4.0, 4.5))])
+    assert (found.step, found.name, found.names) == (1, "a", ("a", "b"))
+    assert (found.at_least, found.odd) == (0.5, (1,))
+
+
+def test_where_the_last_samples_do_not_tell_the_first_ones_do():
+    found = lasting([apart(1, a=(1.0, 1.0, 3.0)), apart(2, b=("x", "x", "y"))])
+    assert (found.at_least, found.name, found.names, found.odd) == (2.0, "a", ("b",), (2,))

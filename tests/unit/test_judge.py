@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from course_lib.grading.attempt import Attempt, End
-from course_lib.grading.judge import judge
+from course_lib.grading.judge import judge, judge_source
 from course_lib.grading.report import closing_lines, text_report
 from course_lib.grading.verdict import CheckState, VerdictKind
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
@@ -209,3 +209,32 @@ def test_the_same_cases_can_be_had_again_after_an_error_and_after_a_miss():
     assert again in closing_lines(verdict(trial(early=False)))
     assert again in text_report(verdict(trial(early=False)))
     assert again not in closing_lines(verdict(end=End.STUB))
+
+
+def test_source_that_can_be_run_has_no_verdict_yet():
+    assert judge_source(Three(), "def shard_indices(n):\n    return '\\d'\n", 1, 7) is None
+
+
+@pytest.mark.parametrize("source", ["", "# YOUR CODE HERE\n"])
+def test_a_cell_without_code_is_not_attempted_and_all_its_checks_are_open(source):
+    found = judge_source(Three(), source, 1, 7)
+    assert (found.kind, found.seed, found.task) == (VerdictKind.NOT_ATTEMPTED, 7, TASK)
+    assert found.headline.startswith(
+        "Nothing to check yet: write your code where the cell says YOUR CODE HERE"
+    )
+    assert [(check.sentence, check.state) for check in found.checks] == [
+        ("It has a form.", OPEN),
+        ("It is early.", OPEN),
+        ("It is tame.", OPEN),
+    ]
+
+
+def test_what_is_not_python_is_told_with_its_line_and_where_in_it():
+    found = judge_source(Three(), "x = 1\ny = (2\n", 3, 7)
+    assert (found.kind, found.headline, found.seed) == (
+        VerdictKind.ERROR,
+        "This is not Python yet (your answer, line 4).",
+        7,
+    )
+    assert found.details == ("    y = (2", "        ^", "SyntaxError: '(' was never closed")
+    assert states(found) == [OPEN] * 3
