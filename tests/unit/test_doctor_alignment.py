@@ -193,3 +193,25 @@ def test_groups_whose_members_do_not_agree_are_not_judged_and_the_others_are():
     assert unequal_numbers(dataclasses.replace(one, facts=facts)) is None
     facts = {**one.facts, 2: {}}
     assert unequal_numbers(dataclasses.replace(one, facts=facts)) is None
+
+
+def test_a_rank_that_left_one_out_is_told_from_either_side_alike():
+    seen = hang(issued(4, 2), issued(2), issued(4, 2))
+    one, other = out_of_step(seen, "0", 1, (1,), (0, 2)), out_of_step(seen, "0", 1, (0, 2), (1,))
+    assert one == other
+
+
+def test_several_ranks_have_and_come_and_a_line_may_be_unknown():
+    nowhere = (collective(seq=1, size=4), collective(seq=2, size=2))
+    one = nowhere[1:]
+    few = out_of_step(hang(one, one, nowhere, nowhere, nowhere), "0", 1, (0, 1), (2, 3, 4))
+    assert few.summary.startswith(
+        "Ranks 0 and 1 have left out all_reduce() (4 float32) at an unknown line, which ranks 2-4 have issued."
+    )
+    assert few.evidence[0].endswith(
+        "number 2 of the group is all_reduce() (2 float32) at an unknown line  ◀ odd ones out"
+    )
+    many = out_of_step(hang(nowhere, nowhere, one, one, one), "0", 1, (0, 1), (2, 3, 4))
+    assert many.summary.startswith("Only ranks 0 and 1 come to all_reduce() (4 float32) at an unknown line.")
+    alone = out_of_step(hang(nowhere, one), "0", 1, (0,), (1,))
+    assert "which rank 0 has issued." in alone.summary
