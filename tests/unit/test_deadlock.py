@@ -6,7 +6,7 @@ import sysconfig
 import pytest
 
 from course_lib.outcome.places import Frame
-from course_lib.ranks.kernel.deadlock import Look, fit, issued_between, judge
+from course_lib.ranks.kernel.deadlock import Look, first_misfit, fit, issued_between, judge
 from tests.unit.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)
@@ -468,3 +468,15 @@ def test_a_rank_that_does_not_answer_is_no_proof():
 
 def test_nobody_running_is_nothing_to_prove():
     assert verdict([gone(rank) for rank in EVERYONE], set()) is None
+
+
+def test_the_first_collective_that_does_not_fit_is_told_where_ranks_agree_who_is_in_the_group():
+    at = [dataclasses.replace(collective(seq=n, size=1), time_ns=n) for n in (1, 2, 3)]
+    other = [at[0], *(dataclasses.replace(one, sizes=((9,),)) for one in at[1:])]
+    recorded, groups = {0: reversed(at), 1: other}, {0: {"0": (0, 1)}, 1: {"0": (0, 1)}}
+    assert first_misfit(recorded, groups) == {0: at[1], 1: other[1]}
+    recorded = {0: at, 1: other}
+    assert first_misfit(recorded, {**groups, 1: {"0": (1, 0)}}) is None
+    assert first_misfit(recorded, {0: {"0": (0, 1)}}) is None
+    assert first_misfit(recorded, {}) is None
+    assert first_misfit({0: at, 1: at}, groups) is None
