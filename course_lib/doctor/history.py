@@ -74,9 +74,9 @@ def made_equal_again(moments: Sequence[Moment]) -> bool:
 
 def lasting(moments: Sequence[Moment]) -> Difference | None:
     """The last difference, with the step at which it began; None where ranks are equal, or were made equal again."""
-    if not moments or moments[-1].difference is None or made_equal_again(moments):
-        return None
     unequal = [each.difference for each in moments if each.difference is not None]
+    if not unequal or made_equal_again(moments):
+        return None
     first, last = unequal[0], unequal[-1]
     size = last.at_least if last.at_least is not None else first.at_least
     return Difference(first.step, first.name, size, last.odd, last.names)

@@ -1,15 +1,17 @@
 """The proof of a deadlock, on looks that are made up."""
 
 import dataclasses
+import sysconfig
 
 import pytest
 
 from course_lib.outcome.places import Frame
-from course_lib.ranks.kernel.deadlock import Look, judge
+from course_lib.ranks.kernel.deadlock import Look, first_misfit, fit, issued_between, judge
 from tests.unit.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)
 LINE = Frame("<rank cell In [1]>", 2, "<module>", "dist.all_reduce(x)")
+TORCHS = Frame(f"{sysconfig.get_path('purelib')}/torch/distributed.py", 9, "all_reduce", "work.wait()")
 
 
 def look(rank, records=(), waiting_in="all_reduce", **fields):
@@ -175,6 +177,234 @@ def test_a_send_and_the_receive_it_meets_lack_nobody():
     assert [w.missing for w in found(crossed, {0, 1}).waiting.values()] == [(1,), (2,)]
 
 
+@pytest.mark.parametrize("call", ["recv", "irecv"])
+def test_a_receive_from_anybody_lacks_nobody_and_meets_every_send_to_it(call):
+    looks = [
+        look(0, waiting_in="send", partners=partners("send", to=1)),
+        look(1, waiting_in=call, partners=partners(call)),
+        gone(2),
+    ]
+    assert [w.missing for w in found(looks, {0, 1}).waiting.values()] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    "other", [partners("recv", source=2), partners("send", to=0), partners("send"), partners("barrier")]
+)
+def test_what_is_not_the_other_half_of_a_send_does_not_meet_it(other):
+    looks = [
+        look(0, waiting_in="send", partners=partners("send", to=1)),
+        look(1, waiting_in=other["call"], partners=other),
+    ]
+    assert found(looks, {0, 1}).waiting[0].missing == (1,)
+
+
+def test_two_receives_that_wait_for_each_other_lack_each_other():
+    looks = [look(r, waiting_in="recv", partners=partners("recv", source=1 - r)) for r in (0, 1)]
+    assert [w.missing for w in found(looks, {0, 1}).waiting.values()] == [(1,), (0,)]
+
+
+def test_a_barrier_that_is_not_recorded_lacks_those_who_are_not_in_it():
+    barrier = partners("monitored_barrier")
+    looks = [
+        look(0, waiting_in="monitored_barrier", partners=barrier),
+        look(1, waiting_in="monitored_barrier", partners=barrier),
+        look(2, waiting_in="monitored_barrier", partners={**barrier, "group": "1"}),
+        look(3, waiting_in="all_reduce", partners=partners("all_reduce")),
+    ]
+    still = found(looks, set(EVERYONE))
+    assert still.waiting[0].missing == (2, 3)
+    assert still.waiting[1].missing == (2, 3)
+    assert still.waiting[2].missing == (0, 1, 3)
+    assert found([*looks[:2], gone(2), look(3)], {0, 1, 3}).waiting[0].missing == (2, 3)
+
+
+def test_a_waiting_rank_is_described_with_all_that_is_known_of_it():
+    needs = partners("all_reduce", root=None)
+    one = dataclasses.replace(
+        look(1, [collective()], pause=("p.join()", "child"), children={7: ("sh", 0.1)}, partners=needs),
+        stack=(LINE, TORCHS),
+    )
+    waiting = found([look(0, [collective()]), one, gone(2), gone(3)], {0, 1}).waiting[1]
+    assert (waiting.rank, waiting.call, waiting.state) == (1, "all_reduce", "blocked")
+    assert (waiting.where, waiting.source) == ("In [1], line 2", "dist.all_reduce(x)")
+    assert (waiting.stack, waiting.pause) == ((LINE, TORCHS), ("p.join()", "child"))
+    assert (waiting.partners, waiting.children) == (needs, ("sh",))
+
+
+def test_a_rank_that_runs_none_of_the_learners_code_has_no_line():
+    one = dataclasses.replace(look(0, [collective()]), stack=())
+    waiting = found([one, gone(1)], {0}).waiting[0]
+    assert (waiting.where, waiting.source) == ("", "")
+
+
+def test_what_a_rank_was_told_comes_out_of_its_message():
+    sent = {
+        "stack": [dataclasses.asdict(LINE)],
+        "waiting_in": "all_reduce",
+        "cpu_seconds": 1.5,
+        "sequence": {"0": 3},
+        "members": {"0": [0, 1]},
+        "records": [
+            {
+                "group": "0",
+                "seq": 3,
+                "op": "all_reduce",
+                "sizes": [[1]],
+                "dtypes": ["Float"],
+                "done": False,
+                "time_ns": 5,
+            }
+        ],
+        "asleep": False,
+        "ends_by_itself": True,
+        "loops": {"7": [3, True]},
+        "moved": 11,
+        "in_flight": 12,
+        "threads": [["loader", "lock"]],
+        "children": [[77, "sh", 0.5]],
+        "pause": ["lock.acquire()", "lock"],
+        "partners": partners("all_reduce"),
+        "progress": 4,
+        "seen_through": False,
+    }
+    seen = Look.from_message(2, sent)
+    assert seen == Look(
+        rank=2,
+        stack=(LINE,),
+        waiting_in="all_reduce",
+        cpu_seconds=1.5,
+        sequence={"0": 3},
+        members={"0": (0, 1)},
+        records=(dataclasses.replace(collective(seq=3), time_ns=5),),
+        asleep=False,
+        ends_by_itself=True,
+        loops={"7": (3, True)},
+        moved=11,
+        in_flight=12,
+        threads=(("loader", "lock"),),
+        children={77: ("sh", 0.5)},
+        pause=("lock.acquire()", "lock"),
+        partners=partners("all_reduce"),
+        progress=4,
+        seen_through=False,
+    )
+    told = Look.from_message(2, {**sent, "facts": {"pid": 1}, "brief": True, "pause": None})
+    assert (told.facts, told.brief, told.pause) == ({"pid": 1}, True, None)
+
+
+def test_the_collectives_of_a_span_of_time_include_its_ends():
+    records = [dataclasses.replace(collective(seq=seq), time_ns=seq * 10) for seq in (1, 2, 3, 4)]
+    assert issued_between({1: look(1, records), 0: look(0)}, 20, 30) == {0: (), 1: tuple(records[1:3])}
+
+
+def test_a_brief_look_says_nothing_of_collectives():
+    brief = [dataclasses.replace(one, records=(), brief=True) for one in SKIPPED]
+    assert found(SKIPPED, {0, 1, 3}, before=brief) is not None
+    assert found(brief, {0, 1, 3}, before=SKIPPED) is not None
+    assert found(SKIPPED, {0, 1, 3}, before=[dataclasses.replace(one, brief=False) for one in brief]) is None
+
+
+def test_a_thread_of_gloos_that_is_new_has_had_no_turn_yet():
+    looks = changed(SKIPPED, 1, loops={"8": (30, True)})
+    assert found(looks, {0, 1, 3}, before=changed(SKIPPED, 1, loops={"7": (1, False)})) is None
+
+
+def test_everyone_absent_is_named_not_only_the_first():
+    looks = [look(0, [collective()]), gone(1), gone(2), look(3, [collective()])]
+    assert verdict(looks, {0, 3})[0].missing == (1, 2)
+
+
+def test_a_collective_that_a_rank_has_forgotten_is_not_held_against_it():
+    """Its list goes back so far only; those behind it are looked at all the same."""
+    forgotten = look(1, [collective(seq=2, done=True)])
+    looks = [look(0, [collective(seq=1)]), forgotten, gone(2), look(3, [collective(seq=1)])]
+    assert verdict(looks, {0, 1, 3})[0].missing == (2,)
+
+
+def test_numbers_of_another_group_are_not_compared():
+    mine, other = collective(seq=2), collective("broadcast", seq=2, group="1")
+    looks = [look(0, [mine]), look(1, [other, mine]), gone(2), look(3, [mine])]
+    assert not verdict(looks, {0, 1, 3})[0].mismatch
+
+
+def test_the_root_of_another_groups_call_or_of_one_that_is_over_says_nothing():
+    def rooted(rank, root, **fields):
+        needs = {**partners("broadcast", root=root), "group": fields.get("group", "0")}
+        return look(
+            rank, [collective("broadcast", done=fields.get("done", False))], "broadcast", partners=needs
+        )
+
+    for fields in ({"group": "1"}, {"done": True}):
+        looks = [rooted(0, 0), *(rooted(rank, 3, **fields) for rank in (1, 2, 3))]
+        assert not found(looks, set(EVERYONE)).waiting[0].mismatch, fields
+    looks = [rooted(0, 0), *(rooted(rank, 3) for rank in (1, 2, 3))]
+    assert found(looks, set(EVERYONE)).waiting[0].mismatch[1].op == "broadcast"
+
+
+def test_a_stopped_rank_has_no_line_and_a_rank_asleep_is_no_blocked_one():
+    looks = [look(0, [collective()]), look(1, waiting_in=None, pause=("sleep(9)", "sleep"))]
+    waiting = found(looks, {0, 1, 2}, stopped={2}).waiting
+    assert [waiting[rank].state for rank in range(3)] == ["blocked", "asleep", "stopped"]
+    assert (waiting[2].rank, waiting[2].where, waiting[2].source, waiting[2].call) == (2, "", "", None)
+
+
+def test_only_where_all_have_joined_does_it_matter_what_the_system_does_not_tell():
+    def blind(looks):
+        return [dataclasses.replace(one, seen_through=False) for one in looks]
+
+    joined = [look(rank, [collective()]) for rank in EVERYONE]
+    assert found(blind(SKIPPED), {0, 1, 3}).proved
+    mixed = [look(rank, [collective("broadcast" if rank else "all_reduce")]) for rank in EVERYONE]
+    assert found(blind(mixed), set(EVERYONE)).proved
+    assert found(blind(joined[:3]), set(EVERYONE), stopped={3}).proved
+    assert found(blind([look(0, waiting_in="recv", partners=partners("recv"))]), {0}).proved
+    doubts = found(changed(blind(joined), 1, threads=(("loader", "lock"),)), set(EVERYONE)).doubts
+    assert len(doubts) == 5
+    assert "thread 'loader' of rank 1" in doubts[0]
+
+
+def test_a_rank_that_sleeps_nobody_knows_where_is_told_as_that():
+    still = found([*SKIPPED[:2], look(2, waiting_in=None), SKIPPED[3]], set(EVERYONE))
+    assert still.doubts == ("rank 2 sleeps",)
+    assert still.passing
+
+
+def test_one_that_will_go_on_is_enough_whoever_is_asked_after_it():
+    asleep = [
+        look(1, waiting_in=None, pause=("sleep(9)", "sleep")),
+        look(2, waiting_in=None, pause=("l", "lock")),
+    ]
+    assert found([SKIPPED[0], *asleep, SKIPPED[3]], set(EVERYONE)).passing
+    assert found(changed(SKIPPED, 2, threads=(("a", "sleep"), ("b", "lock"))), {0, 1, 3}).passing
+    ending = changed([SKIPPED[0], *asleep[1:], SKIPPED[3]], 0, ends_by_itself=True)
+    assert found(ending, {0, 2, 3}).passing
+
+
+def test_a_thread_in_a_communication_call_makes_it_probable_not_passing():
+    still = found(changed(SKIPPED, 2, threads=(("sender", "communication"),)), {0, 1, 3})
+    assert (still.proved, still.passing) == (False, False)
+
+
+def test_the_children_that_might_set_a_key_are_named():
+    children = {8: ("sh", 0.5), 7: ("python", 0.5), 9: ("sh", 0.1)}
+    still = found([look(0, waiting_in="get"), dataclasses.replace(gone(1), children=children)], {0})
+    assert still.doubts == ("a process that rank 1 has started (python, sh) lives and might set the key",)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"waiting_in": "all_reduce"},
+        {"partners": partners("broadcast")},
+        {"stack": (LINE, TORCHS)},
+        {"records": (collective(),)},
+    ],
+)
+def test_a_child_sets_no_key_for_a_wait_that_is_not_the_learners_own_for_a_key(fields):
+    one = dataclasses.replace(look(0, waiting_in="get"), **fields)
+    assert found([one, dataclasses.replace(gone(1), children={7: ("sh", 0.5)})], {0}).doubts == ()
+
+
 def test_different_collectives_with_the_same_number_never_meet():
     looks = [look(rank, [collective("broadcast" if rank == 3 else "all_reduce")]) for rank in EVERYONE]
     proof = verdict(looks, set(EVERYONE))
@@ -189,6 +419,33 @@ def test_different_collectives_with_the_same_number_never_meet():
 def test_the_same_collective_with_other_sizes_never_meets():
     looks = [look(rank, [collective(size=2 if rank == 3 else 1)]) for rank in EVERYONE]
     assert verdict(looks, set(EVERYONE))[0].mismatch[3].sizes == ((2,),)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "reduce", "broadcast"])
+def test_where_every_rank_gives_the_same_shape_other_sizes_and_types_do_not_fit(op):
+    assert fit(collective(op, size=4), collective(op, seq=9, size=4))
+    assert not fit(collective(op, size=4), collective(op, size=8))
+    assert not fit(collective(op), dataclasses.replace(collective(op), dtypes=("Double",)))
+
+
+@pytest.mark.parametrize("op", ["all_gather", "gather", "scatter", "all_to_all", "barrier"])
+def test_where_ranks_may_give_different_shapes_only_another_operation_does_not_fit(op):
+    assert fit(collective(op, size=4), collective(op, size=8))
+    assert not fit(collective(op), collective("all_reduce"))
+
+
+def test_of_several_collectives_under_way_the_first_that_cannot_end_is_named():
+    open_ones = [collective(seq=seq) for seq in (1, 2, 3)]
+    looks = [look(0, open_ones), look(1, open_ones), gone(2, open_ones[:1]), look(3, open_ones)]
+    proof = verdict(looks, {0, 1, 3})
+    assert {rank: waiting.collective.seq for rank, waiting in proof.items()} == {0: 2, 1: 2, 3: 2}
+    assert proof[0].missing == (2,)
+
+
+def test_of_several_that_all_have_joined_the_first_is_named():
+    open_ones = [collective(seq=1, done=True), collective(seq=2), collective(seq=3)]
+    proof = verdict([look(rank, open_ones) for rank in EVERYONE], set(EVERYONE))
+    assert proof[0].collective.seq == 2
 
 
 def test_a_receive_is_not_recorded_and_still_proved():
@@ -211,3 +468,15 @@ def test_a_rank_that_does_not_answer_is_no_proof():
 
 def test_nobody_running_is_nothing_to_prove():
     assert verdict([gone(rank) for rank in EVERYONE], set()) is None
+
+
+def test_the_first_collective_that_does_not_fit_is_told_where_ranks_agree_who_is_in_the_group():
+    at = [dataclasses.replace(collective(seq=n, size=1), time_ns=n) for n in (1, 2, 3)]
+    other = [at[0], *(dataclasses.replace(one, sizes=((9,),)) for one in at[1:])]
+    recorded, groups = {0: reversed(at), 1: other}, {0: {"0": (0, 1)}, 1: {"0": (0, 1)}}
+    assert first_misfit(recorded, groups) == {0: at[1], 1: other[1]}
+    recorded = {0: at, 1: other}
+    assert first_misfit(recorded, {**groups, 1: {"0": (1, 0)}}) is None
+    assert first_misfit(recorded, {0: {"0": (0, 1)}}) is None
+    assert first_misfit(recorded, {}) is None
+    assert first_misfit({0: at, 1: at}, groups) is None

@@ -84,3 +84,134 @@ def test_ranks_that_issued_equally_many_have_left_nothing_open():
 
 def test_a_group_of_which_a_member_took_no_part_is_not_judged():
     assert unequal_numbers(ended(issued(4), (), members=[0, 1, 2])) is None
+
+
+ORDER = (
+    "issue each collective on all ranks of the group, in the same order. A rank that has nothing to add takes part "
+    "with zeros."
+)
+GARBLED = " From there on the ranks meet in collectives that do not belong together."
+LESSON = "lesson 13, Debugging a hang"
+
+
+def test_one_left_out_is_told_with_what_stands_under_that_number_on_each_rank():
+    found = out_of_step(hang(issued(4, 2), issued(2), issued(4, 2)), "0", 1, (0, 2), (1,))
+    assert found.summary == (
+        "Rank 1 has left out all_reduce() (4 float32) at train.py, line 40, which ranks 0 and 2 have issued."
+        + GARBLED
+    )
+    assert found.evidence == (
+        "ranks 0,2  number 1 of the group is all_reduce() (4 float32) at train.py, line 40",
+        "rank 1     number 1 of the group is all_reduce() (2 float32) at train.py, line 20  ◀ odd one out",
+    )
+    assert (found.advice, found.lesson, found.warning) == (ORDER, LESSON, False)
+
+
+def test_further_ones_that_are_lacking_are_counted():
+    found = out_of_step(hang(issued(4, 5, 2), issued(2), issued(4, 5, 2)), "0", 1, (1,), (0, 2))
+    assert found.summary.startswith(
+        "Rank 1 has left out all_reduce() (4 float32) at train.py, line 40, and 1 more"
+    )
+    found = out_of_step(hang(issued(2), issued(4, 5, 6, 2), issued(2)), "0", 1, (1,), (0, 2))
+    assert found.summary == (
+        "Only rank 1 comes to all_reduce() (4 float32) at train.py, line 40, and 2 more collectives."
+        + GARBLED
+    )
+
+
+def under_a_condition(monkeypatch, line):
+    monkeypatch.setattr(
+        "course_lib.doctor.conditions.rank_condition",
+        lambda file, number: "rank == 0" if number == line else None,
+    )
+
+
+def test_one_against_one_is_decided_by_a_condition_on_the_rank(monkeypatch):
+    under_a_condition(monkeypatch, 40)
+    found = out_of_step(hang(issued(4, 2), issued(2)), "0", 1, (1,), (0,))
+    assert (found.kind, found.culprits) == ("rank_only_collective", (0,))
+    assert found.summary == (
+        "Only rank 0 comes to all_reduce() (4 float32) at train.py, line 40 (under `rank == 0`)." + GARBLED
+    )
+
+
+def test_the_majority_is_not_blamed_for_a_condition(monkeypatch):
+    under_a_condition(monkeypatch, 40)
+    found = out_of_step(hang(issued(4, 2), issued(2), issued(4, 2)), "0", 1, (1,), (0, 2))
+    assert (found.kind, found.culprits) == ("skipped_collective", (1,))
+    assert "line 40 (under `rank == 0`), which ranks 0 and 2 have issued" in found.summary
+
+
+def test_only_the_collectives_from_the_given_number_on_and_of_the_given_group_are_laid_side_by_side():
+    other = tuple(dataclasses.replace(record, group="1") for record in issued(7))
+    seen = hang((*other, *issued(9, 4, 2)), issued(8, 2), issued(9, 4, 2))
+    found = out_of_step(seen, "0", 2, (1,), (0, 2))
+    assert "(4 float32) at train.py, line 40" in found.summary
+    assert out_of_step(seen, "0", 1, (1,), (0, 2)) is None, "an exchange before it"
+    assert out_of_step(seen, "1", 1, (1,), (0, 2)) is None
+
+
+def test_ranks_that_have_issued_the_same_are_not_out_of_step():
+    assert out_of_step(hang(issued(4, 2), issued(4, 2)), "0", 1, (1,), (0,)) is None
+
+
+def test_what_is_left_open_is_told_in_full():
+    found = unequal_numbers(ended(issued(4, 2), issued(4), issued(4, 2), issued(4, 2)))
+    assert found.summary == (
+        "Every rank has ended the cell, but ranks 0, 2 and 3 have issued all_reduce() (2 float32) at train.py, line 20"
+        ", and rank 1 has not. It is still open: the next collective of rank 1 will meet it."
+    )
+    assert found.evidence == (
+        "ranks 0,2,3  2 collectives issued",
+        "rank 1       1 collective issued  ◀ odd one out",
+    )
+    assert found.advice.startswith(
+        "issue each collective on all ranks of the group, and wait for the Work that "
+    )
+    assert found.advice.endswith("starts again with groups in which nothing is open.")
+    assert (found.lesson, found.warning) == (LESSON, True)
+
+
+def test_of_several_that_may_be_open_the_one_that_has_no_counterpart_is_named():
+    done = tuple(dataclasses.replace(record, done=True) for record in issued(3, 4, 2))
+    found = unequal_numbers(ended(done, done[:2], done))
+    assert "all_reduce() (2 float32) at train.py, line 20" in found.summary
+    left = tuple(dataclasses.replace(record, seq=record.seq - 1) for record in done[1:])
+    found = unequal_numbers(ended((*done[:2], issued(3, 4, 2)[2]), left, done))
+    assert "all_reduce() (3 float32) at train.py, line 30" in found.summary
+
+
+def test_two_against_two_that_left_one_open_blame_nobody():
+    assert unequal_numbers(ended(issued(4), issued(4), (), ())).culprits == ()
+
+
+def test_groups_whose_members_do_not_agree_are_not_judged_and_the_others_are():
+    one = ended(issued(4), (), issued(4))
+    facts = {rank: {"groups": {"0": [0, 1, 2], "00": [0, 1] if rank else [1, 0]}} for rank in range(3)}
+    assert unequal_numbers(dataclasses.replace(one, facts=facts)).culprits == (1,)
+    facts = {**one.facts, 1: {"groups": {"0": [1, 0, 2]}}}
+    assert unequal_numbers(dataclasses.replace(one, facts=facts)) is None
+    facts = {**one.facts, 2: {}}
+    assert unequal_numbers(dataclasses.replace(one, facts=facts)) is None
+
+
+def test_a_rank_that_left_one_out_is_told_from_either_side_alike():
+    seen = hang(issued(4, 2), issued(2), issued(4, 2))
+    one, other = out_of_step(seen, "0", 1, (1,), (0, 2)), out_of_step(seen, "0", 1, (0, 2), (1,))
+    assert one == other
+
+
+def test_several_ranks_have_and_come_and_a_line_may_be_unknown():
+    nowhere = (collective(seq=1, size=4), collective(seq=2, size=2))
+    one = nowhere[1:]
+    few = out_of_step(hang(one, one, nowhere, nowhere, nowhere), "0", 1, (0, 1), (2, 3, 4))
+    assert few.summary.startswith(
+        "Ranks 0 and 1 have left out all_reduce() (4 float32) at an unknown line, which ranks 2-4 have issued."
+    )
+    assert few.evidence[0].endswith(
+        "number 2 of the group is all_reduce() (2 float32) at an unknown line  ◀ odd ones out"
+    )
+    many = out_of_step(hang(nowhere, nowhere, one, one, one), "0", 1, (0, 1), (2, 3, 4))
+    assert many.summary.startswith("Only ranks 0 and 1 come to all_reduce() (4 float32) at an unknown line.")
+    alone = out_of_step(hang(nowhere, one), "0", 1, (0,), (1,))
+    assert "which rank 0 has issued." in alone.summary

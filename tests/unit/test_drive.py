@@ -7,6 +7,7 @@ import pytest
 
 from course_lib.ranks.kernel.deadlock import StandStill
 from course_lib.ranks.kernel.run_job import Watch
+from course_lib.ranks.kernel.stop_ranks import machine_is_busy
 
 
 def grace(stack: list[str], *, done: set[int] = frozenset()) -> float:
@@ -31,6 +32,13 @@ def test_looking_for_a_store_that_may_still_come_is_given_time(busy):
 @pytest.mark.parametrize("function", ["init_process_group", "new_group"])
 def test_making_a_group_is_given_time_on_a_busy_machine(busy, function):
     assert grace(["<module>", function, "_new_process_group_helper"]) == (3.0 if busy else 0.0)
+
+
+@pytest.mark.parametrize(("load", "busy"), [(0.0, False), (12.0, False), (12.1, True), (100.0, True)])
+def test_a_machine_is_busy_when_half_as_much_again_wants_to_run_as_it_has_cores(load, busy, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 1000.0))
+    assert machine_is_busy() is busy
 
 
 def test_a_collective_is_given_none(busy):

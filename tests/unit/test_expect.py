@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
-from tests.unit.outcomes import died, hung, outcome, raised
+from tests.unit.outcomes import died, error, hung, outcome, raised
 
 OUTCOMES = {
     "ok": outcome(),
@@ -34,6 +34,7 @@ OUTCOMES = {
         ("hang:1,2,3", {"hang 1-3"}),
         ("hang:1", set()),
         (" hang ", {"hang 1-3"}),
+        ("raises:", {"raises 1", "raises 0,2"}),
     ],
 )
 def test_an_expectation_is_met_by(text, meets):
@@ -49,6 +50,25 @@ def test_what_is_no_expectation_is_refused_in_one_line(text):
     with pytest.raises(ExpectationError, match=r"^No expectation ") as caught:
         Expectation.parse(text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        (
+            "foo",
+            ": use ok, raises, died or hang, and if you like raises:RuntimeError, raises:0, died:2 or hang:0,1.",
+        ),
+        ("ok:1", ": after ok: comes nothing."),
+        ("raises:a b", "comes an exception's name or ranks, as in raises:ValueError or raises:0,2."),
+        ("died:x", ": after died: comes ranks, as in died:2."),
+        ("hang:x", ": after hang: comes the ranks left waiting, as in hang:0,1."),
+    ],
+)
+def test_what_is_no_expectation_is_told_what_would_be_one(text, ends):
+    with pytest.raises(ExpectationError) as caught:
+        Expectation.parse(text)
+    assert str(caught.value).endswith(ends)
 
 
 def test_an_interrupted_run_meets_only_keyboard_interrupt():
@@ -75,3 +95,18 @@ def test_an_expectation_reads_as_it_was_written(text):
 )
 def test_what_happened_in_words(name, words):
     assert in_words(OUTCOMES[name]) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (died({0: -9, 2: 3}), "ranks 0 and 2 die"),
+        (hung(2, missing=(0,)), "rank 2 waits for ever"),
+        (
+            dataclasses.replace(raised(0, 1), errors={0: error(), 1: error("KeyError")}),
+            "ranks 0 and 1 raise KeyError / ValueError",
+        ),
+    ],
+)
+def test_words_agree_with_the_number_of_ranks(found, words):
+    assert in_words(found) == words

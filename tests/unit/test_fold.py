@@ -42,3 +42,12 @@ def test_equal_texts_are_folded_in_the_order_of_their_lowest_rank():
 def test_a_table_aligns_labels_and_keeps_lines_together():
     rows = fold({0: "one\ntwo", 1: "three", 2: "three", 3: "three"})
     assert table(rows) == "rank 0    | one\n          | two\nranks 1-3 | three"
+
+
+def test_only_line_ends_are_cut_off_a_text():
+    assert fold({0: "  a \n\n", 1: "  a X\n"}) == [Folded((0,), "  a "), Folded((1,), "  a X")]
+
+
+def test_a_table_has_no_blanks_at_the_ends_of_its_lines():
+    assert table(fold({0: "\none\n\ntwo"})) == "rank 0 |\n       | one\n       |\n       | two"
+    assert table([]) == ""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import sqlite3
 
@@ -128,6 +129,34 @@ def test_a_file_that_is_gone_does_not_keep_others_from_being_checked(tmp_path):
     with pytest.raises(_Enough):
         watch(checker, wait)
     assert seen == ["gone.ipynb, cell 1", "stays.ipynb, cell 1", "stays.ipynb, cell 1"]
+
+
+def same_time(path, replace):
+    """Put something else into the file without its time changing, as within one tick of a coarse clock."""
+    before = path.stat()
+    replace()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize("how", ["another size", "another file"])
+def test_a_file_that_changes_within_one_tick_of_the_clock_is_checked_again(tmp_path, how):
+    path = write(tmp_path / "a.ipynb", notebook(task_cell(STUB)))
+    new = notebook(task_cell(STUB + "# more\n" if how == "another size" else STUB.replace("YOUR", "MORE")))
+    beside = write(tmp_path / "a.tmp", new)
+    seen = []
+    checker = Checker([path], None, lambda verdict, place: seen.append(place), pytest.fail)
+    replace = (lambda: path.write_text(new)) if how == "another size" else (lambda: beside.replace(path))
+    rounds = [lambda: same_time(path, replace)]
+
+    def wait():
+        if not rounds:
+            raise _Enough
+        rounds.pop()()
+
+    with pytest.raises(_Enough):
+        watch(checker, wait)
+    assert seen == ["a.ipynb, cell 1"] * 2
 
 
 def test_hints_come_one_by_one_and_count_as_in_a_notebook(tmp_path):

@@ -6,7 +6,14 @@ import struct
 
 import pytest
 
-from course_lib.ranks.protocol import BufferedChannel, Decoder, Message, ProtocolError
+from course_lib.ranks.protocol import (
+    MAX_BLOB_BYTES,
+    MAX_HEADER_BYTES,
+    BufferedChannel,
+    Decoder,
+    Message,
+    ProtocolError,
+)
 
 MESSAGES = [
     Message("done", {"id": 1, "text": "日本 \ud800 \x00"}, b"\x00\xff" * 50),
@@ -53,6 +60,19 @@ def frame(header: bytes, blob: bytes = b"") -> bytes:
 def test_nonsense_is_refused(nonsense):
     with pytest.raises(ProtocolError):
         list(Decoder().feed(nonsense))
+
+
+@pytest.mark.parametrize(
+    ("header", "blob"), [(MAX_HEADER_BYTES + 1, 0), (0, MAX_BLOB_BYTES + 1), (0xFFFFFFFF, 0), (0, 0xFFFFFFFF)]
+)
+def test_a_message_that_announces_too_much_is_refused_before_it_has_come(header, blob):
+    with pytest.raises(ProtocolError, match=f"message of {header} \\+ {blob} bytes announced"):
+        list(Decoder().feed(struct.pack("!II", header, blob)))
+
+
+@pytest.mark.parametrize(("header", "blob"), [(MAX_HEADER_BYTES, 0), (0, MAX_BLOB_BYTES)])
+def test_a_message_as_large_as_is_allowed_is_waited_for(header, blob):
+    assert list(Decoder().feed(struct.pack("!II", header, blob))) == []
 
 
 def test_the_kernels_end_never_blocks_on_a_peer_that_reads_nothing():

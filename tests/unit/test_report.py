@@ -108,6 +108,20 @@ def test_a_stop_that_costs_the_gang_is_told():
     )
 
 
+def test_the_tracebacks_of_ranks_that_were_freed_by_the_stop_button_are_not_shown():
+    """Where they waited stands above; what the freed call raised was the course's own doing."""
+    waiting = {0: Waiting(0, "barrier", "In [1], line 2", "dist.barrier()", collective("barrier"), (3,))}
+    stopped = raised(0, 1, waiting=waiting, interrupted=True)
+    (error,) = [section for section in sections(stopped) if section.role == "error"]
+    assert [row.ranks for row in error.rows] == [(1,)]
+    (error,) = [
+        section
+        for section in sections(dataclasses.replace(stopped, interrupted=False))
+        if section.role == "error"
+    ]
+    assert [row.ranks for row in error.rows] == [(0, 1)]
+
+
 def test_a_stop_that_came_too_late_is_told():
     assert "You pressed stop when every rank had just finished" in said(outcome(interrupted=True))
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from course_lib.outcome.packed import NotSent, unpack
-from course_lib.ranks.inside.values import pack
+from course_lib.ranks.inside.values import EAGER_BYTES, pack
 
 
 @pytest.mark.parametrize("value", [1, "text", [1, {"a": (2, 3)}], b"bytes", 0, False, "", []])
@@ -36,6 +36,29 @@ def test_what_is_too_large_is_named_large_and_costs_nothing():
     assert blob == b""
     assert not_sent["reason"] == "large"
     assert pack(bytes(10_000_000), limit=None)[1] is None
+
+
+class Tensorlike:
+    """Has a tensor's storage, and cannot be pickled: whoever copies it before asking for its size is found out."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def untyped_storage(self):
+        return self
+
+    def nbytes(self):
+        return self.size
+
+    def __reduce__(self):
+        raise AssertionError("copied")
+
+
+def test_a_tensor_is_asked_for_its_size_before_it_is_copied():
+    assert pack({"weights": [Tensorlike(EAGER_BYTES + 1)]})[1]["reason"] == "large"
+    assert pack(Tensorlike(101), limit=100)[1]["reason"] == "too large to send"
+    for small in (pack(Tensorlike(100), limit=100), pack(Tensorlike(EAGER_BYTES + 1), limit=None)):
+        assert small[1]["reason"] == "AssertionError: copied"
 
 
 @pytest.mark.parametrize("error", [ValueError, RecursionError, SystemExit])

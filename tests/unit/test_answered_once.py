@@ -1,0 +1,104 @@
+"""A rank answers each job once: what comes besides has somebody else said in its name."""
+
+import os
+import socket
+
+import pytest
+
+from course_lib.grading.attempt import End, _Clock, _Ended, _Ranks
+from course_lib.ranks.inside.values import pack
+from course_lib.ranks.kernel.output import OutputBuffer
+from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.protocol import BufferedChannel, Message
+from tests.unit.outcomes import outcome
+
+
+class Here(Link):
+    """A rank that this test plays itself."""
+
+    pid = None
+    exit_code = None
+
+    def kill(self):
+        raise AssertionError("nobody is to be killed here")
+
+
+@pytest.fixture
+def link():
+    """A rank's link, and what the rank can be made to say on its wire."""
+    mine, theirs = socket.socketpair()
+    pipes = [os.pipe() for _ in range(3)]
+    link = Here(0, BufferedChannel(mine), [OutputBuffer(read) for read, _ in pipes])
+
+    def says(*messages):
+        theirs.sendall(b"".join(message.encode() for message in messages))
+        link.read()
+
+    yield link, says
+    link.close()
+    theirs.close()
+    for _, write in pipes:
+        os.close(write)
+
+
+def done(job):
+    return Message("done", {"id": job})
+
+
+def test_the_reply_that_is_awaited_is_taken_in_once(link):
+    link, says = link
+    link.awaited = 5
+    says(done(5))
+    assert not link.unasked
+    assert link.take("done", 5) == done(5)
+    assert link.awaited is None
+
+
+@pytest.mark.parametrize("replies", [(5, 5), (4, 5), (5, 6)])
+def test_a_reply_that_nobody_waits_for_is_noticed_and_not_believed(link, replies):
+    link, says = link
+    link.awaited = 5
+    says(*map(done, replies))
+    assert link.unasked
+    assert [message.data["id"] for message in link.inbox] == [5]
+
+
+def test_other_messages_are_nobodys_answer(link):
+    link, says = link
+    link.awaited = 5
+    says(Message("ready", {"pid": 1}), Message("picture", {}, b"png"), Message("seen", {"id": 9}))
+    assert not link.unasked
+    assert (link.ready, link.pictures) == ({"pid": 1}, [b"png"])
+
+
+class Played:
+    """A gang of one rank whose job ends well, with a reply besides or without."""
+
+    world_size = 1
+
+    def __init__(self, link):
+        self.links = [link]
+
+    def call(self, payload, **options):
+        return outcome(world_size=1, _blobs={0: pack('{"seen": 1}')})
+
+
+class Unwatched:
+    """Stands for the watch over an answer's processes: there are none."""
+
+    def look(self):
+        """Nothing to see."""
+
+
+@pytest.mark.parametrize("replies", [(5,), (5, 5)])
+def test_an_answer_whose_rank_replied_twice_is_not_believed(link, replies):
+    link, says = link
+    link.awaited = 5
+    says(*map(done, replies))
+    ranks = _Ranks(Played(link), Unwatched(), _Clock(1.0, 6.0))
+    if replies == (5,):
+        assert ranks.ask(len) == ({0: {"seen": 1}}, "")
+    else:
+        with pytest.raises(_Ended) as ended:
+            ranks.ask(len)
+        assert ended.value.end is End.FORGED

@@ -1,0 +1,107 @@
+"""Conditions on the rank: which lines stand under one, read from source that is made up."""
+
+import linecache
+import sysconfig
+
+import pytest
+
+from course_lib.doctor.conditions import condition_of, rank_condition, rank_only_collective
+from course_lib.doctor.words import positions
+from course_lib.outcome.outcome import Collective, Waiting
+from course_lib.outcome.places import Frame
+from tests.unit.outcomes import hung
+
+SOURCE = """\
+dist.barrier()
+if rank == 0:
+    save()
+    if epoch > 2:
+        dist.barrier()
+elif world_size > 2:
+    dist.all_reduce(x)
+else:
+    dist.broadcast(x, 0)
+while not trainer.is_main_process:
+    if rank < 3:
+        dist.barrier()
+    step()
+if self.RANK_ZERO: log()
+if names["rank"]:
+    dist.barrier()
+"""
+
+
+@pytest.fixture
+def script():
+    name = "/scripts/conditions.py"
+    linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
+    rank_condition.cache_clear()
+    yield name
+    del linecache.cache[name]
+
+
+@pytest.mark.parametrize(
+    ("line", "condition"),
+    [
+        (1, None),
+        (2, None),
+        (3, "rank == 0"),
+        (5, "rank == 0"),
+        (7, "not (rank == 0)"),
+        (9, "not (rank == 0)"),
+        (12, "rank < 3"),
+        (13, "not trainer.is_main_process"),
+        (14, "self.RANK_ZERO"),
+        (16, None),
+        (99, None),
+    ],
+)
+def test_the_innermost_condition_on_the_rank_is_told_as_it_is_written(script, line, condition):
+    assert rank_condition(script, line) == condition
+
+
+@pytest.mark.parametrize("name", ["rank", "local_rank", "is_main", "is_master", "ctx.main_process"])
+def test_what_counts_as_a_rank(name):
+    file = f"/scripts/{name}.py"
+    linecache.cache[file] = (1, None, [f"if {name}:\n", "    x()\n"], file)
+    assert rank_condition(file, 2) == name
+
+
+def test_what_is_not_python_has_no_conditions(script):
+    linecache.cache["/scripts/broken.py"] = (1, None, ["if rank ==\n"], "/scripts/broken.py")
+    assert rank_condition("/scripts/broken.py", 1) is None
+    assert rank_condition("/scripts/that is not there.py", 1) is None
+
+
+def frame(script, line):
+    return Frame(script, line, "train", "code")
+
+
+def test_the_line_that_issued_it_is_asked_before_its_callers_innermost_first(script):
+    record = Collective("0", 1, "barrier", (), (), False, origin=frame(script, 3))
+    elsewhere = Collective("0", 1, "barrier", (), (), False, origin=frame(script, 1))
+    torchs = Frame(f"{sysconfig.get_path('purelib')}/torch/x.py", 3, "barrier", "code")
+    waiting = Waiting(
+        0, "barrier", "", "", stack=(frame(script, 7), frame(script, 12), frame(script, 1), torchs)
+    )
+    assert condition_of(record, waiting) == "rank == 0"
+    assert condition_of(record, None) == "rank == 0"
+    assert condition_of(elsewhere, waiting) == "rank < 3"
+    assert condition_of(None, waiting) == "rank < 3"
+    assert condition_of(elsewhere, None) is None
+    assert condition_of(None, None) is None
+    assert condition_of(Collective("0", 1, "barrier", (), (), False), None) is None
+
+
+def test_a_collective_under_a_condition_is_told_with_its_line_and_its_condition():
+    found = rank_only_collective(hung(1, 2), (1,), "train.py, line 5", "barrier()", "rank == 1", "; who else")
+    assert found.kind == "rank_only_collective"
+    assert found.summary == (
+        "Only rank 1 comes to barrier() at train.py, line 5, because the line stands under `rank == 1`; who else."
+    )
+    assert found.culprits == (1,)
+    assert found.evidence == positions(hung(1, 2), (1,))
+    assert found.advice.startswith("take the collective out of the condition: what only some ranks run")
+    assert found.lesson == "lesson 14, Logging, metrics, checkpoints"
+    several = rank_only_collective(hung(1, 2), (1, 2), "train.py, line 5", "barrier()", "rank > 0")
+    assert several.summary.startswith("Only ranks 1 and 2 come to barrier() at train.py, line 5, because")
