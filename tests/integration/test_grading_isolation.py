@@ -118,7 +118,10 @@ NASTY = {
     "a crash in C": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
     "every descriptor closed": ("import os; os.closerange(0, 4000)", ""),
     "nonsense on the course's wire": (
-        "from course_lib.ranks import worker; worker.CURRENT.channel.sock.sendall(b'\\0' * 8 + b'{}' * 999)",
+        """
+        from course_lib.ranks.inside import worker
+        worker.CURRENT.channel.sock.sendall(bytes(8) + b"{}" * 999)
+        """,
         "",
     ),
     "replies forged badly": (
@@ -230,7 +233,7 @@ def shard_indices(n, rank, world_size, epoch, seed, drop_last):
 
 
 def test_a_rank_keeps_nothing_of_the_oracle():
-    source = "from course_lib.ranks import worker\nprint(worker.CURRENT.kept_value)\nassert False"
+    source = "from course_lib.ranks.inside import worker\nprint(worker.CURRENT.kept_value)\nassert False"
     assert "rank 0 | None" in grade("samplers.shard_indices", source).printed
 
 

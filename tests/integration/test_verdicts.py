@@ -249,7 +249,7 @@ CUT = {
         "import contextlib\n    for fd in range(3, 200):\n        with contextlib.suppress(OSError):\n"
         "            os.write(fd, b'x' * 99)"
     ),
-    "closed its wire": "from course_lib.ranks import worker\n    worker.CURRENT.channel.sock.shutdown(2)",
+    "closed its wire": "from course_lib.ranks.inside import worker\n    worker.CURRENT.channel.sock.shutdown(2)",
 }
 
 

@@ -1,6 +1,7 @@
 """Imports run one way, from room to room and from file to file; late ones and modules named in strings count too."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,32 @@ def test_no_files_import_each_other_in_a_circle():
 def test_every_room_has_a_door_sign_that_says_what_it_is(path):
     sign = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert len(sign) >= 40
+
+
+IMPORTED = re.compile(r"from (course_lib(?:\.\w+)*) import (\w+)")
+
+
+def test_what_code_in_strings_and_documents_imports_is_there():
+    """A hostile answer that fails at its import would be refused for the wrong reason."""
+    texts = [
+        path
+        for folder in ("tests", "docs", "benchmarks", "notebooks/sources", "solutions/sources", "exercises")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".jinja")
+    ]
+    gone = [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in [*texts, *ROOT.glob("*.md")]
+        for found in IMPORTED.finditer(path.read_text(encoding="utf-8"))
+        if not is_there(found[1], found[2])
+    ]
+    assert gone == []
+
+
+def is_there(module: str, name: str) -> bool:
+    if f"{module}.{name}" in MODULES:
+        return True
+    return (
+        module in MODULES
+        and re.search(rf"\b{name}\b", MODULES[module].read_text(encoding="utf-8")) is not None
+    )
