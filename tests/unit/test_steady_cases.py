@@ -52,10 +52,8 @@ def test_in_float64_the_same_numbers_are_drawn(draw):
 @pytest.mark.parametrize("task", WITH_TOLERANCE, ids=lambda task: task.name)
 def test_most_cases_of_a_task_are_steady(task):
     """Those that are not are drawn again; were it many, the oracle would draw other numbers in float64."""
-    cases = []
-    for seed in range(2):
-        for size in task.world_sizes[-1:]:
-            cases += [(size, case) for case in task.cases(size, Random(f"{seed}/{size}"))]
+    size = task.world_sizes[-1]
+    cases = [(size, case) for case in task.cases(size, Random(f"0/{size}"))]
     found = json.loads(harness.run_oracle(task.name, json.dumps(cases)))
     assert sum(steady for _, steady in found) > 0.7 * len(found)
 
