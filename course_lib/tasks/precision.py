@@ -32,6 +32,16 @@ class Tolerance:
             return True
         return abs(found - right) <= share * (self.absolute + self.relative * abs(right))
 
+    def admits_all(self, found: Sequence[float], right: Sequence[float], share: float = 1.0) -> bool:
+        """True where it is known at once to admit every pair; a call for each number takes longer than to train them.
+
+        NaN are left to `admits`.
+        """
+        absolute, relative = share * self.absolute, share * self.relative
+        return all(
+            a == b or abs(a - b) <= absolute + relative * abs(b) for a, b in zip(found, right, strict=True)
+        )
+
 
 def agree(oracle: Any, precise: Any, tolerance: Tolerance) -> bool:
     """Whether all numbers in these two, which are JSON-able, are equal up to a share of the tolerance."""
@@ -44,15 +54,9 @@ def agree(oracle: Any, precise: Any, tolerance: Tolerance) -> bool:
     if isinstance(oracle, Sequence) and not isinstance(oracle, str) and isinstance(precise, Sequence):
         if len(oracle) != len(precise):
             return False
-        if _NUMBERS.issuperset(map(type, oracle)) and _NUMBERS.issuperset(map(type, precise)):
-            # Most of it all; a call for each number would take longer than the training that has made them.
-            absolute, relative = _SHARE * tolerance.absolute, _SHARE * tolerance.relative
-            near = (
-                a == b or abs(a - b) <= absolute + relative * abs(b)
-                for a, b in zip(oracle, precise, strict=True)
-            )
-            if all(near):
-                return True
+        numbers = _NUMBERS.issuperset(map(type, oracle)) and _NUMBERS.issuperset(map(type, precise))
+        if numbers and tolerance.admits_all(oracle, precise, _SHARE):
+            return True
         return all(agree(one, other, tolerance) for one, other in zip(oracle, precise, strict=True))
     return bool(oracle == precise)
 
