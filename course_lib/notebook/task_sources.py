@@ -21,7 +21,7 @@ def task_cell(task: Task, *, solved: bool, root: Path = _ROOT) -> str | None:
         return found.source if found is not None else None
     cells = _cells(task, solved, root)
     place = _place(task, cells)
-    return str(cells[place].source).partition("\n")[2] if place is not None else None
+    return _below_magic(cells[place]) if place is not None else None
 
 
 def task_statement(task: Task, *, root: Path = _ROOT) -> str | None:
@@ -30,8 +30,11 @@ def task_statement(task: Task, *, root: Path = _ROOT) -> str | None:
     Of a script, the docstring is the one at its head. None where there is no cell.
     """
     cells = _cells(task, False, root)
-    place, source = _place(task, cells), task_cell(task, solved=False, root=root)
-    if place is None or source is None:
+    place = _place(task, cells)
+    if place is None:
+        return None
+    source = task_cell(task, solved=False, root=root) if task.script else _below_magic(cells[place])
+    if source is None:
         return None
     above = [*takewhile(lambda cell: cell.cell_type == "markdown", reversed(cells[:place]))]
     texts = [str(cell.source) for cell in reversed(above)]
@@ -44,6 +47,10 @@ def _docstrings(module: ast.Module, *, deep: bool) -> Iterator[str]:
             said = ast.get_docstring(node)
             if said is not None:
                 yield said
+
+
+def _below_magic(cell: Any) -> str:
+    return str(cell.source).partition("\n")[2]
 
 
 def _cells(task: Task, solved: bool, root: Path) -> list[Any]:
