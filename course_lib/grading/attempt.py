@@ -248,8 +248,10 @@ class _Ranks:
 
 def _text(blob: bytes) -> str:
     """The string in a pickle of a string, read without running it as pickle.loads would."""
-    strings = [argument for code, argument, _ in pickletools.genops(blob) if "UNICODE" in code.name]
-    if len(strings) != 1:
+    opcodes = [(code.name, argument) for code, argument, _ in pickletools.genops(blob)]
+    strings = [argument for name, argument in opcodes if "UNICODE" in name]
+    allowed = {"PROTO", "FRAME", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "MEMOIZE", "STOP"}
+    if len(strings) != 1 or not {name for name, _ in opcodes} <= allowed:
         raise ValueError("not a pickled string")
     return str(strings[0])
 

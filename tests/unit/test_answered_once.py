@@ -1,11 +1,12 @@
 """A rank answers each job once: what comes besides has somebody else said in its name."""
 
 import os
+import pickle
 import socket
 
 import pytest
 
-from course_lib.grading.attempt import End, _Clock, _Ended, _Ranks
+from course_lib.grading.attempt import End, _Clock, _Ended, _Ranks, _text
 from course_lib.ranks.inside.values import pack
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
@@ -102,3 +103,10 @@ def test_an_answer_whose_rank_replied_twice_is_not_believed(link, replies):
         with pytest.raises(_Ended) as ended:
             ranks.ask(len)
         assert ended.value.end is End.FORGED
+
+
+def test_only_a_pickle_of_one_string_is_read_and_nothing_else_in_it_is_passed_over():
+    assert _text(pickle.dumps("{}")) == "{}"
+    for blob in (pickle.dumps(["{}"]), pickle.dumps(("{}", 1)), pickle.dumps(1), b"(V{}\np0\n."):
+        with pytest.raises(ValueError, match="not a pickled string"):
+            _text(blob)
