@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from course_lib.ranks.host_names import is_local, without_name_server
 from course_lib.ranks.inside.self_report import ddp_wrappers
 
 # `torch.distributed.rendezvous` is a function; the module of that name is only found by import_module.
@@ -57,8 +58,13 @@ class Rendezvous:
         self.count += 1
         self.since_ns = time.time_ns()
         prefix = f"group/{self.epoch}/{self.count}"
-        for store, rank, world_size in self._original(url, **options):
-            yield dist.PrefixStore(prefix, store), rank, world_size
+        meeting = self._original(url, **options)
+        local = is_local(os.environ.get("MASTER_ADDR", ""))
+        with without_name_server() if local else contextlib.nullcontext():
+            store, rank, world_size = next(meeting)
+        yield dist.PrefixStore(prefix, store), rank, world_size
+        # For whoever asks again: torch's own answer.
+        yield from meeting
 
 
 RENDEZVOUS = Rendezvous()

@@ -31,6 +31,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
 #: Seconds without a request after which there is leisure.
 _QUIET = 0.02
+#: Who has started so many processes will start more: what makes each of them cheaper no longer waits for leisure.
+_MANY = 40
 #: Programs that a rank's process has started to clean up when it has ended (Python's for shared memory, and torch's):
 #: they see its end by themselves. Were they killed with it, what it has left in /dev/shm would stay there for good.
 _JANITORS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -45,6 +47,7 @@ class Forkserver:
         self.method = method
         #: What is done, step by step, while the kernel wants nothing.
         self.leisure: Iterator[None] | None = None
+        self.started = 0
         self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
         self._decoder = Decoder()
         self._fds: list[int] = []
@@ -78,7 +81,8 @@ class Forkserver:
             wanted: list[Any] = [self.sock, self._wake_read]
             due = self._kill_those_due()
             readable, _, _ = select.select(wanted, [], [], due if self.leisure is None else _QUIET)
-            if not readable and self.leisure is not None and next(self.leisure, _DONE) is _DONE:
+            has_time = not readable or self.started >= _MANY
+            if self.leisure is not None and has_time and next(self.leisure, _DONE) is _DONE:
                 self.leisure = None
             if self._wake_read in readable:
                 with contextlib.suppress(BlockingIOError):
@@ -115,6 +119,7 @@ class Forkserver:
             except OSError as error:
                 self._send("failed", token=message.data["token"], reason=str(error))
             else:
+                self.started += 1
                 environment = message.data["env"]
                 self.living[pid] = (
                     os.fsencode(environment.get("MASTER_PORT", "")),

@@ -1,0 +1,63 @@
+"""Ranks meet at an address; nobody on the network need say what it is called.
+
+Whoever connects to a TCPStore has torch write the peer's address down for its log (`SocketImpl` in torch's Socket.cpp),
+and getnameinfo asks the name server for that: no line of /etc/hosts answers for ::ffff:127.0.0.1, which torch makes of
+127.0.0.1. Where the name server is slow, each rank starts so much later; where it is silent, as behind many firewalls,
+ten seconds and more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import ipaddress
+import re
+from collections.abc import Iterator
+
+_SETTINGS = "/etc/nsswitch.conf"
+#: What glibc does where the file says nothing.
+_USUAL = "files dns"
+
+
+def is_local(host: str) -> bool:
+    """Whether this host is found without a name server: it is an address, or the machine itself."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    return host == "localhost"
+
+
+def ask_no_name_server() -> bool:
+    """From now on only /etc/hosts names hosts in this process; returns False where that cannot be had (no glibc)."""
+    return _look_up_in("files")
+
+
+@contextlib.contextmanager
+def without_name_server() -> Iterator[None]:
+    """Within it only /etc/hosts names hosts in this process, as far as that can be had."""
+    if not ask_no_name_server():
+        yield
+        return
+    try:
+        yield
+    finally:
+        _look_up_in(_as_set())
+
+
+def _look_up_in(services: str) -> bool:
+    """Where getaddrinfo and getnameinfo look from now on, as a line of nsswitch.conf says it."""
+    try:
+        configure = ctypes.CDLL(None).__nss_configure_lookup
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(configure(b"hosts", services.encode()) == 0)
+
+
+def _as_set() -> str:
+    """Where this machine looks for hosts."""
+    try:
+        with open(_SETTINGS, encoding="ascii", errors="replace") as file:
+            found = re.search(r"^\s*hosts\s*:([^#\n]*)", file.read(), re.MULTILINE)
+    except OSError:
+        return _USUAL
+    return found[1].strip() if found else _USUAL
