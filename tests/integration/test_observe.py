@@ -65,9 +65,13 @@ def left_over() -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
-def test_a_sound_script_is_let_alone_and_the_report_says_what_was_compared(tmp_path):
-    done, report = torchrun(tmp_path, "none")
+def test_a_sound_script_is_let_alone_and_a_file_that_is_no_report_too(tmp_path):
+    (tmp_path / "told.txt").write_text("my own notes\n", encoding="utf-8")
+    done, told = torchrun(tmp_path, "none")
     assert done.returncode == 0, done.stderr
+    assert told == "my own notes\n"
+    assert "told.txt is no report, and stays: see " in done.stderr
+    report = (tmp_path / "told-2.txt").read_text(encoding="utf-8")
     assert report.startswith("train.py on 2 ranks\n\nNo fault found on ranks 0 and 1.\n")
     assert "6 optimizer steps on each rank" in report
     assert "Diagnosis" not in done.stderr
@@ -133,11 +137,3 @@ def test_ranks_of_several_machines_are_not_watched(tmp_path, local):
     )
     assert done.stdout == "ran\n"
     assert f"4 ranks, {local} of them on this machine" in done.stderr
-
-
-def test_a_file_that_is_no_report_stays(tmp_path):
-    (tmp_path / "told.txt").write_text("my own notes\n", encoding="utf-8")
-    done, told = torchrun(tmp_path, "none")
-    assert told == "my own notes\n"
-    assert "told.txt is no report, and stays: see " in done.stderr
-    assert "No fault found" in (tmp_path / "told-2.txt").read_text(encoding="utf-8")
