@@ -77,7 +77,7 @@ def run_quietly(
         around = as_around() if watch else None
         outcome = gang.call(
             payload, timeout=timeout, trace=trace, around=around, on_progress=on_progress
-        ).kept()
+        ).settled()
     finally:
         gang.stop()
     return explained(outcome)

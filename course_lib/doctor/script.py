@@ -77,7 +77,7 @@ def examine(
             repair=False,
             patience=patience,
             on_stall=None if on_stall is None else lambda so_far: on_stall(without_progress(so_far)),
-        ).kept()
+        ).settled()
     finally:
         gang.stop()
     outcome = explained(outcome)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from course_lib.notebook import magics
+from course_lib.notebook import magics, show
 from course_lib.ranks.kernel.launcher import LaunchError, warm_up
 
 
 def load(shell: Any) -> None:
     """Register the magics, bring `run`, `predict` and `machine` into the notebook, start loading torch."""
     magics.register(shell)
+    show.register(shell)
     with contextlib.suppress(ImportError):
         from course_lib.notebook import task_magics
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
+from course_lib.outcome.html import html_report
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
 
@@ -33,12 +34,19 @@ def can_update() -> bool:
     return hasattr(shell, "kernel") and os.environ.get("DDP_COURSE_LIVE") != "0"
 
 
+def register(shell: Any) -> None:
+    """Have this IPython show outcomes as HTML."""
+    shell.display_formatter.formatters["text/html"].for_type(Outcome, html_report)
+
+
 class View:
     """One place in the output area: progress while the ranks run, then the outcome in its stead."""
 
     def __init__(self) -> None:
         self._handle: Any = None
         self._live = can_update()
+        if in_notebook():  # run() works without %load_ext, too
+            register(sys.modules["IPython"].get_ipython())
 
     def progress(self, progress: Progress) -> None:
         """Show how far the ranks are; called while they run."""
@@ -52,7 +60,7 @@ class View:
         if nothing and self._handle is None:
             pass
         elif in_notebook():
-            self._publish({"text/plain": repr(outcome), "text/html": outcome._repr_html_()})
+            self._publish({"text/plain": repr(outcome), "text/html": html_report(outcome)})
         else:
             print(outcome, flush=True)
         owners: dict[bytes, list[int]] = {}

@@ -1,7 +1,8 @@
 """What came back from running code on ranks: plain data, one object for the whole gang.
 
-`Outcome` is what learners hold (`--as out`, `run(...)`). How it looks in a notebook is decided elsewhere
-(`report` for text, `course_lib.outcome.html` for HTML); why it happened is `diagnosis`, filled in by the doctor.
+`Outcome` is what learners hold (`--as out`, `run(...)`); while the ranks are there, one that can ask them for more
+(`course_lib.ranks.kernel.live_outcome`). How it looks is decided elsewhere (`report` for text, `html` for notebooks,
+which `course_lib.notebook.show` registers); why it happened is `diagnosis`, filled in by the doctor.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import enum
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -240,7 +241,8 @@ class Outcome:
         diagnosis: the explanation, a `Diagnosis`; None where there is nothing to explain.
         expected: whether it ended as expected; None where nothing was expected.
         what: what was run, such as a `cell` or a `script`.
-        recorded: collectives that came with the run's end; see `collectives`.
+        packed: the values as they came, see `values`. recorded: collectives that came with the run's end; see
+            `collectives`.
         facts: what ranks said of themselves when something went wrong (`ranks/inside/self_report.py`).
         last_places: the stack of a rank that crashed.
         trace_events: the events of which `timeline` is made.
@@ -273,11 +275,7 @@ class Outcome:
     last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
     trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     never_struck: tuple[str, ...] = ()
-    _blobs: Mapping[int, Packed] = field(default_factory=dict, repr=False)
-    _fetch: Callable[[str | None], dict[int, Packed]] | None = field(default=None, repr=False, compare=False)
-    _read_collectives: Callable[[], dict[int, tuple[Collective, ...]]] | None = field(
-        default=None, repr=False, compare=False
-    )
+    packed: Mapping[int, Packed] = field(default_factory=dict, repr=False)
 
     @cached_property
     def values(self) -> dict[int, Any]:
@@ -285,27 +283,12 @@ class Outcome:
 
         A value that cannot travel is a `NotSent` that says why. Values with tensors import torch here.
         """
-        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self._all_blobs().items()}
-
-    def _all_blobs(self) -> dict[int, Packed]:
-        """The packed values, those too large to come with the cell fetched now."""
-        blobs = dict(self._blobs)
-        large = [rank for rank, (_, not_sent) in blobs.items() if not_sent and not_sent["reason"] == "large"]
-        if large and self._fetch is not None:
-            fetched = self._fetch(None)
-            blobs.update({rank: fetched[rank] for rank in large if rank in fetched})
-        return blobs
-
-    def kept(self) -> Outcome:
-        """The same with all that would be asked of the ranks later: they may end now."""
-        return replace(
-            self, recorded=self.collectives, _blobs=self._all_blobs(), _fetch=None, _read_collectives=None
-        )
+        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self.packed.items()}
 
     @property
     def raw_values(self) -> dict[int, bytes]:
         """The values as the bytes the ranks sent: pickles, which the grader reads without unpickling them."""
-        return {rank: blob for rank, (blob, not_sent) in self._blobs.items() if not_sent is None}
+        return {rank: blob for rank, (blob, not_sent) in self.packed.items() if not_sent is None}
 
     def __getitem__(self, name: str) -> dict[int, Any]:
         """The variable `name` of the ranks' namespace as it is now, by rank.
@@ -315,17 +298,24 @@ class Outcome:
         """
         if not isinstance(name, str):
             raise TypeError(f"Ask an Outcome for a variable by its name, as in out['loss'], not {name!r}.")
-        if self._fetch is None:
-            raise RankVariableError(f"{name!r} cannot be fetched: this run's ranks have ended.")
-        fetched = self._fetch(name)
-        return {rank: unpack(*packed) for rank, packed in fetched.items() if rank in self.ranks}
+        return {rank: unpack(*packed) for rank, packed in self.fetched(name).items() if rank in self.ranks}
 
-    @cached_property
+    def fetched(self, name: str, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+        """A variable as the ranks send it; with `through`, what this function of a module makes of it there.
+
+        Raises:
+            RankVariableError: no rank has it, or the gang is gone.
+        """
+        raise RankVariableError(f"{name!r} cannot be fetched: this run's ranks have ended.")
+
+    @property
     def collectives(self) -> Mapping[int, tuple[Collective, ...]]:
         """The collectives each rank issued during this run, in order (torch's flight recorder)."""
-        if self._read_collectives is None or not self.ok:
-            return self.recorded
-        return self._read_collectives()
+        return self.recorded
+
+    def settled(self) -> Outcome:
+        """The same with all that would be asked of the ranks later: they may end now."""
+        return self
 
     @property
     def timeline(self) -> Any:
@@ -345,11 +335,6 @@ class Outcome:
         from course_lib.outcome.report import text_report
 
         return text_report(self)
-
-    def _repr_html_(self) -> str:
-        from course_lib.outcome.html import html_report
-
-        return html_report(self)
 
 
 __all__ = [

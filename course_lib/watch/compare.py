@@ -328,12 +328,9 @@ def _compare_variables(outcome: Outcome, names: tuple[Any, ...], extra: Mapping[
 
     if extra or not names or not all(isinstance(name, str) for name in names):
         raise CompareError('Give an Outcome and names of variables, as in compare(out, "ddp", "optimizer").')
-    fetch: Any = outcome._fetch
-    if fetch is None:
-        raise RankVariableError(f"{names[0]!r} cannot be compared: this run's ranks have ended.")
     by_rank: dict[int, dict[str, Any]] = {rank: {} for rank in outcome.ranks}
     for name in names:
-        fetched = fetch(name, through=fingerprint)
+        fetched = outcome.fetched(name, through=fingerprint)
         for rank, packed in ((rank, fetched[rank]) for rank in outcome.ranks if rank in fetched):
             found = unpack(*packed)
             if isinstance(found, NotSent):

@@ -147,7 +147,7 @@ def test_a_value_that_cannot_be_pickled_stays_on_its_rank(shared_ranks):
 
 def test_a_large_value_is_fetched_only_when_asked_for(shared_ranks):
     outcome = shared_ranks("bytes(50_000_000) if rank == 1 else 7", only=(1, 2))
-    assert sum(len(blob) for blob, _ in outcome._blobs.values()) < 1000
+    assert sum(len(blob) for blob, _ in outcome.packed.values()) < 1000
     assert len(outcome.values[1]) == 50_000_000
     assert outcome.values[2] == 7
 
@@ -155,7 +155,7 @@ def test_a_large_value_is_fetched_only_when_asked_for(shared_ranks):
 def test_a_small_view_of_a_large_tensor_does_not_travel_with_the_cell(shared_ranks):
     outcome = shared_ranks("torch.zeros(10_000_000)[:2]", only=(0,))
     assert outcome.ok
-    assert not outcome._blobs[0][0]
+    assert not outcome.packed[0][0]
     assert not outcome.stderr[0]
 
 

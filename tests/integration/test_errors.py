@@ -2,6 +2,7 @@
 
 import pytest
 
+from course_lib.outcome.html import html_report
 from course_lib.outcome.outcome import Ending, Kind
 
 
@@ -51,7 +52,7 @@ def test_an_exception_is_reported_and_the_rank_goes_on_when_it(shared_ranks, nam
     assert outcome.kind is Kind.RAISES, str(outcome)
     assert {error.type for error in outcome.errors.values()} == {expected}
     assert len(str(outcome)) < 50_000
-    assert outcome._repr_html_()
+    assert html_report(outcome)
     assert shared_ranks("1").ok
 
 

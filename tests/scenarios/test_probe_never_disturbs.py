@@ -34,7 +34,7 @@ def ran(scenario, around):
     try:
         return gang.run_script(
             str(scenario.path), scenario.arguments(), timeout=scenario.timeout, around=around, repair=False
-        ).kept()
+        ).settled()
     finally:
         gang.stop()
 

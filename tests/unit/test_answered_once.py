@@ -81,7 +81,7 @@ class Played:
         self.links = [link]
 
     def call(self, payload, **options):
-        return outcome(world_size=1, _blobs={0: pack('{"seen": 1}')})
+        return outcome(world_size=1, packed={0: pack('{"seen": 1}')})
 
 
 class Unwatched:

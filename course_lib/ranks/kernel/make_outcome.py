@@ -93,7 +93,7 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         never_struck=tuple(
             sentence for _, m in sorted(this.done.items()) for sentence in m.data.get("never_struck", ())
         ),
-        _blobs={
+        packed={
             rank: (m.blob, m.data.get("not_sent"))
             for rank, m in sorted(this.done.items())
             if m.data.get("has_value")

@@ -21,6 +21,7 @@ from course_lib.ranks.kernel.job import Job, Run, Still, collect, progress_of
 from course_lib.ranks.kernel.make_outcome import conclude, if_ended_now, stalled
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.kernel.rebuild_group import put_right
+from course_lib.ranks.kernel.live_outcome import Handle, LiveOutcome
 from course_lib.ranks.kernel.stop_ranks import (
     end,
     failed_ranks,
@@ -71,12 +72,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
             recorded=deadlock.issued_between(looks, started, ended),
             facts=outcome.facts or {rank: look.facts for rank, look in sorted(looks.items())},
         )
-    return dataclasses.replace(
-        outcome,
-        notes=notes,
-        _fetch=gang.fetch if fetchable else None,
-        _read_collectives=(lambda: gang.collectives_between(started, ended)) if fetchable else None,
-    )
+    outcome = dataclasses.replace(outcome, notes=notes)
+    return LiveOutcome.of(outcome, Handle(gang, started, ended)) if fetchable else outcome
 
 
 def _met_wrongly(outcome: Outcome) -> bool:

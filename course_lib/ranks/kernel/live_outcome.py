@@ -1,0 +1,78 @@
+"""An outcome whose ranks are still there: what did not come with the end of the run is fetched when somebody asks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from course_lib.outcome.outcome import Collective, Outcome
+from course_lib.outcome.packed import Packed, unpack
+
+if TYPE_CHECKING:
+    from course_lib.ranks.kernel.gang import Gang
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Asks the ranks of a gang for what belongs to one run.
+
+    Attributes:
+        gang: the gang. started_ns, ended_ns: when the run was, by the clock of the flight recorder.
+    """
+
+    gang: Gang
+    started_ns: int
+    ended_ns: int
+
+    def fetch(self, name: str | None, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+        """See `Gang.fetch`."""
+        return self.gang.fetch(name, through)
+
+    def collectives(self) -> dict[int, tuple[Collective, ...]]:
+        """What was issued during the run, by rank."""
+        return self.gang.collectives_between(self.started_ns, self.ended_ns)
+
+
+@dataclass(frozen=True, repr=False)
+class LiveOutcome(Outcome):
+    """An `Outcome` that asks the ranks for what it was not sent; `settled()` is one that needs them no longer."""
+
+    handle: Handle = field(kw_only=True, compare=False)
+
+    @classmethod
+    def of(cls, outcome: Outcome, handle: Handle) -> LiveOutcome:
+        """The same outcome, with ranks to ask."""
+        known = {item.name: getattr(outcome, item.name) for item in dataclasses.fields(Outcome)}
+        return cls(**known, handle=handle)
+
+    @cached_property
+    def values(self) -> dict[int, Any]:
+        """See `Outcome.values`; what was too large to come with the cell is fetched now."""
+        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self._all_packed().items()}
+
+    def _all_packed(self) -> dict[int, Packed]:
+        packed = dict(self.packed)
+        large = [
+            rank for rank, (_, not_sent) in packed.items() if not_sent and not_sent["reason"] == "large"
+        ]
+        if large:
+            fetched = self.handle.fetch(None)
+            packed.update({rank: fetched[rank] for rank in large if rank in fetched})
+        return packed
+
+    def fetched(self, name: str, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+        """See `Outcome.fetched`."""
+        return self.handle.fetch(name, through)
+
+    @cached_property
+    def collectives(self) -> Mapping[int, tuple[Collective, ...]]:
+        """See `Outcome.collectives`."""
+        return self.handle.collectives() if self.ok else self.recorded
+
+    def settled(self) -> Outcome:
+        """See `Outcome.settled`."""
+        known = {item.name: getattr(self, item.name) for item in dataclasses.fields(Outcome)}
+        return Outcome(**{**known, "recorded": self.collectives, "packed": self._all_packed()})
