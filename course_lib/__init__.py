@@ -10,18 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from course_lib.doctor.observe import observe
     from course_lib.notebook.machine import machine
     from course_lib.notebook.predict import predict
     from course_lib.outcome.outcome import Outcome
     from course_lib.running import run
+    from course_lib.scripts.observe import observe
 
 __all__ = ["Outcome", "faults", "load_ipython_extension", "machine", "observe", "predict", "run"]
 
 _HOMES = {
     "Outcome": "course_lib.outcome.outcome",
     "machine": "course_lib.notebook.machine",
-    "observe": "course_lib.doctor.observe",
+    "observe": "course_lib.scripts.observe",
     "predict": "course_lib.notebook.predict",
     "run": "course_lib.running",
 }

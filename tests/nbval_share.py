@@ -49,7 +49,7 @@ class NbvalShare:
         in the next.
         """
         if is_cell(item) and item.path != self.notebook:
-            from course_lib.notebook.build.execute import kernel_environment
+            from course_lib.build.execute import kernel_environment
 
             self._restore()
             self.notebook = item.path

@@ -119,7 +119,7 @@ def run_oracle(task_name: str, cases: str) -> str:
     try:
         answers = []
         for world_size, case in _loads(cases):
-            oracle = _computed(task.oracle(case, world_size))
+            oracle = computed(task.oracle(case, world_size))
             answers.append([oracle, _is_steady(task, oracle, case, world_size)])
         return _dumps(answers)
     finally:
@@ -134,13 +134,13 @@ def _is_steady(task: Task, oracle: Any, case: Any, world_size: int) -> bool:
         return True
     with in_float64():
         precise = task.oracle(case, world_size)
-        return agree(task.reference(oracle), _computed(task.reference(precise)), task.tolerance)
+        return agree(task.reference(oracle), computed(task.reference(precise)), task.tolerance)
 
 
-def _computed(oracle: Any) -> Any:
+def computed(oracle: Any) -> Any:
     """What it says, with the functions in it called."""
     if isinstance(oracle, Mapping):
-        return {name: _computed(value) for name, value in oracle.items()}
+        return {name: computed(value) for name, value in oracle.items()}
     return oracle() if callable(oracle) else oracle
 
 

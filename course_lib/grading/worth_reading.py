@@ -14,7 +14,8 @@ _COURSE = (
     "course_lib.grading",
     "course_lib.ranks",
     "course_lib.notebook",
-    "course_lib.commands",
+    "course_lib.build",
+    "course_lib.cli",
 )
 _MODULES = {"inspect": "inspect", "ctypes": "ctypes"}
 #: Functions by which other frames or all objects of the process are found.

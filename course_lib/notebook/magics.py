@@ -10,10 +10,11 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 
 from course_lib.doctor import explained
 from course_lib.notebook.judge import judged, refusing
+from course_lib.notebook.options import options_of
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import View, show_html
 from course_lib.outcome.expect import Expectation
@@ -60,13 +61,7 @@ class RankMagics(Magics):
         `%ranks` says who is alive and what each rank does. `%ranks rescue` frees blocked ranks and rebuilds the process
         group, keeping variables. `%ranks restart` starts a new gang of the same size, `%ranks stop` ends the gang.
         """
-        try:
-            options = parse_argstring(self.ranks, line)
-        except Exception as error:
-            raise Refused(f"%%ranks {line}: {error}. Try %%ranks? for its options.") from None
-        for name, value in vars(options).items():
-            if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-                setattr(options, name, value[1:-1])
+        options = options_of(self.ranks, line, "%%ranks")
         if cell is None:
             _command(options)
         else:

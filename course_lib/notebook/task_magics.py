@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
 
 from course_lib.grading.cells import answer_in_file, has_code
 from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import VerdictKind
 from course_lib.notebook.judge import refusing
+from course_lib.notebook.options import options_of
 from course_lib.notebook.session import Refused
 from course_lib.notebook.show import show_html
 from course_lib.tasks import Task, UnknownTaskError, find_task
@@ -38,22 +39,25 @@ class TaskMagics(Magics):
         self.last: Task | None = None
         self.progress_log = Progress()
 
+    @magic_arguments()
+    @argument("name", nargs="?", help="the task, as in samplers.evaluate")
+    @argument("--seed", help="draw the cases from this number; left out: from the answer's own text")
     @cell_magic
     def task(self, line: str, cell: str) -> None:
         """Check this cell as the answer to a task: `%%task lesson.name`.
 
         The answer runs in fresh ranks: it sees nothing of the other cells, and they see nothing of it. A wrong
-        answer is no error of the cell, the report says what was seen. `--seed N` draws the cases from N.
+        answer is no error of the cell, the report says what was seen.
         """
-        name, options = _arguments("%%task", line, {"--seed": True})
-        task = self._find(name, "%%task")
+        options = options_of(self.task, line, "%%task")
+        task = self._find(options.name, "%%task")
         from course_lib.grading import grade
 
         first_line = 2
         if task.script:
             cell, first_line = _script(task, cell)
         with refusing():
-            verdict = grade(task, cell, first_line=first_line, seed=_number(options.get("--seed")))
+            verdict = grade(task, cell, first_line=first_line, seed=_number(options.seed))
         self.last = task
         self.progress_log.judged(verdict)
         from course_lib.notebook.task_panel import html_verdict
@@ -73,32 +77,36 @@ class TaskMagics(Magics):
         ):
             raise TaskNotPassed(f"{task.name}: {verdict.kind} ({STRICT}=1)")
 
+    @magic_arguments()
+    @argument("name", nargs="?", help="the task; left out: the one that was checked last")
     @line_magic
     def hint(self, line: str) -> None:
-        """The next hint for a task: `%hint lesson.name` (without a name: the task that was checked last)."""
-        name, _ = _arguments("%hint", line, {})
-        task = self._find(name, "%hint")
+        """The next hint for a task: `%hint lesson.name`."""
+        task = self._find(options_of(self.hint, line, "%hint").name, "%hint")
         given = next_hint(task, self.progress_log)
         from course_lib.notebook.task_panel import html_hint
 
         show_html(str(given), html_hint(given.title, list(given.hints), given.rest))
         self._tell_notices()
 
+    @magic_arguments()
+    @argument("name", nargs="?", help="the task; left out: the one that was checked last")
+    @argument("--give-up", action="store_true", help="show it though no answer of yours has passed")
     @line_magic
     def solution(self, line: str) -> None:
-        """A solution, once you have passed (`%solution lesson.name`) or want to give up (`--give-up`)."""
-        name, options = _arguments("%solution", line, {"--give-up": False})
-        task = self._find(name, "%solution")
+        """A solution, once you have passed (`%solution lesson.name`) or want to give up."""
+        options = options_of(self.solution, line, "%solution")
+        task = self._find(options.name, "%solution")
         progress = self.progress_log.of(task.name)
-        if not (progress.passed or progress.gave_up or "--give-up" in options):
+        if not (progress.passed or progress.gave_up or options.give_up):
             raise Refused(
                 f"The solution of {task.name} opens once your answer has passed. "
                 f"To see it before: %solution {task.name} --give-up"
             )
         if not progress.passed and not progress.gave_up:
             self.progress_log.give_up(task.name)
+        from course_lib.build.task_sources import task_cell
         from course_lib.notebook.task_panel import html_solution
-        from course_lib.notebook.task_sources import task_cell
 
         source = task_cell(task, solved=True)
         if source is None:
@@ -109,13 +117,15 @@ class TaskMagics(Magics):
         show_html(f"A solution of {task.name}\n\n{source}\n\n{note}", html_solution(task, source, note))
         self._tell_notices()
 
+    @magic_arguments()
+    @argument("lesson", nargs="?", default="", help="one lesson, as in 03")
     @line_magic
     def progress(self, line: str) -> None:
-        """The course map, how far you are and what is next: `%progress`, or `%progress 03` for one lesson."""
+        """The course map, how far you are and what is next: `%progress`."""
         from course_lib.notebook.course_map import lessons, text_map
         from course_lib.notebook.task_panel import html_map
 
-        wanted = line.strip()
+        wanted = options_of(self.progress, line, "%progress").lesson
         shown = tuple(lesson for lesson in lessons() if lesson.stem.startswith(wanted))
         if not shown:
             raise Refused(f"There is no lesson {wanted!r}; %progress shows all of them.")
@@ -123,7 +133,7 @@ class TaskMagics(Magics):
         show_html(text_map(shown, progress), html_map(shown, progress))
         self._tell_notices()
 
-    def _find(self, name: str, magic: str) -> Task:
+    def _find(self, name: str | None, magic: str) -> Task:
         if not name:
             if self.last is not None and magic != "%%task":
                 return self.last
@@ -136,37 +146,6 @@ class TaskMagics(Magics):
     def _tell_notices(self) -> None:
         for notice in self.progress_log.take_notices():
             print(notice)
-
-
-def _arguments(magic: str, line: str, known: dict[str, bool]) -> tuple[str, dict[str, str]]:
-    """The one name and the options of a magic line; `known` says which options take a value.
-
-    Raises:
-        Refused: for anything else, in one line.
-    """
-    try:
-        words = shlex.split(line, comments=True)
-    except ValueError as error:
-        raise Refused(f"{magic} {line}: {error}.") from None
-    names: list[str] = []
-    options: dict[str, str] = {}
-    while words:
-        word = words.pop(0)
-        option, equals, value = word.partition("=")
-        if not word.startswith("-"):
-            names.append(word)
-        elif option not in known or (equals and not known[option]):
-            choices = f"; it has {', '.join(known)}" if known else ""
-            raise Refused(f"{magic} has no option {word}{choices}.")
-        elif known[option]:
-            if not equals and not words:
-                raise Refused(f"{magic} {option} needs a value.")
-            options[option] = value if equals else words.pop(0)
-        else:
-            options[option] = ""
-    if len(names) > 1:
-        raise Refused(f"{magic} takes one task, not {len(names)}: {' '.join(names)}")
-    return (names[0] if names else ""), options
 
 
 def _script(task: Task, cell: str) -> tuple[str, int]:

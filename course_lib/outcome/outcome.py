@@ -241,8 +241,8 @@ class Outcome:
         diagnosis: the explanation, a `Diagnosis`; None where there is nothing to explain.
         expected: whether it ended as expected; None where nothing was expected.
         what: what was run, such as a `cell` or a `script`.
-        packed: the values as they came, see `values`. recorded: collectives that came with the run's end; see
-            `collectives`.
+        packed: the values as they came; see `values`.
+        recorded: collectives that came with the run's end; see `collectives`.
         facts: what ranks said of themselves when something went wrong (`ranks/inside/self_report.py`).
         last_places: the stack of a rank that crashed.
         trace_events: the events of which `timeline` is made.

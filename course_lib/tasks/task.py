@@ -13,8 +13,9 @@ A task is a class with four parts, each in the place where it runs:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar, TypeVar
 
@@ -134,6 +135,11 @@ class Task:
         """The task's misconception of this id; raises KeyError when the task has none."""
         return {item.id: item for item in self.misconceptions}[id_]
 
+    def gravest_first(self, names: Iterable[str]) -> list[str]:
+        """Those of the names (see `models`) that are misconceptions of this task, in their order."""
+        known = list(names)
+        return [name for item in self.misconceptions for name in known if name.partition("/")[0] == item.id]
+
     def cases(self, world_size: int, chance: random.Random) -> Iterator[dict[str, Any]]:
         """What the answer is called with on a gang of this size; JSON-able, drawn from `chance` only."""
         raise NotImplementedError
@@ -184,6 +190,26 @@ class Model:
 
     misconception: str | tuple[str, ...]
     predicts: Callable[[Trial], Sequence[Any]]
+
+
+def models(names: Iterable[str], predicts: Callable[[Trial, str], Sequence[Any]]) -> list[Model]:
+    """A model per name, which is the id of a misconception, with a variant (`summed/late`) or not.
+
+    Ids of several that act together are joined: `summed + not_zeroed`.
+
+    Args:
+        predicts: called with a trial and a name, gives the observations by rank.
+    """
+    return [Model(_ids(name), partial(_predicted, predicts, name)) for name in names]
+
+
+def _ids(name: str) -> str | tuple[str, ...]:
+    ids = tuple(name.partition("/")[0].split(" + "))
+    return ids if len(ids) > 1 else ids[0]
+
+
+def _predicted(predicts: Callable[[Trial, str], Sequence[Any]], name: str, trial: Trial) -> Sequence[Any]:
+    return predicts(trial, name)
 
 
 def recognise_by_models(

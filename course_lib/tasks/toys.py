@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from course_lib.tasks.task import Miss, Trial
+
 #: An answer that gives more than this gives without end.
 MAX_ITEMS = 10_000
 
@@ -97,6 +99,15 @@ def odd(value: Any) -> dict[str, str]:
 def is_odd(observation: Any) -> bool:
     """True for what `odd` made."""
     return isinstance(observation, Mapping) and "odd" in observation
+
+
+def odd_reply(trial: Trial, did: str = "returned", *, of: str | None = None) -> Miss | None:
+    """The gate of most tasks: the first rank whose observation, or its part `of`, is not of the kind asked for."""
+    for rank, seen in trial.seen.items():
+        part = seen if of is None else seen[of]
+        if is_odd(part):
+            return Miss(f"rank {rank} of {trial.world_size} {did} {part['odd']}")
+    return None
 
 
 def whole_numbers(value: Any) -> list[int] | dict[str, str]:

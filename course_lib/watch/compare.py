@@ -17,7 +17,7 @@ from textwrap import indent
 from typing import Any
 
 from course_lib.outcome.fold import beside, rank_label, rank_list
-from course_lib.outcome.outcome import NotSent, Outcome, RankVariableError
+from course_lib.outcome.outcome import NotSent, Outcome
 from course_lib.watch.distance import Distance, distance
 from course_lib.watch.odd import odd_ones
 from course_lib.watch.shares import Shares, shares

@@ -265,7 +265,7 @@ print("with nprocs=0:", mp.spawn(process, args=(queue,), nprocs=0))
 # %% claims={"23": "wrong"}
 from concurrent.futures import ThreadPoolExecutor
 
-from course_lib.doctor.script import examine
+from course_lib.scripts.examine import examine
 
 SAMPLE = """
 import torch

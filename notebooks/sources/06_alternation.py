@@ -742,7 +742,7 @@ print(f"{'other shapes':18}{words[8]}")
 import tempfile
 from pathlib import Path
 
-from course_lib.doctor.script import examine, verdict_text
+from course_lib.scripts.examine import examine, verdict_text
 
 GAN = """
 import torch

@@ -1132,7 +1132,7 @@ plt.show()
 import tempfile
 from pathlib import Path
 
-from course_lib.doctor.script import examine, verdict_text
+from course_lib.scripts.examine import examine, verdict_text
 
 TOWERS = """
 import torch

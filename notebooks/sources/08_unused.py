@@ -703,7 +703,7 @@ print("gradients of the heads, averaged:", apart(ddp.module.left.weight.grad) < 
 import tempfile
 from pathlib import Path
 
-from course_lib.doctor.script import examine, verdict_text
+from course_lib.scripts.examine import examine, verdict_text
 
 TIDY = """
 from dataclasses import dataclass

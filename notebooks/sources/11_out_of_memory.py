@@ -1197,7 +1197,7 @@ check(in_pieces, "forward", 2)
 # doctor train.py`):
 
 # %%
-from course_lib.doctor.script import examine, verdict_text
+from course_lib.scripts.examine import examine, verdict_text
 
 TRAIN = """
 import torch

@@ -38,7 +38,7 @@ print(promises)
 import re
 import tempfile
 
-from course_lib.doctor.script import examine
+from course_lib.scripts.examine import examine
 
 FOLDER = tempfile.TemporaryDirectory()
 

@@ -38,7 +38,7 @@ print(told.stdout + f"exit code {told.returncode}")  # told.stderr is long
 # %% tags=["only-exercise", "nbval-ignore-output"]
 import tempfile
 
-from course_lib.doctor.script import examine, verdict_text
+from course_lib.scripts.examine import examine, verdict_text
 
 with tempfile.TemporaryDirectory(prefix="ddp-course-capstone-") as folder:
     options = ["--epochs", "1", "--out", folder]

@@ -109,9 +109,9 @@ def test_bad_names_and_options_are_one_clear_line(kernel):
     for line, expected in (
         ("%%task samplers.evalute\nx", "Did you mean samplers.evaluate"),
         ("%%task\nx", "needs the name of a task"),
-        ("%%task samplers.evaluate --sed 3\nx", "has no option --sed"),
+        ("%%task samplers.evaluate --sed 3\nx", "unrecognized arguments: --sed 3"),
         ("%%task samplers.evaluate --seed x\nx", "a whole number"),
-        ("%%task samplers.evaluate samplers.make_loader\nx", "takes one task"),
+        ("%%task samplers.evaluate samplers.make_loader\nx", "unrecognized arguments: samplers.make_loader"),
         ("%hint nothing.like_it", "There is no task 'nothing.like_it'"),
         ("%solution samplers.make_loader", "opens once your answer has passed"),
         ("%progress 77", "There is no lesson '77'"),

@@ -14,7 +14,7 @@ import os, sys
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 import course_lib
-from course_lib.doctor import observe
+from course_lib.scripts import observe
 
 fault = sys.argv[1]
 with course_lib.observe("told.txt"):

@@ -18,7 +18,7 @@ def proof_delay(monkeypatch):
         if why == "deadlock":
             now = time.time_ns()
             issued = [r.time_ns for look in this.details.values() for r in look.records]
-            ended = [message.data["ended_ns"] for message in this.done.values() if "ended_ns" in message.data]
+            ended = [done.ended_ns for done in this.done.values() if done.ended_ns]
             delays.append((now - max([this.started_ns, *issued, *ended])) / 1e9)
         end(gang, this, why, **options)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.doctor.script import examine, verdict_text
+from course_lib.scripts.examine import examine, verdict_text
 from tests.scenarios.catalogue import SILENT, scenarios
 from tests.scenarios.tally import confusion
 

@@ -9,8 +9,7 @@ import pytest
 
 import course_lib
 from course_lib import watch
-from course_lib.cli import command_line
-from course_lib.notebook.build.api import (
+from course_lib.build.api import (
     PAGE,
     Documented,
     api_page,
@@ -20,6 +19,7 @@ from course_lib.notebook.build.api import (
     entry_text,
     write_api_page,
 )
+from course_lib.cli.app import command_line
 
 ROOT = Path(__file__).resolve().parents[2]
 

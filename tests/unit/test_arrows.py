@@ -14,10 +14,11 @@ FLOORS = (
     {"ranks"},
     {"watch"},
     {"doctor"},
+    {"scripts"},
     {"tasks"},
     {"grading"},
-    {"notebook", "running"},
-    {"cli", "commands"},
+    {"notebook", "running", "build"},
+    {"cli"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.
 INSIDE_RANKS = {
@@ -33,7 +34,8 @@ MEANT = {
         "course_lib.watch.timeline",
     ): "a property that makes a drawing of its data",
     ("course_lib.grading.worth_reading", "course_lib.notebook"): "a name that it looks for in answers",
-    ("course_lib.grading.worth_reading", "course_lib.commands"): "a name that it looks for in answers",
+    ("course_lib.grading.worth_reading", "course_lib.build"): "a name that it looks for in answers",
+    ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
 }
 
 

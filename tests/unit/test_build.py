@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.notebook.build import BuildError, build_notebook, check_notebooks
+from course_lib.build import BuildError, build_notebook, check_notebooks
 from tests.unit.tiny_course import make, only, write
 
 RUNNABLE = """\

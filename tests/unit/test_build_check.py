@@ -5,8 +5,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.notebook.build import check_notebooks
-from course_lib.notebook.build.source import notebook_for
+from course_lib.build import check_notebooks
+from course_lib.build.source import notebook_for
 from tests.unit.tiny_course import make, only, write
 
 

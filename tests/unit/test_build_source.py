@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.notebook.build import BuildError, Edition, find_targets
-from course_lib.notebook.build.source import notebook_for, open_holes
+from course_lib.build import BuildError, Edition, find_targets
+from course_lib.build.source import notebook_for, open_holes
 from tests.unit.tiny_course import make, only, write
 
 LESSON = """\

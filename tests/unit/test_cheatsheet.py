@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.notebook.build.cheatsheet import check_cheat_sheet, find_rules, write_cheat_sheet
+from course_lib.build.cheatsheet import check_cheat_sheet, find_rules, write_cheat_sheet
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.notebook.build.claims import check_claims, read_claims, write_claims_page
-from course_lib.notebook.build.source import notebook_for
+from course_lib.build.claims import check_claims, read_claims, write_claims_page
+from course_lib.build.source import notebook_for
 from tests.unit.tiny_course import make, only, write
 
 CLAIMS = read_claims(
@@ -34,7 +34,7 @@ x = 1
 
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr("course_lib.notebook.build.claims.read_claims", lambda: CLAIMS)
+    monkeypatch.setattr("course_lib.build.claims.read_claims", lambda: CLAIMS)
     (tmp_path / "docs").mkdir()
     return make(tmp_path)
 

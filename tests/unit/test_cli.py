@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import cli
+from course_lib.cli.app import application
+from course_lib.cli.lab import lab_process
+from course_lib.cli.root import course_root
 
+ROOT = Path(__file__).parents[2]
 SOURCE = "# %%\nprint(6 * 7)\n"
 
 
@@ -23,11 +26,11 @@ def course(tmp_path, monkeypatch):
 
 
 def ddp_course(*words: str):
-    return CliRunner().invoke(cli._app(), words)
+    return CliRunner().invoke(application(), words)
 
 
 def test_lab_opens_the_index_and_passes_its_arguments_on(course):
-    command, environment = cli.lab_process(course, ["--no-browser", "--port", "9000"])
+    command, environment = lab_process(course, ["--no-browser", "--port", "9000"])
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert f"--ServerApp.root_dir={course}" in command
     assert "--LabApp.default_url=/lab/tree/notebooks/index.ipynb" in command
@@ -37,7 +40,7 @@ def test_lab_opens_the_index_and_passes_its_arguments_on(course):
 
 def test_lab_starts_with_the_course_s_own_defaults(course, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/somebody/elses")
-    _, environment = cli.lab_process(course, [])
+    _, environment = lab_process(course, [])
     ours, others = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert (Path(ours) / "labconfig/default_setting_overrides.json").is_file()
     assert others == "/somebody/elses"
@@ -48,7 +51,7 @@ def test_lab_understands_jupyterlab_s_own_options(course):
     """A real start, as far as JupyterLab's version: options it does not know would stop it."""
     done = subprocess.run(
         [sys.executable, "-m", "course_lib.cli", "lab", "--version"],
-        env=os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
@@ -58,7 +61,7 @@ def test_lab_understands_jupyterlab_s_own_options(course):
 
 def test_the_course_is_found_from_any_folder_in_it(course, monkeypatch):
     monkeypatch.chdir(course / "notebooks")
-    assert cli.course_root() == course
+    assert course_root() == course
 
 
 def test_notebooks_are_built_then_found_to_match(course):
@@ -91,7 +94,7 @@ def test_the_version_line_says_what_a_bug_report_needs(course):
 
 def test_the_command_answers_from_a_terminal_without_loading_what_is_heavy():
     code = (
-        "import sys; from course_lib import cli; cli._app()\n"
+        "import sys; from course_lib.cli.app import application; application()\n"
         "print([name for name in ('torch', 'jupytext', 'nbclient', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.doctor.diagnose import explained
-from course_lib.doctor.script import Examination, checked, verdict_text
+from course_lib.scripts.examine import Examination, checked, verdict_text
 from course_lib.watch.guard import Guarded, Unseen
 from tests.unit.watched import models, notes, outside, record, watched, weights
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from course_lib import cli
+from course_lib.cli.app import application
 from course_lib.grading.check import Checker, CheckError, files_of, watch
 from course_lib.grading.progress import FILE_NAME, Progress
 from course_lib.grading.terminal import shown
@@ -29,7 +29,7 @@ def _home(tmp_path, monkeypatch):
 
 
 def ddp_course(*words, **options):
-    return CliRunner().invoke(cli._app(), list(map(str, words)), **options)
+    return CliRunner().invoke(application(), list(map(str, words)), **options)
 
 
 def test_nothing_to_check_is_usage(tmp_path):

@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import cli
+from course_lib.cli.app import application
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
 from course_lib.grading.classroom.gradebook import LONG_COLUMNS, as_csv, as_json
 from course_lib.grading.classroom.layout import Layout
@@ -392,7 +392,7 @@ def handed_in(tmp_path, monkeypatch):
 
 
 def ddp_course(*words):
-    return CliRunner().invoke(cli._app(), [str(word) for word in words])
+    return CliRunner().invoke(application(), [str(word) for word in words])
 
 
 def test_reports_are_written_over_and_over(handed_in, tmp_path):

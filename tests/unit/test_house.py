@@ -8,9 +8,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.cli import command_line
+from course_lib.build import check_api_page, check_cheat_sheet, check_claims, check_notebooks
+from course_lib.cli.app import command_line
 from course_lib.doctor.lessons import LESSONS
-from course_lib.notebook.build import check_api_page, check_cheat_sheet, check_claims, check_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS_LIKE = re.compile(r"^\.venv-torch-|\.egg-info$|_cache$")

@@ -226,7 +226,7 @@ class AttachedRanks(Wires):
         """A launcher ends all ranks when one has failed: those are not to blame for being gone."""
         gone = [link for link in self.links if link.rank not in this.done and not link.alive]
         excused = [link for link in gone if link.exit_code in (-signal.SIGTERM, EXIT_UNKNOWN)]
-        if len(excused) < len(gone) or any(message.data["error"] for message in this.done.values()):
+        if len(excused) < len(gone) or any(done.error is not None for done in this.done.values()):
             for link in excused:
                 this.ended.add(link.rank)
                 link.killed_by_course = True

@@ -12,10 +12,11 @@ import os
 import pprint
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import CodeType, TracebackType
 from typing import Any
 
+from course_lib.outcome.outcome import RankError
 from course_lib.outcome.places import COURSE, Frame, cell_filename, is_learners, package_of, remember_cell
 from course_lib.outcome.steady import steady_message
 
@@ -73,24 +74,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, list | tuple | dict | set) and type(value).__module__ == "builtins"
 
 
-@dataclass(frozen=True)
-class ErrorReport:
-    """An exception as data: nothing of it needs to be pickled, so nothing of it can refuse to be."""
-
-    type: str
-    bases: list[str]
-    message: str
-    traceback: str
-    full_traceback: str
-    where: str
-    line: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as JSON-able data."""
-        return asdict(self)
-
-
-def report_exception(error: BaseException) -> ErrorReport:
+def report_exception(error: BaseException) -> RankError:
     """Describe an exception raised by a learner's code: short traceback, full traceback, and where it was raised."""
     frames = [entry for entry in _walk(error.__traceback__) if not entry.file.startswith(COURSE)]
     learners = [frame for frame in frames if is_learners(frame.file)]
@@ -103,9 +87,9 @@ def report_exception(error: BaseException) -> ErrorReport:
     else:
         full = _safely(lambda e: "".join(traceback.format_exception(e)), error)
         short = _short_traceback(frames, f"{name}: {message}" if message else name, error)
-    return ErrorReport(
+    return RankError(
         type=name,
-        bases=[base.__name__ for base in type(error).__mro__],
+        bases=tuple(base.__name__ for base in type(error).__mro__),
         message=message,
         traceback=_shortened(short.rstrip("\n"), 3 * _SHOWN_MESSAGE),
         full_traceback=_shortened(full.rstrip("\n"), 20 * _SHOWN_MESSAGE),

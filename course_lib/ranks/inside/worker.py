@@ -19,8 +19,10 @@ import sys
 import threading
 import time
 import types
+from dataclasses import asdict, replace
 from typing import Any
 
+from course_lib.ranks.done import Done
 from course_lib.ranks.inside import control_thread, self_report, values
 from course_lib.ranks.inside.cell import compile_cell, report_exception, shown
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
@@ -96,7 +98,7 @@ class Rank:
             reply = handler(job)
         except KeyboardInterrupt as error:
             # The interrupt came between the learner's code and ours.
-            reply = Message("done", {"id": job.data["id"], "error": report_exception(error).as_dict()})
+            reply = Done(error=report_exception(error)).message(job.data["id"])
         if os.getpid() != self.pid:
             # A process the learner's code forked came out of the cell: it is no rank and must not answer for one.
             with contextlib.suppress(BaseException):
@@ -172,7 +174,7 @@ class Rank:
             if self.config["init"]:
                 process_group.start_group(self.config["backend"], self.rank)
         except Exception as error:
-            return report_exception(error).as_dict()
+            return asdict(report_exception(error))
         return None
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ class Rank:
                 return eval(compiled.value, space)
             return None
 
-        return self._run_learners(job, body)
+        return self._run_learners(job, body).message(job.data["id"])
 
     def _call(self, job: Message) -> Message:
         import cloudpickle
@@ -214,9 +216,8 @@ class Rank:
                     stack.enter_context(fault.armed(self.rank, never_struck))
                 return function(*arguments)
 
-        reply = self._run_learners(job, body)
-        reply.data["never_struck"] = never_struck
-        return reply
+        done = self._run_learners(job, body)
+        return replace(done, never_struck=tuple(never_struck)).message(job.data["id"])
 
     def _script(self, job: Message) -> Message:
         def body() -> None:
@@ -224,13 +225,12 @@ class Rank:
 
             run_script(self.main, job.data["path"], job.data["arguments"])
 
-        return self._run_learners(job, body)
+        return self._run_learners(job, body).message(job.data["id"])
 
-    def _run_learners(self, job: Message, body: Any) -> Message:
+    def _run_learners(self, job: Message, body: Any) -> Done:
         self.open_streams()
         self_report.EXTRAS.clear()  # what an earlier job was asked to note
-        data: dict[str, Any] = {"id": job.data["id"], "error": None, "shown": None, "has_value": False}
-        blob = b""
+        done = Done()
         started = time.time_ns()
         tracer = None
         try:
@@ -242,32 +242,32 @@ class Rank:
                     tracer = Tracer()
                 with _around(job.data.get("around")), tracer or contextlib.nullcontext():
                     value = body()
+                text = None
                 if value is not None and job.kind == "cell":
                     self.main.__dict__["_"] = value
-                    data["shown"] = shown(value)
+                    text = shown(value)
                 self.kept_value = value
-                data["has_value"] = value is not None
-                blob, data["not_sent"] = values.pack(value)  # may call the learner's __reduce__
+                done = Done(shown=text, has_value=value is not None)
+                blob, not_sent = values.pack(value)  # may call the learner's __reduce__
+                done = replace(done, value=blob, not_sent=not_sent)
             finally:
                 self.in_learners_code = False
         except BaseException as error:
             self.in_learners_code = False
-            data["error"] = report_exception(error).as_dict()
+            done = replace(done, error=report_exception(error))
             with contextlib.suppress(Exception):
-                data["facts"] = self_report.facts_at(error.__traceback__)
+                done = replace(done, facts=self_report.facts_at(error.__traceback__))
             error.__traceback__ = None
         if job.data.get("around"):
-            if "facts" not in data:
-                data["facts"] = self_report.facts_of(self.main_thread)
-            data["records"] = records_since(started)
+            facts = done.facts or self_report.facts_of(self.main_thread)
+            done = replace(done, facts=facts, records=tuple(records_since(started)))
         if os.getpid() == self.pid:
             self._send_open_figures()
             self._flush()
-        if tracer is not None:
-            data["trace"] = tracer.events()
-        data["started_ns"], data["ended_ns"] = started, time.time_ns()
-        data.update(standing())
-        return Message("done", data, blob)
+        trace = tuple(tracer.events()) if tracer is not None else ()
+        return replace(
+            done, trace=trace, started_ns=started, ended_ns=time.time_ns(), sequence=sequence_numbers()
+        )
 
     def _flush(self) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -304,20 +304,20 @@ class Rank:
         try:
             moved = process_group.rebuild_group(self.config["backend"], self.rank, job.data["epoch"])
         except Exception as error:
-            problem = report_exception(error).as_dict()
+            problem = asdict(report_exception(error))
         return Message("rebuilt", {"id": job.data["id"], "problem": problem, "wrappers": moved})
 
 
-def standing() -> dict[str, Any]:
-    """What the kernel needs to know about this rank's groups after a job."""
+def sequence_numbers() -> dict[str, int]:
+    """By process group, the number of the last collective that this rank has issued on it."""
     with contextlib.suppress(Exception):
         import torch.distributed as dist
 
         from course_lib.ranks.inside import process_group
 
         if dist.is_initialized():
-            return {"sequence": process_group.sequence_numbers(), "initialized": True}
-    return {"sequence": {}, "initialized": False}
+            return process_group.sequence_numbers()
+    return {}
 
 
 def records_since(started_ns: int) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.outcome.progress import Progress
+from course_lib.ranks.done import DONE, Done
 from course_lib.ranks.kernel.deadlock import Look, StandStill
-from course_lib.ranks.protocol import Message
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.rank_handle import Link
@@ -65,7 +65,7 @@ class Run:
     links: list[Link]
     started: float = field(default_factory=time.monotonic)
     started_ns: int = field(default_factory=time.time_ns)
-    done: dict[int, Message] = field(default_factory=dict)
+    done: dict[int, Done] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
     killed: set[int] = field(default_factory=set)
@@ -104,17 +104,17 @@ def collect(this: Run) -> None:
     """Take in the answers that have come, and notice who has died without one."""
     for link in this.links:
         if link.rank not in this.done:
-            message = link.take("done", this.number)
+            message = link.take(DONE, this.number)
             if message is not None:
-                this.done[link.rank] = message
+                this.done[link.rank] = Done.of(message)
                 link.stdout.drain()
                 link.stderr.drain()
             elif not link.alive and link.rank not in {*this.died_first, *this.killed, *this.ended}:
                 # The reply may still be on the wire: a rank can say `done` and die a moment later.
                 link.read()
-                message = link.take("done", this.number)
+                message = link.take(DONE, this.number)
                 if message is not None:
-                    this.done[link.rank] = message
+                    this.done[link.rank] = Done.of(message)
                 for written in (link.stdout, link.stderr, link.stack_dump):
                     written.drain()
                 cut = link.rank in this.cut_off

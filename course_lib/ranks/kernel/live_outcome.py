@@ -55,9 +55,7 @@ class LiveOutcome(Outcome):
 
     def _all_packed(self) -> dict[int, Packed]:
         packed = dict(self.packed)
-        large = [
-            rank for rank, (_, not_sent) in packed.items() if not_sent and not_sent["reason"] == "large"
-        ]
+        large = [rank for rank, (_, not_sent) in packed.items() if not_sent and not_sent["reason"] == "large"]
         if large:
             fetched = self.handle.fetch(None)
             packed.update({rank: fetched[rank] for rank in large if rank in fetched})

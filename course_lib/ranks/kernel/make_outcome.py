@@ -31,16 +31,16 @@ def conclude(wires: Wires, this: Run) -> Outcome:
     exits: dict[int, int] = {}
     for link in this.links:
         rank = link.rank
-        message = this.done.get(rank)
+        done = this.done.get(rank)
         if rank in this.killed:
             endings[rank] = Ending.KILLED
         elif rank in this.ended:
             endings[rank] = Ending.ENDED
-        elif message is None:
+        elif done is None:
             endings[rank] = Ending.DIED
             exits[rank] = this.died_first.get(rank, link.exit_code or 0)
-        elif message.data["error"] is not None:
-            errors[rank] = RankError.from_report(message.data["error"])
+        elif done.error is not None:
+            errors[rank] = done.error
             endings[rank] = Ending.RAISED
         else:
             endings[rank] = Ending.FINISHED
@@ -69,9 +69,7 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         ranks=tuple(link.rank for link in this.links),
         stdout={link.rank: link.stdout.text() for link in this.links},
         stderr={link.rank: link.stderr.text() for link in this.links},
-        shown={
-            rank: m.data["shown"] for rank, m in sorted(this.done.items()) if m.data.get("shown") is not None
-        },
+        shown={rank: done.shown for rank, done in sorted(this.done.items()) if done.shown is not None},
         errors=dict(sorted(errors.items())),
         exits=dict(sorted(exits.items())),
         endings=endings,
@@ -87,16 +85,12 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         recorded=recorded,
         facts=facts,
         last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
-        trace_events={
-            rank: tuple(m.data["trace"]) for rank, m in sorted(this.done.items()) if m.data.get("trace")
-        },
+        trace_events={rank: done.trace for rank, done in sorted(this.done.items()) if done.trace},
         never_struck=tuple(
-            sentence for _, m in sorted(this.done.items()) for sentence in m.data.get("never_struck", ())
+            sentence for _, done in sorted(this.done.items()) for sentence in done.never_struck
         ),
         packed={
-            rank: (m.blob, m.data.get("not_sent"))
-            for rank, m in sorted(this.done.items())
-            if m.data.get("has_value")
+            rank: (done.value, done.not_sent) for rank, done in sorted(this.done.items()) if done.has_value
         },
     )
 
@@ -122,14 +116,10 @@ def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tup
         stdout={},
         stderr={},
         shown={},
-        errors={
-            rank: RankError.from_report(message.data["error"])
-            for rank, message in sorted(this.done.items())
-            if message.data["error"] is not None
-        },
+        errors={rank: done.error for rank, done in sorted(this.done.items()) if done.error is not None},
         exits={},
         endings={
-            link.rank: Ending.RAISED if this.done[link.rank].data["error"] is not None else Ending.FINISHED
+            link.rank: Ending.RAISED if this.done[link.rank].error is not None else Ending.FINISHED
             for link in this.links
             if link.rank in this.done
         },
@@ -172,9 +162,9 @@ def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
     """The collectives of a run that went wrong (a rebuilt group forgets them), or that was watched."""
     if kind is Kind.OK:
         return {
-            rank: tuple(Collective.from_record(record) for record in message.data["records"])
-            for rank, message in sorted(this.done.items())
-            if "records" in message.data
+            rank: tuple(map(Collective.from_record, done.records))
+            for rank, done in sorted(this.done.items())
+            if done.records is not None
         }
     return _seen(this)
 
@@ -191,7 +181,7 @@ def _seen(this: Run) -> dict[int, tuple[Collective, ...]]:
 def _facts(this: Run) -> dict[int, dict[str, Any]]:
     """What the ranks told of themselves: when they raised, at the end, or while they were blocked."""
     told = {rank: dict(look.facts) for rank, look in this.details.items() if look.facts}
-    told.update({rank: m.data["facts"] for rank, m in this.done.items() if m.data.get("facts")})
+    told.update({rank: dict(done.facts) for rank, done in this.done.items() if done.facts})
     return dict(sorted(told.items()))
 
 

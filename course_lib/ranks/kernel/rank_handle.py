@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from course_lib.ranks.done import DONE
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.protocol import BufferedChannel, Message
@@ -68,10 +69,10 @@ class Link(abc.ABC):
                 self.ready = message.data
             elif message.kind == "picture":
                 self.pictures.append(message.blob)
-            elif message.kind == "done" and message.data.get("id") != self.awaited:
+            elif message.kind == DONE and message.data.get("id") != self.awaited:
                 self.unasked = True
             else:
-                if message.kind == "done":
+                if message.kind == DONE:
                     self.awaited = None
                 self.inbox.append(message)
 

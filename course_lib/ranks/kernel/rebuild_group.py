@@ -24,12 +24,12 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
             return ()
         ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
         return (f"{ended} The variables of all ranks are lost: the next %%ranks starts a new gang.",)
-    standing = {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
+    standing = {rank: done.sequence for rank, done in this.done.items()}
     groups = {name for numbers in standing.values() for name in numbers}
     unequal = any(
         len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
     )
-    messages = [m.data["error"]["message"].lower() for m in this.done.values() if m.data["error"] is not None]
+    messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
     broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
     if not this.job.repair or not (this.freed or broken or (messages and unequal)):
         return ()

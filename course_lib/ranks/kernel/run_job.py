@@ -18,10 +18,10 @@ from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.job import Job, Run, Still, collect, progress_of
+from course_lib.ranks.kernel.live_outcome import Handle, LiveOutcome
 from course_lib.ranks.kernel.make_outcome import conclude, if_ended_now, stalled
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.kernel.rebuild_group import put_right
-from course_lib.ranks.kernel.live_outcome import Handle, LiveOutcome
 from course_lib.ranks.kernel.stop_ranks import (
     end,
     failed_ranks,
@@ -88,7 +88,7 @@ def _left_open(gang: Gang, this: Run) -> bool:
     The groups' own numbers come with every answer; they also count what is sent from one rank to another, so that
     unequal ones are only a reason to look.
     """
-    before, gang.numbers = gang.numbers, {rank: m.data.get("sequence", {}) for rank, m in this.done.items()}
+    before, gang.numbers = gang.numbers, {rank: done.sequence for rank, done in this.done.items()}
     grown = {
         rank: {name: number - before.get(rank, {}).get(name, 0) for name, number in numbers.items()}
         for rank, numbers in gang.numbers.items()

@@ -66,7 +66,7 @@ def see_where(wires: Wires, this: Run) -> None:
 
 def failed_ranks(this: Run) -> frozenset[int]:
     """The ranks that have left the code with an error."""
-    return frozenset(rank for rank, message in this.done.items() if message.data["error"] is not None)
+    return frozenset(rank for rank, done in this.done.items() if done.error is not None)
 
 
 def _seconds_of(waiting: Waiting, this: Run) -> float | None:

@@ -15,14 +15,14 @@ from course_lib.tasks.accumulation.reduced import times_reduced
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
-from course_lib.tasks.toys import is_odd, ranks_text, short
+from course_lib.tasks.toys import ranks_text, short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
 
@@ -188,10 +188,7 @@ class Accumulate(Task):
     @check("Every rank returns a number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
         """A float, or a tensor of one element."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["loss"]):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['loss']['odd']}")
-        return None
+        return toys.odd_reply(trial, of="loss")
 
     @check("No forward gets more than one micro-batch.")
     def one_at_a_time(self, trial: Trial) -> Miss | None:
@@ -241,15 +238,12 @@ class Accumulate(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """What gives exactly these gradients."""
-        models = [
-            Model(name.partition("/")[0], lambda trial, name=name: _seen(trial, name))  # type: ignore[misc]
-            for name in (trials[0].oracle["gradients"] if trials else ())
-            if name != "right"
-        ]
+        names = trials[0].oracle["gradients"] if trials else ()
+        known = models([name for name in names if name != "right"], _seen)
         return recognise_by_models(
             trials,
             lambda trial: _seen(trial, "right"),
-            models,
+            known,
             lambda one, other: close(one["gradients"], other["gradients"]),
         )
 

@@ -15,14 +15,14 @@ from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.toys import ranks_text
 
 _SHARED = ((3, 4), (5,), (2, 2))
 
@@ -183,10 +183,7 @@ class ClipGlobalNorm(Task):
     @check("Every rank returns a number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
         """A float, or a tensor of one element."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["norm"]):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['norm']['odd']}")
-        return None
+        return toys.odd_reply(trial, of="norm")
 
     @check("Every rank returns the norm of all gradients of all ranks, the shared ones counted once.")
     def right_norm(self, trial: Trial) -> Miss | None:
@@ -231,20 +228,17 @@ class ClipGlobalNorm(Task):
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """What gives exactly these norms and factors where all is finite; if that is right, what it does elsewhere."""
         sound = [trial for trial in trials if trial.case["broken"] < 0]
-        models = [
-            Model(name.partition("/")[0], lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
-            for name in (sound[0].oracle if sound else ())
-            if name != "right"
-        ]
+        names = [name for name in (sound[0].oracle if sound else ()) if name != "right"]
+        known = models(names, lambda trial, name: trial.oracle[name])
 
         def equal(one: Any, other: Any) -> bool:
             factors = all(_alike(one[part], other[part]) for part in ("shared", "own"))
             return factors and math.isclose(one["norm"], other["norm"], rel_tol=1e-4)
 
-        known = recognise_by_models(sound, lambda trial: trial.oracle["right"], models, equal)
-        if known is None and any(self.left_alone(trial) for trial in trials if trial not in sound):
+        found = recognise_by_models(sound, lambda trial: trial.oracle["right"], known, equal)
+        if found is None and any(self.left_alone(trial) for trial in trials if trial not in sound):
             return "infinite"
-        return known
+        return found
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody waits."""

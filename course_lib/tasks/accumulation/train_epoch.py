@@ -15,11 +15,11 @@ from course_lib.tasks.accumulation.reduced import times_reduced
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import ranks_text
@@ -197,13 +197,9 @@ class TrainEpoch(Task):
         def seen_by_all(trial: Trial, way: str) -> list[Any]:
             return [[{"weights": one} for one in trial.oracle[way]]] * trial.world_size
 
-        models = [
-            Model(name.partition("/")[0], lambda trial, name=name: seen_by_all(trial, name))  # type: ignore[misc]
-            for name in WAYS
-            if name != "right"
-        ]
+        known = models([name for name in WAYS if name != "right"], seen_by_all)
 
         def equal(one: Any, other: Any) -> bool:
             return all(close(a["weights"], b["weights"]) for a, b in zip(one, other, strict=True))
 
-        return recognise_by_models(trials, lambda trial: seen_by_all(trial, "right"), models, equal)
+        return recognise_by_models(trials, lambda trial: seen_by_all(trial, "right"), known, equal)

@@ -17,9 +17,9 @@ from course_lib.tasks.task import (
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
-from course_lib.tasks.toys import is_odd
 
 _MIB = 1 << 20
 _ARGUMENTS = ("sizes", "ready", "bucket_cap_mb", "find_unused_parameters", "iteration")
@@ -168,10 +168,7 @@ class BucketList(Task):
     @check("Every rank gets a list of lists of parameter numbers.", gate=True)
     def gives_lists(self, trial: Trial) -> Miss | None:
         """Whole numbers in lists."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} got {seen['odd']}")
-        return None
+        return toys.odd_reply(trial, "got")
 
     @check("The buckets are those of DDP, in the order in which it sends them.")
     def same_as_ddp(self, trial: Trial) -> Miss | None:
@@ -185,14 +182,14 @@ class BucketList(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these lists?"""
-        models = [
-            Model(item.id, lambda trial, id_=item.id: [trial.oracle["models"][id_]] * trial.world_size)  # type: ignore[misc]
-            for item in self.misconceptions
-        ]
+        known = models(
+            [item.id for item in self.misconceptions],
+            lambda trial, name: [trial.oracle["models"][name]] * trial.world_size,
+        )
         return recognise_by_models(
             trials,
             lambda trial: [trial.oracle["right"]] * trial.world_size,
-            models,
+            known,
             lambda a, b: bool(a == b),
             together=self._together(trials),
         )
@@ -200,10 +197,8 @@ class BucketList(Task):
     def _together(self, trials: Sequence[Trial]) -> list[Model]:
         """Two or three misconceptions at once: the fewest first, then the gravest."""
         found = {id(trial): _several(*(trial.case[name] for name in _ARGUMENTS)) for trial in trials}
-        return [
-            Model(names, lambda trial, names=names: [found[id(trial)][names]] * trial.world_size)  # type: ignore[misc]
-            for names in found[id(trials[0])]
-        ]
+        named = {" + ".join(ids): ids for ids in found[id(trials[0])]}
+        return models(named, lambda trial, name: [found[id(trial)][named[name]]] * trial.world_size)
 
 
 def _sent_by_ddp(

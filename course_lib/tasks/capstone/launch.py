@@ -22,7 +22,7 @@ from course_lib.tasks.capstone.process import run_script
 
 _NEEDED = (
     "course_lib.data",
-    "course_lib.doctor.observe",
+    "course_lib.scripts.observe",
     "course_lib.tasks.capstone.harm",
     "course_lib.tasks.capstone.spies",
     "course_lib.watch.probe",

@@ -117,7 +117,7 @@ def _watched(case: Mapping[str, Any], folder: str) -> contextlib.AbstractContext
     """The doctor's eyes, where the case wants them."""
     if not case.get("doctor"):
         return contextlib.nullcontext()
-    from course_lib.doctor.observe import observe
+    from course_lib.scripts.observe import observe
 
     return observe(Path(folder) / "diagnosis.txt", waiting=False)
 

@@ -14,11 +14,11 @@ from course_lib.tasks.checkpoints.counting import CLASSES, counted, predictions
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd
@@ -168,15 +168,11 @@ class LogMetrics(Task):
             Trial(t.world_size, t.case, t.oracle, {r: [s["pair"] for s in x] for r, x in t.seen.items()})
             for t in trials
         ]
-        models = [
-            Model(item.id, lambda t, name=item.id: t.oracle[name])  # type: ignore[misc]
-            for item in self.misconceptions
-            if item.id in seen[0].oracle
-        ]
+        known = models(self.gravest_first(seen[0].oracle), lambda t, name: t.oracle[name])
         if all(_equal(t.seen[0], t.oracle["right"][0]) for t in seen):
             alike = all(_equal(pairs, t.oracle["right"][0]) for t in seen for pairs in t.seen.values())
             return None if alike else "only_rank_0_knows"
-        return recognise_by_models(seen, lambda t: t.oracle["right"], models, _equal)
+        return recognise_by_models(seen, lambda t: t.oracle["right"], known, _equal)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody waits: a rank had nothing to add and left."""

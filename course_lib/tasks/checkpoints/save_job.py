@@ -14,11 +14,11 @@ from course_lib.tasks.checkpoints import jobs, taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd, short
@@ -189,11 +189,8 @@ class SaveJob(Task):
             for t in trials
             if t.world_size > 1 and not any(is_odd(s) for s in t.seen.values())
         ]
-        models = [
-            Model(name.partition("/")[0], lambda t, name=name: t.oracle[name])  # type: ignore[misc]
-            for name in jobs.FORGOTTEN
-        ]
-        return recognise_by_models(seen, lambda t: t.oracle["right"], models, close) if seen else None
+        known = models(jobs.FORGOTTEN, lambda t, name: t.oracle[name])
+        return recognise_by_models(seen, lambda t: t.oracle["right"], known, close) if seen else None
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A call that raised shows no losses."""

@@ -14,14 +14,13 @@ from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
-from course_lib.tasks.toys import is_odd
 
 _CLOSE = 1e-4
 
@@ -156,10 +155,7 @@ class Train(Task):
     @check("Every rank returns the weights by name.", gate=True)
     def gives_weights(self, trial: Trial) -> Miss | None:
         """A mapping from names to tensors."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["weights"]):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['weights']['odd']}")
-        return None
+        return toys.odd_reply(trial, of="weights")
 
     @check("The names are those of the model itself.", gate=True)
     def names(self, trial: Trial) -> Miss | None:
@@ -223,10 +219,8 @@ class Train(Task):
             Trial(t.world_size, t.case, t.oracle, {r: s["weights"] for r, s in t.seen.items()})
             for t in trials
         ]
-        known = [
-            Model(name.partition("/")[0], lambda t, name=name: [t.oracle["models"][name]] * t.world_size)  # type: ignore[misc]
-            for name in (trials[0].oracle["models"] if trials else ())
-        ]
+        names = trials[0].oracle["models"] if trials else ()
+        known = models(names, lambda t, name: [t.oracle["models"][name]] * t.world_size)
         return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, known, _close)
 
 

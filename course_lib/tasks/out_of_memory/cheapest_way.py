@@ -13,11 +13,11 @@ from course_lib.tasks.out_of_memory import taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd, ranks_text
@@ -179,14 +179,9 @@ class CheapestWay(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The misconception that chooses exactly these."""
-        models = [
-            Model(item.id, lambda t, name=name: t.oracle[name])  # type: ignore[misc]
-            for item in self.misconceptions
-            for name in _CHOICES
-            if name.partition("/")[0] == item.id
-        ]
+        known = models(self.gravest_first(_CHOICES), lambda t, name: t.oracle[name])
         return recognise_by_models(
-            trials, lambda t: t.oracle["right"], models, lambda a, b: bool(a == b), alone=False
+            trials, lambda t: t.oracle["right"], known, lambda a, b: bool(a == b), alone=False
         )
 
 

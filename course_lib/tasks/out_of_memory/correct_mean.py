@@ -13,14 +13,14 @@ from course_lib.tasks.out_of_memory import taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 
@@ -136,10 +136,7 @@ class CorrectMean(Task):
     @check("Every rank returns a number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
         """How many ranks are good."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["returned"]):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['returned']['odd']}")
-        return None
+        return toys.odd_reply(trial, of="returned")
 
     @check("It is the number of good ranks.")
     def counted(self, trial: Trial) -> Miss | None:
@@ -169,14 +166,14 @@ class CorrectMean(Task):
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The factor that gives exactly these gradients."""
         names = ("not_corrected", "wrong_way_round", "divided_twice", "summed", "only_the_good")
-        models = [Model(name, lambda t, name=name: t.oracle[name]) for name in names]  # type: ignore[misc]
+        known = models(names, lambda t, name: t.oracle[name])
         plain = [
             Trial(t.world_size, t.case, t.oracle, {rank: seen["gradients"] for rank, seen in t.seen.items()})
             for t in trials
         ]
         finite = [t for t in plain if all(map(_finite, t.seen.values()))]
         found = recognise_by_models(
-            finite, lambda t: t.oracle["right"], models, lambda a, b: a is not None and close(a, b)
+            finite, lambda t: t.oracle["right"], known, lambda a, b: a is not None and close(a, b)
         )
         named = (found,) if isinstance(found, str) else found or ()
         return (*named, "nobody_good") if len(finite) < len(plain) else named

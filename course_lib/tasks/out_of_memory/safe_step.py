@@ -14,11 +14,11 @@ from course_lib.tasks.out_of_memory import hungry, taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import ranks_text
@@ -198,14 +198,8 @@ class SafeStep(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The way of training that gives exactly these weights."""
-        models = [
-            Model(
-                name.partition("/")[0],
-                lambda t, name=name: [t.oracle[name][: _steps(t)]] * t.world_size,  # type: ignore[misc]
-            )
-            for name in hungry.WAYS
-            if name != "right"
-        ]
+        wrong = [name for name in hungry.WAYS if name != "right"]
+        known = models(wrong, lambda t, name: [t.oracle[name][: _steps(t)]] * t.world_size)
         plain = [
             Trial(t.world_size, t.case, t.oracle, {rank: seen["after"] for rank, seen in t.seen.items()})
             for t in trials
@@ -213,7 +207,7 @@ class SafeStep(Task):
         return recognise_by_models(
             plain,
             lambda t: [t.oracle["right"][: _steps(t)]] * t.world_size,
-            models,
+            known,
             lambda seen, right: all(map(close, seen, right)),
         )
 

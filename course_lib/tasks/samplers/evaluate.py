@@ -15,11 +15,11 @@ from course_lib.tasks.samplers.predictions import accuracies
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd, short
@@ -181,17 +181,12 @@ class Evaluate(Task):
             for t in trials
         ]
         names = {name for trial in trials for name in trial.oracle["models"]}
-        models = [
-            Model(item.id, lambda trial, name=name: trial.oracle["models"][name])  # type: ignore[misc]
-            for item in self.misconceptions
-            for name in sorted(names)
-            if name.partition("/")[0] == item.id
-        ]
+        known = models(self.gravest_first(sorted(names)), lambda trial, name: trial.oracle["models"][name])
         if all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
             others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
             return None if others_know else "only_rank_0_knows"
         # With one sample, an accuracy is 0 or 1: alone, it would fit something by chance.
-        return recognise_by_models(seen, lambda trial: trial.oracle["right"], models, _close, alone=False)
+        return recognise_by_models(seen, lambda trial: trial.oracle["right"], known, _close, alone=False)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""

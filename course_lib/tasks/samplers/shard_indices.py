@@ -12,11 +12,11 @@ from course_lib.tasks.samplers.predictions import shards
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd, short
@@ -148,13 +148,11 @@ class ShardIndices(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these shards?"""
-        models = [
-            Model(item.id, lambda trial, id_=item.id: trial.oracle["models"][id_])  # type: ignore[misc]
-            for item in self.misconceptions
-        ]
+        names = [item.id for item in self.misconceptions]
+        known = models(names, lambda trial, name: trial.oracle["models"][name])
         # Of a few samples there are few orders: alone, one would fit something by chance.
         return recognise_by_models(
-            trials, lambda trial: trial.oracle["right"], models, lambda a, b: bool(a == b), alone=False
+            trials, lambda trial: trial.oracle["right"], known, lambda a, b: bool(a == b), alone=False
         )
 
     def _call(self, trial: Trial, rank: int) -> str:

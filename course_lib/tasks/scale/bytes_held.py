@@ -12,11 +12,11 @@ from course_lib.tasks.scale import taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd
@@ -133,10 +133,7 @@ class BytesHeld(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these numbers?"""
-        known = [
-            Model(item.id, lambda trial, id_=item.id: [trial.oracle[id_]])  # type: ignore[misc]
-            for item in self.misconceptions
-        ]
+        known = models([item.id for item in self.misconceptions], lambda trial, name: [trial.oracle[name]])
         return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
 
     def _miss(self, trial: Trial, scheme: str) -> Miss | None:

@@ -13,11 +13,11 @@ from course_lib.tasks.scale.model import efficiencies, ring_seconds
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd
@@ -147,10 +147,7 @@ class Efficiency(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """Which misconception gives exactly these efficiencies?"""
-        known = [
-            Model(item.id, lambda trial, id_=item.id: [trial.oracle[id_]])  # type: ignore[misc]
-            for item in self.misconceptions
-        ]
+        known = models([item.id for item in self.misconceptions], lambda trial, name: [trial.oracle[name]])
         return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
 
     def _miss(self, trial: Trial) -> Miss | None:

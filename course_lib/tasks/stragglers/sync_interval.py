@@ -15,14 +15,14 @@ from course_lib.tasks.stragglers import taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.toys import short
 
 _STEPS, _REDUCTIONS = 12, 9
 #: How much longer the first step takes, and how much measurements scatter.
@@ -138,10 +138,7 @@ class SyncInterval(Task):
     @check("Every rank returns a whole number.", gate=True)
     def gives_number(self, trial: Trial) -> Miss | None:
         """An int, or a number that is one."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} returned {seen['odd']}")
-        return None
+        return toys.odd_reply(trial)
 
     @check("All ranks return the same interval.")
     def agree(self, trial: Trial) -> Miss | None:
@@ -182,21 +179,14 @@ class SyncInterval(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The misconception that gives exactly these intervals."""
-        models = [
-            Model(item.id, lambda trial, name=name: trial.oracle["models"][name])  # type: ignore[misc]
-            for item in self.misconceptions
-            for name in trials[0].oracle["models"]
-            if name.partition("/")[0] == item.id
-        ]
+        names = self.gravest_first(trials[0].oracle["models"])
+        known = models(names, lambda trial, name: trial.oracle["models"][name])
         both = {id(trial): _together(trial.case) for trial in trials}
-        together = [
-            Model(tuple(name.partition("/")[0].split(" + ")), lambda trial, name=name: both[id(trial)][name])  # type: ignore[misc]
-            for name in both[id(trials[0])]
-        ]
+        together = models(both[id(trials[0])], lambda trial, name: both[id(trial)][name])
         found = recognise_by_models(
             trials,
             lambda trial: trial.oracle["right"],
-            models,
+            known,
             lambda seen, one: bool(seen == one),
             together=together,
             alone=False,

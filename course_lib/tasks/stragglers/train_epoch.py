@@ -15,11 +15,11 @@ from course_lib.tasks.stragglers.replicas import WAYS, batch, network, train
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import short
@@ -152,16 +152,13 @@ class TrainEpoch(Task):
 
     def recognise(self, trials: Sequence[Trial]) -> Recognised:
         """The way of training that gives exactly these weights."""
-        models = [
-            Model(name.partition("/")[0], lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
-            for name in WAYS
-            if name != "right"
-        ]
+        wrong = [name for name in WAYS if name != "right"]
+        known = models(wrong, lambda trial, name: trial.oracle[name])
 
         def equal(one: Any, other: Any) -> bool:
             return all(close(a, b) for a, b in zip(one, other, strict=True))
 
-        return recognise_by_models(trials, lambda trial: trial.oracle["right"], models, equal)
+        return recognise_by_models(trials, lambda trial: trial.oracle["right"], known, equal)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """Somebody waits for a rank that is through, or meets Join's collectives with its own."""

@@ -15,11 +15,11 @@ from course_lib.tasks.synchronised import norms, taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd, ranks_text
@@ -240,14 +240,11 @@ class GlobalBatchNorm(Task):
         def of(step: Mapping[str, Any]) -> list[Any]:
             return [[output, step["gradients"]] for output in step["outputs"]]
 
-        models = [
-            Model(tuple(name.partition("/")[0].split(" + ")), lambda t, name=name: of(t.oracle["ways"][name]))  # type: ignore[misc]
-            for name in norms.WAYS
-        ]
+        known = models(norms.WAYS, lambda t, name: of(t.oracle["ways"][name]))
         return recognise_by_models(
             first,
             lambda t: of(t.oracle["right"]),
-            models,
+            known,
             lambda seen, other: all(farthest(a, b) < 1e-3 for a, b in zip(seen, other, strict=True)),
         )
 

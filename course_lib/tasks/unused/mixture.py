@@ -13,11 +13,11 @@ from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd
@@ -156,10 +156,7 @@ class Mixture(Task):
     @check("Every rank returns the outputs, shaped like x, and the balance term.", gate=True)
     def gives_pair(self, trial: Trial) -> Miss | None:
         """Two tensors."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
-        return None
+        return toys.odd_reply(trial)
 
     @check("Every token is put through the expert with its largest gate, times that gate.")
     def outputs_right(self, trial: Trial) -> Miss | None:
@@ -224,11 +221,8 @@ class Mixture(Task):
             for t in trials
             if not any(is_odd(s) or "unfinished" in s for s in t.seen.values())
         ]
-        models = [
-            Model(id_, lambda trial, id_=id_: [trial.oracle[id_]] * trial.world_size)  # type: ignore[misc]
-            for id_ in ("own_shares", "shares_summed")
-        ]
-        return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, models, close)
+        known = models(("own_shares", "shares_summed"), lambda t, name: [t.oracle[name]] * t.world_size)
+        return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, known, close)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
         """One rank sends its gradients and waits, the others have not all of theirs."""

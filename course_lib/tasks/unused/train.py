@@ -129,10 +129,7 @@ class Train(Task):
     @check("Every rank returns the model, wrapped in DistributedDataParallel.", gate=True)
     def gives_wrapper(self, trial: Trial) -> Miss | None:
         """The wrapper of the model that was given."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
-        return None
+        return toys.odd_reply(trial)
 
     @check("The way that was asked for is taken, and no other.")
     def way_taken(self, trial: Trial) -> Miss | None:

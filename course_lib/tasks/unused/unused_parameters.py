@@ -11,11 +11,11 @@ from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd, without_wrapper
@@ -244,14 +244,10 @@ class UnusedParameters(Task):
             for t in trials
             if not any(is_odd(s["names"]) for s in t.seen.values())
         ]
-        models = [
-            Model(id_, lambda trial, id_=id_: trial.oracle[id_])  # type: ignore[misc]
-            for id_ in ("grad_attribute", "frozen_named", "zero_is_unused", "own_view", "unused_by_all")
-        ]
-        both = "grad_attribute + frozen_named"
-        models.append(Model(tuple(both.split(" + ")), lambda trial: trial.oracle[both]))
+        names = ("grad_attribute", "frozen_named", "zero_is_unused", "own_view", "unused_by_all")
+        known = models((*names, "grad_attribute + frozen_named"), lambda trial, name: trial.oracle[name])
         right = lambda trial: [trial.oracle["right"]] * trial.world_size  # noqa: E731
-        return recognise_by_models(plain, right, models, lambda a, b: bool(a == b))
+        return recognise_by_models(plain, right, known, lambda a, b: bool(a == b))
 
 
 def _net(case: Mapping[str, Any]) -> Any:

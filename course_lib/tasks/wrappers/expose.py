@@ -11,7 +11,6 @@ from typing import Any
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
@@ -144,10 +143,7 @@ class Expose(Task):
     @check("expose(net) returns two functions.", gate=True)
     def gives_functions(self, trial: Trial) -> Miss | None:
         """A pair of callables."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} returned {seen['odd']}")
-        return None
+        return toys.odd_reply(trial)
 
     @check("All ranks begin with rank 0's weights.")
     def starts_equal(self, trial: Trial) -> Miss | None:

@@ -18,7 +18,7 @@ _HEADS = ("Diagnosis: ", "Worth knowing: ")
 
 
 def show(report: str, console: Console | None = None) -> None:
-    """Print a report of `script.verdict_text`."""
+    """Print a report of `scripts.examine.verdict_text`."""
     console = console or Console(highlight=False)
     if console.is_terminal:
         console.print(fitted(report))

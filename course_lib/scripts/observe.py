@@ -1,6 +1,6 @@
 """`with course_lib.observe():` in a script that a plain `torchrun` has started: the rank's side of being watched.
 
-The first rank that comes starts one process that watches all of them (`doctor.attached`); every rank opens a wire to it
+The first rank that comes starts one process that watches all of them (`scripts.watcher`); every rank opens a wire to it
 and answers on a thread of its own. A rank that cannot be watched, or whose watcher is gone, goes on unwatched.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.ranks.attach.meeting import ONLY_JOB, MeetingPlace
+from course_lib.ranks.done import Done
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
 from course_lib.ranks.kernel.interrupts import deferred
@@ -119,7 +120,7 @@ def _start(listener: Any, meeting: MeetingPlace, report: str | Path, world_size:
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))
     global _watcher
     _watcher = subprocess.Popen(
-        [sys.executable, "-m", "course_lib.doctor.attached", json.dumps(config)],
+        [sys.executable, "-m", "course_lib.scripts.watcher", json.dumps(config)],
         pass_fds=[listener.fileno()],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # what ends the ranks must not end the one who explains it
@@ -179,15 +180,19 @@ class _Watched:
         from course_lib.ranks.inside import self_report
         from course_lib.ranks.inside.cell import report_exception
 
-        data: dict[str, Any] = {"id": ONLY_JOB, "error": None, "shown": None, "has_value": False}
-        if error is not None:
-            data["error"] = report_exception(error).as_dict()
+        facts: dict[str, Any] = {}
         with contextlib.suppress(Exception):
             at, main = self_report.facts_at, self_report.facts_of
-            data["facts"] = at(error.__traceback__) if error is not None else main(self.main_thread)
-        data.update(started_ns=self.started_ns, ended_ns=time.time_ns(), **worker.standing())
+            facts = at(error.__traceback__) if error is not None else main(self.main_thread)
+        done = Done(
+            error=report_exception(error) if error is not None else None,
+            facts=facts,
+            sequence=worker.sequence_numbers(),
+            started_ns=self.started_ns,
+            ended_ns=time.time_ns(),
+        )
         with contextlib.suppress(OSError):
-            self.channel.send(Message("done", data))
+            self.channel.send(done.message(ONLY_JOB))
 
     def _answer(self) -> None:
         from course_lib.ranks.inside.control_thread import answer

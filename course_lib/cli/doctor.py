@@ -84,9 +84,9 @@ def doctor(
     The script runs unchanged, as torchrun would run it. Exit code 0: nothing found; 1: a diagnosis is printed; 2: it
     could not be run.
     """
-    from course_lib.doctor.script import error_text, examine, verdict_text, waiting_sentence
-    from course_lib.doctor.terminal import show
+    from course_lib.cli.doctor_report import show
     from course_lib.ranks.kernel.gang import GangError, LaunchError
+    from course_lib.scripts.examine import error_text, examine, verdict_text, waiting_sentence
     from course_lib.versions import versions_line
 
     if problem := _problem_with(script):
@@ -118,10 +118,3 @@ def doctor(
         typer.echo(f"  {waiting}")
     typer.echo(versions_line())
     raise typer.Exit(0 if found.sound else 1)
-
-
-def main() -> None:
-    """`python -m course_lib.doctor`."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(context_settings=CONTEXT)(doctor)
-    app()

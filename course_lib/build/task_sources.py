@@ -55,8 +55,8 @@ def _below_magic(cell: Any) -> str:
 
 def _cells(task: Task, solved: bool, root: Path) -> list[Any]:
     """The cells of the notebook that the task stands in; none where there is no such notebook."""
-    from course_lib.notebook.build.plan import Edition, Target
-    from course_lib.notebook.build.source import notebook_for
+    from course_lib.build.plan import Edition, Target
+    from course_lib.build.source import notebook_for
 
     source = root / "solutions" / "sources" / f"{task.lesson}.py"
     if not source.exists():

@@ -24,7 +24,7 @@ _HEAD = """\
 
 What a learner or an instructor imports or types. Everything else in `course_lib` is internal and may change.
 
-This page is written by `ddp-course notebooks` from docstrings and options (`course_lib/notebook/build/api.py`).
+This page is written by `ddp-course notebooks` from docstrings and options (`course_lib/build/api.py`).
 """
 _SECTIONS = {"Args:", "Attributes:", "Returns:", "Raises:"}
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*): (.+)$", re.DOTALL)
@@ -175,14 +175,18 @@ def _magics() -> Iterator[str]:
 
     yield "## Magics"
     yield "`%load_ext course_lib` gives a notebook these."
-    yield "### `%%ranks` and `%ranks`"
-    ranks: Any = RankMagics.ranks
-    parser: ArgumentParser = ranks.parser
-    yield (parser.description or "").strip()
-    yield "\n".join(_option(action) for action in parser._actions if action.dest != "help")
-    for name, sign in (("task", "%%"), ("hint", "%"), ("solution", "%"), ("progress", "%")):
-        yield f"### `{sign}{name}`"
-        yield _text(inspect.getdoc(getattr(TaskMagics, name)) or "")
+    magics: list[tuple[str, Any]] = [
+        ("`%%ranks` and `%ranks`", RankMagics.ranks),
+        ("`%%task`", TaskMagics.task),
+        ("`%hint`", TaskMagics.hint),
+        ("`%solution`", TaskMagics.solution),
+        ("`%progress`", TaskMagics.progress),
+    ]
+    for name, magic in magics:
+        yield f"### {name}"
+        parser: ArgumentParser = magic.parser
+        yield (parser.description or "").strip()
+        yield "\n".join(_option(action) for action in parser._actions if action.dest != "help")
 
 
 def _option(action: Any) -> str:

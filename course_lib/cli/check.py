@@ -47,7 +47,7 @@ def check(
     from course_lib.ranks.kernel.gang import GangError, LaunchError
 
     if not paths:
-        from course_lib.cli import course_root
+        from course_lib.cli.root import course_root
 
         paths = [course_root() / "exercises"]
     screen = console()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib.commands.selfcheck import ANSWERS
+from course_lib.cli.selfcheck import ANSWERS
 
 
 class NewTaskError(Exception):
@@ -36,7 +36,7 @@ def new_task(
 
     Nothing that is there is overwritten. Exit code 2: the task cannot be made.
     """
-    from course_lib.cli import course_root
+    from course_lib.cli.root import course_root
 
     root = course_root()
     try:

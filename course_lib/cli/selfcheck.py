@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -94,8 +95,8 @@ def selfcheck(
 
     Exit code 0: all is as it should be. 1: something is not; each thing is one line. 2: no such task.
     """
-    from course_lib.cli import course_root
-    from course_lib.notebook.build import check_notebooks
+    from course_lib.build import check_notebooks
+    from course_lib.cli.root import course_root
     from course_lib.tasks import UnknownTaskError, all_tasks, find_task
 
     try:
@@ -144,8 +145,8 @@ def problems_on_paper(root: Path) -> list[str]:
 
 
 def _without_cell(task: Task, root: Path) -> list[str]:
-    from course_lib.notebook.build import BuildError
-    from course_lib.notebook.task_sources import task_cell
+    from course_lib.build import BuildError
+    from course_lib.build.task_sources import task_cell
 
     try:
         found = task_cell(task, solved=False, root=root) is not None
@@ -190,7 +191,7 @@ def _stems(text: str) -> set[str]:
 
 def stray_files(root: Path) -> list[str]:
     """Files in notebooks/, exercises/ and solutions/ that are neither notebooks nor sources."""
-    from course_lib.notebook.build.plan import NOTEBOOK_FOLDERS
+    from course_lib.build.plan import NOTEBOOK_FOLDERS
     from course_lib.tasks import all_tasks
 
     scripts = {task.script for task in all_tasks()}
@@ -212,8 +213,8 @@ def stray_files(root: Path) -> list[str]:
 
 def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
     """The task's cell; None also where it cannot be read, which `problems_on_paper` says."""
-    from course_lib.notebook.build import BuildError
-    from course_lib.notebook.task_sources import task_cell
+    from course_lib.build import BuildError
+    from course_lib.build.task_sources import task_cell
 
     try:
         return task_cell(task, solved=solved, root=root)
@@ -223,8 +224,8 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
 
 def _statement(task: Task, root: Path) -> str | None:
     """What a learner reads of the task; None where there is no cell for it, or none that can be read."""
-    from course_lib.notebook.build import BuildError
-    from course_lib.notebook.task_sources import task_statement
+    from course_lib.build import BuildError
+    from course_lib.build.task_sources import task_statement
 
     try:
         return task_statement(task, root=root)
@@ -253,13 +254,29 @@ def run_answers(
     if jobs == 1:
         yield from ((job.what, job.run()) for job in todo)
         return
-    # Spawned: each grades with a forkserver of its own.
-    with ProcessPoolExecutor(jobs or os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+    with worker_pool(jobs or os.cpu_count()) as pool:
         running = {pool.submit(job.run): job for job in todo}
         try:
             yield from ((running[done].what, done.result()) for done in as_completed(running))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def worker_pool(size: int | None) -> ProcessPoolExecutor:
+    """Processes that grade, each with a forkserver of its own; when this process is killed, so are they."""
+    return ProcessPoolExecutor(size, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Of its own accord a worker of a pool waits for ever for the next job of a parent that is gone."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`python -m course_lib.doctor.attached`: the process that watches ranks which `torchrun` has started.
+"""`python -m course_lib.scripts.watcher`: the process that watches ranks which `torchrun` has started.
 
 Started by `observe()` on the first rank that enters it; ends with the ranks. Writes the one report for all of them.
 """
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.doctor.diagnose import explained
-from course_lib.doctor.script import Examination, checked, error_text, verdict_text
 from course_lib.doctor.words import capital, rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.own_files import NotOurFileError, check_ours
@@ -25,6 +24,7 @@ from course_lib.ranks.attach.meeting import ONLY_JOB, AttachedRanks, NotAllCame,
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.job import Job, Run
+from course_lib.scripts.examine import Examination, checked, error_text, verdict_text
 from course_lib.versions import versions_line
 
 #: By its last line the course knows a report of its own again.

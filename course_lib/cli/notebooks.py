@@ -1,0 +1,60 @@
+"""`ddp-course notebooks`: build the notebooks from their sources."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from course_lib.cli.root import course_root
+from course_lib.grading import HARNESS
+from course_lib.ranks.server.preload import preload_also
+from course_lib.ranks.server.zygote import start_zygote
+
+
+def notebooks(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="For example 03, 03_samplers or exercises/03_samplers; else all."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Build nothing, say what does not match.")] = False,
+) -> None:
+    """Build the notebooks from their sources and execute them, or check that the saved ones match."""
+    from course_lib import build
+
+    root = course_root()
+    command_line = context.find_root().command
+    try:
+        if check:
+            problems = build.check_notebooks(root, names or ())
+            if not names:
+                problems += build.check_claims(root) + build.check_cheat_sheet(root)
+                problems += build.check_api_page(root, command_line)
+            for problem in problems:
+                typer.echo(problem, err=True)
+            if problems:
+                typer.echo(
+                    "Notebooks are written in their sources; 'make notebooks' rebuilds them.", err=True
+                )
+                raise typer.Exit(1)
+            return
+        preload_also(HARNESS)
+        start_zygote()
+        for target in build.find_targets(root, names or ()):
+            began = time.monotonic()
+            built = build.build_notebook(target)
+            cells = sum(cell.cell_type == "code" for cell in built.cells)
+            typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
+        build.write_claims_page(root)
+        build.write_cheat_sheet(root)
+        build.write_api_page(root, command_line)
+        for problem in build.check_claims(root) + build.check_cheat_sheet(root):
+            typer.echo(problem, err=True)
+    except build.UnknownNotebookError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    except build.BuildError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None

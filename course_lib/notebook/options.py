@@ -1,0 +1,32 @@
+"""The words on a magic's line, read by IPython's own argument parser; one way for all magics."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.magic_arguments import parse_argstring
+
+from course_lib.notebook.session import Refused
+
+
+def options_of(magic: Callable[..., Any], line: str, called: str) -> argparse.Namespace:
+    """What stands on the line of a magic that has `magic_arguments`; a comment behind it is none of its words.
+
+    `called` is the magic's name as it is typed, `%%ranks`.
+
+    Raises:
+        Refused: an option that there is not, or a word too many; in one line.
+    """
+    parser: Any = magic.parser  # type: ignore[attr-defined]
+    parser.allow_abbrev = False
+    words, _, _ = f" {line}".partition(" #")
+    try:
+        options: argparse.Namespace = parse_argstring(magic, words.strip())
+    except Exception as error:
+        raise Refused(f"{called} {line}: {error}. Try {called}? for its options.") from None
+    for name, value in vars(options).items():
+        if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            setattr(options, name, value[1:-1])
+    return options
