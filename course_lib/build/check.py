@@ -19,6 +19,8 @@ _TRACES = {
     "a port": re.compile(r"(?:127\.0\.0\.1|localhost|\[::1?\]):\d{4,5}\b"),
     "a process id": re.compile(r"\bpid[ =:]+\d+", re.IGNORECASE),
     "a memory address": re.compile(r"\bat 0x[0-9a-f]{6,}\b"),
+    # A course that was being merged when the notebook was built. In HTML it is quoted.
+    "a merge conflict": re.compile(r"(?:<|&lt;){7} |(?:>|&gt;){7} "),
 }
 #: Seven digits that count: float32 holds no more, and processors do not agree on the last ones of a sum or a product.
 _TOO_EXACT = re.compile(r"(?<![\w.])(?=\d*\.\d+(?![\d.]))0*\.?0*[1-9](?:\.?\d){6,}")

@@ -114,6 +114,20 @@ def test_what_runs_in_a_rank_knows_nothing_of_the_kernel():
     assert across == set()
 
 
+def test_the_doctor_reads_and_runs_nothing():
+    """What starts processes or opens files is in the rooms around it."""
+    tools = re.compile(
+        r"^ *(?:import|from) (os|sys|io|pathlib|socket|subprocess|threading|tempfile|torch)\b", re.MULTILINE
+    )
+    found = {
+        (module, name)
+        for module, path in MODULES.items()
+        if module.startswith("course_lib.doctor")
+        for name in tools.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
+
+
 def test_no_files_import_each_other_in_a_circle():
     """At import time; a late import breaks a circle, and says so at its line."""
     graph = {module: imported(path, top_only=True) - {module} for module, path in MODULES.items()}

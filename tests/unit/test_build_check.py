@@ -78,6 +78,8 @@ def test_a_cell_that_ran_in_no_run_is_named(course):
         ("listening on 127.0.0.1:41233", "a port"),
         ("rank 0 (pid 4711)", "a process id"),
         ("<Net object at 0x7f3a12b4c5d0>", "a memory address"),
+        ("rank 0 |     <<<<<<< HEAD", "a merge conflict"),
+        ("<pre>     &gt;&gt;&gt;&gt;&gt;&gt;&gt; theirs</pre>", "a merge conflict"),
     ],
 )
 @pytest.mark.parametrize("kind", ["stream", "execute_result", "error"])
