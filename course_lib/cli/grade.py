@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from course_lib.cli.how_far import how_far
 from course_lib.grading.classroom.layout import Layout
 
 if TYPE_CHECKING:
@@ -67,7 +68,16 @@ def grade(
         with Results(kept) as store:
             if store.damaged:
                 typer.echo(f"{store.damaged} damaged line(s) in {kept}: graded again.", err=True)
-            report = grade_class(handed_in, store, jobs or _cores(), _say_how_far)
+            counts = (0, 0)
+            with how_far("grading") as show:
+
+                def tell(done: int, total: int) -> None:
+                    nonlocal counts
+                    counts = done, total
+                    show(done, total)
+
+                report = grade_class(handed_in, store, jobs or _cores(), tell)
+            typer.echo(f"{counts[0]} of {counts[1]} answers graded", err=True)
         _write(report, csv, csv_layout, json, html)
     except (NoSubmissionsError, NotOurFileError, ResultsError) as error:
         typer.echo(str(error), err=True)
@@ -124,10 +134,6 @@ def _check_outputs(
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _say_how_far(done: int, total: int) -> None:
-    typer.echo(f"{done} of {total} answers graded", err=True)
 
 
 def _write(

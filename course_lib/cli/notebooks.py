@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
 from course_lib.grading import HARNESS
 from course_lib.ranks.server.preload import preload_also
@@ -42,11 +43,14 @@ def notebooks(
             return
         preload_also(HARNESS)
         start_zygote()
-        for target in build.find_targets(root, names or ()):
-            began = time.monotonic()
-            built = build.build_notebook(target)
-            cells = sum(cell.cell_type == "code" for cell in built.cells)
-            typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
+        targets = build.find_targets(root, names or ())
+        with how_far("notebooks") as show:
+            for number, target in enumerate(targets, start=1):
+                began = time.monotonic()
+                built = build.build_notebook(target)
+                cells = sum(cell.cell_type == "code" for cell in built.cells)
+                typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
+                show(number, len(targets))
         build.write_claims_page(root)
         build.write_cheat_sheet(root)
         build.write_api_page(root, command_line)

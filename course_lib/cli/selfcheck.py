@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from course_lib.cli.how_far import how_far
+
 if TYPE_CHECKING:
     from course_lib.grading.selfcheck import Specimen
     from course_lib.tasks import Task
@@ -23,54 +25,16 @@ _BESIDE = {".ipynb_checkpoints", "__pycache__"}
 #: So many words, at least, a misconception and the section that teaches it have in common; words of every sentence
 #: count for nothing. This finds headings that were mixed up, not those that teach badly.
 _COMMON_WORDS = 1
-_EVERYWHERE = {
-    *(
-        "after",
-        "again",
-        "all",
-        "also",
-        "alway",
-        "been",
-        "befor",
-        "does",
-        "each",
-        "even",
-        "every",
-        "from",
-        "gives",
-    ),
-    *(
-        "have",
-        "into",
-        "made",
-        "make",
-        "makes",
-        "more",
-        "most",
-        "much",
-        "must",
-        "never",
-        "only",
-        "other",
-        "over",
-    ),
-    *(
-        "rank",
-        "ranks",
-        "same",
-        "some",
-        "such",
-        "than",
-        "that",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-    ),
-    *("those", "what", "when", "where", "which", "with", "whole"),
-}
+_EVERYWHERE = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    after again all also alway been befor does each even every from gives have into made make makes more
+    most much must never only other over rank ranks same some such than that them then there these they
+    this those what when where which with whole
+    """,
+    )
+)
 
 
 def selfcheck(
@@ -110,10 +74,12 @@ def selfcheck(
         typer.echo(problem)
         problems += 1
     if not quick:
-        names = [task.name for task in chosen]
-        for name, found in run_answers(root, names, seeds, only_right=only_right, jobs=jobs):
-            typer.echo(f"  ok  {name}" if not found else "\n".join(found))
-            problems += len(found)
+        todo = things_to_run(root, [task.name for task in chosen], seeds, only_right=only_right)
+        with how_far("answers") as show:
+            for number, (name, found) in enumerate(run_things(todo, jobs), start=1):
+                typer.echo(f"  ok  {name}" if not found else "\n".join(found))
+                problems += len(found)
+                show(number, len(todo))
     typer.echo("All is as it should be." if not problems else f"{problems} problem(s).")
     raise typer.Exit(1 if problems else 0)
 
@@ -233,24 +199,27 @@ def _statement(task: Task, root: Path) -> str | None:
         return None
 
 
-def run_answers(
-    root: Path, names: list[str], seeds: int = 1, *, only_right: bool = False, jobs: int = 1
-) -> Iterator[tuple[str, list[str]]]:
-    """Run everything that these tasks have: yields what was run, and what is wrong with it, as it is known.
+def things_to_run(root: Path, names: list[str], seeds: int = 1, *, only_right: bool = False) -> list[Thing]:
+    """Everything that these tasks have.
 
     Args:
         seeds: from how many seeds the cases of right answers and solutions are drawn.
-        only_right: leave out stubs and wrong answers. jobs: how many run at the same time; 0 means one per core.
+        only_right: leave out stubs and wrong answers.
     """
     from course_lib.grading import selfcheck as checks
 
     specimens = checks.catalogue(root / ANSWERS)
-    todo: list[_Job] = []
+    todo: list[Thing] = []
     for name in names:
-        todo += [] if only_right else [_Job(f"{name}, stubs", name, root, seeds)]
-        todo.append(_Job(f"{name}, solution", name, root, seeds))
+        todo += [] if only_right else [Thing(f"{name}, stubs", name, root, seeds)]
+        todo.append(Thing(f"{name}, solution", name, root, seeds))
         mine = [one for one in specimens if one.task == name and (one.right or not only_right)]
-        todo += [_Job(one.name, name, root, seeds, one) for one in mine]
+        todo += [Thing(one.name, name, root, seeds, one) for one in mine]
+    return todo
+
+
+def run_things(todo: list[Thing], jobs: int = 1) -> Iterator[tuple[str, list[str]]]:
+    """Yields what was run, and what is wrong with it, as it is known; `jobs` at the same time, 0 means one per core."""
     if jobs == 1:
         yield from ((job.what, job.run()) for job in todo)
         return
@@ -280,7 +249,7 @@ def _end_with_parent() -> None:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Thing:
     """One thing to be run: stubs or the solution of a task (as `what` says), or an answer of the catalogue."""
 
     what: str
