@@ -169,11 +169,19 @@ assert all(seen in ("", stack) for seen, stack in zip(others, stacks, strict=Tru
 # ranks.* A single stack is worth nothing: that of rank 0, the one you would have looked at, shows a blameless `all_reduce`. A rank that
 # waits where it should be is a witness, and one that is only late is still working. A cause that explains two of three stacks is not
 # the cause: hold it against every rank.
+#
+# > **On GPUs.** The stacks tell this much because gloo's calls block. With NCCL a collective is put on a CUDA stream and the call returns
+# > (comment above `class ProcessGroupNCCL` in `ProcessGroupNCCL.hpp`). The program runs on to the next line that needs a result, such as
+# > `.item()`, `.cpu()` or `torch.cuda.synchronize()`. There all ranks may stand alike, far from the collective that hangs. Look into the
+# > flight recorder instead, below: every entry has a `state`, `scheduled`, `started` (only with `TORCH_NCCL_ENABLE_TIMING=1`) or
+# > `completed` (`FlightRecorder.hpp`). The first entry that is not completed is the place; a rank that lacks it, or has it with other
+# > sizes, is the one to ask. Read in these headers, not run here.
+
 # %% [markdown]
 # ## A barrier that names names
 #
 # `barrier` waits. `monitored_barrier` waits, and rank 0 says who did not come. Put it where you suspect the parting of ways.
-# (gloo only. In a job with NCCL, `dist.new_group(backend="gloo")` makes a group for it.) Rank 2 is not coming:
+# (gloo only: in a job with NCCL, `backend="gloo"` makes a group for it.) Rank 2 is not coming:
 
 # %%
 # %%ranks 3
@@ -184,7 +192,7 @@ import torch.distributed as dist
 
 rank = dist.get_rank()
 patience = timedelta(seconds=0.4)
-group = dist.new_group(timeout=patience)
+group = dist.new_group(backend="gloo", timeout=patience)
 try:
     if rank == 2:
         dist.recv(torch.empty(1), src=0)  # until rank 0 has given up
@@ -212,7 +220,7 @@ p = predict(
 
 # %%
 # %%ranks --no-doctor --timeout 1.2 --expect hang
-group = dist.new_group(timeout=patience)
+group = dist.new_group(backend="gloo", timeout=patience)
 if rank != 2:
     try:
         dist.monitored_barrier(group)
@@ -253,8 +261,8 @@ dist.all_reduce(x, dist.ReduceOp.MAX if dist.get_rank() else dist.ReduceOp.SUM, 
 [int(number) for number in x]
 
 # %% [markdown]
-# Half of the numbers are sums and half are maxima: each rank has reduced its part in its own way. No error, and equal on both
-# ranks. Here are seven ways to disagree, each in a group of its own with a timeout of 0.6 seconds, and what rank 0 is told:
+# Half of the numbers are sums and half are maxima: in gloo's ring, each rank has reduced its part in its own way. No error, and equal on
+# both ranks. Here are seven ways to disagree, each in a group of its own with a timeout of 0.6 seconds, and what rank 0 is told:
 
 # %% claims={"33": "incomplete", "S13": "wrong"}
 from concurrent.futures import ThreadPoolExecutor
@@ -428,10 +436,14 @@ out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
 
 # %% [markdown]
 # The death of a process is told at once, even a peaceful one: the system closes its connections. (A machine without power closes
-# none; then it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another collective, in a long computation, in a debugger, waiting for a file. That is why you look at
-# stacks and not at a list of processes. (With NCCL, ranks wait on their GPUs, and may not notice a death before the timeout.
-# `torchrun` notices, and ends the others. There is no GPU here to show it.) And a connection that was closed does not mean a broken
-# network: a rank that has waited long enough closes its own, and whoever comes late finds them closed.
+# none; then it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another
+# collective, in a long computation, in a debugger, waiting for a file. That is why you look at stacks. And a connection that was closed
+# does not mean a broken network: a rank that has waited long enough closes its own, and whoever comes late finds them closed.
+#
+# > **On GPUs.** Do not conclude this with NCCL. Ranks wait on their GPUs, and may not notice a death before the timeout; and the dead are
+# > frequent: of the 419 interruptions of [lesson 12](12_elastic.ipynb), 148 were faulty GPUs (Grattafiori et al., 2024, table 5). First
+# > ask torchrun's or the scheduler's log whether all ranks are alive. `torchrun` notices a *process* that has ended and ends the others
+# > (`_invoke_run`); a *machine* that is gone, only the others' timeouts tell. Read there, not run here.
 #
 # ## Timeouts, and NCCL's variables
 #
@@ -468,7 +480,8 @@ assert all(current.startswith("TORCH_") for current, *_ in names)
 # - `TORCH_NCCL_BLOCKING_WAIT`: `wait()` blocks, so that the error is raised where you wait.
 # - `TORCH_NCCL_DESYNC_DEBUG`: the watchdog also tells which ranks are apart.
 # - `TORCH_FR_BUFFER_SIZE`: how many calls the flight recorder keeps. `TORCH_NCCL_DUMP_ON_TIMEOUT`: write them to a file when a
-#   wait has timed out. The next two sections read such lists.
+#   wait has timed out. `TORCH_FR_DUMP_TEMP_FILE`: the beginning of that file's name, to which the rank's number is added
+#   (`FlightRecorder.cpp`). The next two sections read such lists.
 # - `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`: for when the watchdog itself is stuck.
 #
 # `NCCL_DEBUG=INFO` is NCCL's own. gloo's waits heed none of these: they have the timeout of their group.
@@ -477,8 +490,9 @@ assert all(current.startswith("TORCH_") for current, *_ in names)
 # ## The flight recorder
 #
 # torch keeps a list of what each rank has called: the last 2,000 calls, by default, with gloo too (`TORCH_FR_BUFFER_SIZE`
-# in `FlightRecorder.hpp`). With NCCL a timeout can write it to a file; here you ask for it. Put stacks and list together, and
-# you have a **black box** for any training loop:
+# in `FlightRecorder.hpp`). With NCCL a timeout can write it to a file; here you ask for it. (With gloo, an entry's `state` stays
+# `scheduled`: it is read from CUDA events, `update_state` in `FlightRecorderDetail.hpp`.) Put stacks and list together, and you have a
+# **black box** for any training loop:
 
 # %%
 # %%ranks 3 --fresh
@@ -504,7 +518,7 @@ class BlackBox:
         return self
 
     def __exit__(self, error, _, where):
-        self.dump, self.left = c10d._dump_fr_trace(True, True, False), error is None
+        self.dump, self.left = c10d._dump_fr_trace(True, True, False), error is None  # all calls, with stacks
         self.frames = traceback.extract_tb(where)[1:]  # the first is this cell's `with`
 
     def stack(self):
@@ -600,8 +614,8 @@ plt.show()
 # %% [markdown]
 # ## The analyser, mended and mistrusted
 #
-# PyTorch brings a program that compares such lists: `torchfrtrace`, with one dump a rank in a folder
-# (`torch/distributed/flight_recorder`). Give it ours:
+# PyTorch brings a program that compares such lists (`torch/distributed/flight_recorder`). It wants a folder with one dump per rank. With
+# `TORCH_FR_DUMP_TEMP_FILE=/shared/dumps/rank_` on all machines, that is `torchfrtrace --prefix rank_ /shared/dumps`. Give it ours:
 
 # %%
 # %%ranks --as out
@@ -665,7 +679,7 @@ print(*analysed([mended(dump) for dump in dumps], order=(1, 0, 2)), sep="\n")
 # it down before you go on. You give your answers in [exercises/13_debugging](../exercises/13_debugging.ipynb), where the scripts
 # wait to be repaired, and the ranks decide.
 #
-# A helper to look, once it is over:
+# A helper to look, once it is over. (A collective's number counts on from cell to cell, for as long as its group lives.)
 
 # %%
 # %%ranks
@@ -899,9 +913,10 @@ descend(target=[5.0, 2.0, 5.0][rank])
 # %% [markdown]
 # ## Rule of thumb
 #
-# > Who hangs is alive. Look at all ranks, look twice, and find the one that stands elsewhere; then the first call in which the
-# > lists differ; then the `if`, the `except` or the loop that sent it there. Who complains is a witness. Prepare: a log for each
-# > rank, faulthandler on a signal, timeouts given by hand. `DETAIL` for a night, and never with DDP on gloo.
+# > First: is every rank alive? With gloo, a hang means yes, as a rule; with NCCL, ask torchrun's log. Look at all ranks, look twice, and
+# > find the one that stands elsewhere; then the first call in which the lists differ (with NCCL, begin here); then the `if`, the `except`
+# > or the loop that sent it there. Who complains is a witness. Prepare: a log for each rank, faulthandler on a signal, timeouts given by
+# > hand. `DETAIL` for a night, and never with DDP on gloo.
 #
 # ## Your turn
 #
