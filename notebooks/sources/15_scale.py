@@ -290,6 +290,10 @@ plt.show()
 #
 # Which one you get is not yours to say with gloo: PyTorch calls the one in `gloo/allreduce.cc`, a ring. NCCL chooses by size
 # and topology (`NCCL_ALGO` overrides it).
+#
+# > **On GPUs.** NCCL also chooses how the bytes travel: from GPU to GPU or through shared memory in one machine, by InfiniBand or
+# > TCP between machines. `NCCL_DEBUG=INFO` prints what was chosen, `NCCL_SOCKET_IFNAME` (with gloo `GLOO_SOCKET_IFNAME`) names
+# > the network. (NCCL's documentation, *Environment Variables*, and that of `torch.distributed`; not run here.)
 
 # %%
 ROUNDS = {
