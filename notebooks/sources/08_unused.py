@@ -523,7 +523,7 @@ assert times[100]["all touched"] > times[100]["default"]
 
 
 # %% [markdown]
-# So “it costs time in every step” holds, and it holds for touching as well: here that is the dearest way. It reads every weight
+# So “it costs time in every step” holds, and it holds for touching as well: here that is the most expensive way. It reads every weight
 # once and adds a dense gradient of zeros to each, in every step, whether anything is unused or not. (On a GPU these are more
 # kernels for each parameter.) Touch only what a step has left out, and you pay for that much. `static_graph` needs neither the
 # walk nor the second all-reduce: how far its bars are from 100 says how much of the figure is noise.

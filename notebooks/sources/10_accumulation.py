@@ -483,6 +483,9 @@ for i in range(count):
 # All ranks need the same number of *groups*. With nine and twelve micro-batches both have three, and nothing hangs; the rank with
 # the shorter last group waits for the other one.
 #
+# > **On GPUs.** With NCCL the rank that has a group more does not stop in `backward()`, but at the next line that needs a number
+# > from the GPU ([lesson 08](08_unused.ipynb)).
+#
 # ## Clip after the reduction, all at once
 #
 # `clip_grad_norm_` shortens a gradient that is longer than `max_norm`. Where does it go? Two weights, so that the gradient
