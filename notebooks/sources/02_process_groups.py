@@ -385,7 +385,11 @@ for ids in (None, [0], [0, 1]):
 
 # %% [markdown]
 # For a model on the CPU: leave it out. A list of several devices, with a copy of the model on each, was a thing once, and what
-# DDP's forward then synchronised between the copies is still described in places. It is gone: one process, one copy.
+# DDP's forward then synchronised between the copies is still described in places. It is gone: one process, one copy. So is the
+# use of `output_device`: the constructor checks and stores it, no forward reads it (`torch/nn/parallel/distributed.py`).
+#
+# > **On GPUs.** `CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc-per-node=2 train.py` hides all GPUs but these two and numbers them
+# > from 0, so `LOCAL_RANK` fits as it is, and two jobs can share a machine. (CUDA's documentation; not run here.)
 #
 # ## Break it: a rank that does not come
 #

@@ -710,7 +710,7 @@ ddp(torch.ones(1, 4))
 # **A hook that has the wrong parameter name.** DDP insists on the second one being called `bucket`, and says so in its own way:
 
 
-# %%
+# %% claims={"S18": "wrong"}
 # %%ranks --expect raises:KeyError
 def my_hook(state, gradients):
     return allreduce_hook(state, gradients)

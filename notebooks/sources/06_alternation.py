@@ -601,7 +601,7 @@ plt.show()
 # a guard around the broadcast, `torch.autograd._unsafe_preserve_version_counter`: change the values, but do not count. That
 # is harmless here, since in train mode BatchNorm's backward does not use the running statistics. Take the guard away:
 
-# %%
+# %% claims={"S2": "outdated"}
 # %%ranks --expect raises:RuntimeError
 from contextlib import nullcontext
 from unittest.mock import patch
@@ -670,7 +670,7 @@ for step in range(3):
 # (a `set` of losses, a dictionary filled in another order, a coin).
 
 
-# %% claims={"3": "incomplete"}
+# %% claims={"3": "incomplete", "S24": "incomplete"}
 def swapped(one_backward, own_groups, warm_up, width=6):
     """Two models; after `warm_up` equal steps rank 1 takes them in the other order. Percent off, at worst."""
     import copy

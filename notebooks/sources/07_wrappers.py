@@ -20,9 +20,10 @@
 # %% [markdown]
 # ## The wrapper from the forum
 #
-# Two models, `B` takes two images and gives two features, `A` takes two features and gives a score. “Write a wrapper
-# that calls both in one forward”, says the forum, and that is good advice. Take it down from memory as one does, and
-# it has three mistakes.
+# Two models: `B` takes two images and gives two features, `A` takes two features and gives a score. A forum's advice, where a
+# model is needed twice before one backward: a wrapper whose *one* `forward` runs it on both inputs. `B` below is such a wrapper
+# around its layer. This lesson goes a step further and puts `A` inside as well. Taken down from memory, as one does, that has
+# three mistakes.
 
 # %%
 # %%ranks 2

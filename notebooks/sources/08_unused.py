@@ -75,8 +75,9 @@ print("not frozen:", [names[i] for i in indices])
 # The condition matters. DDP leaves out what was frozen *when it was made*, so one frozen layer at the front shifts all
 # numbers (`_build_params_for_reducer`, `torch/nn/parallel/distributed.py`). Or let DDP do it: with
 # `TORCH_DISTRIBUTED_DEBUG=INFO` in the environment, the message has names. In a running process `set_debug_level` does the
-# same. (The message offers `DETAIL`, too. That also puts a wrapper around the process group, which checks every collective:
-# `_create_process_group_wrapper` in `torch/distributed/distributed_c10d.py`. For names `INFO` is enough.)
+# same. (The message offers `DETAIL`, too. With gloo, do not follow it: in a group made at that level, DDP's constructor dies of a
+# segmentation fault, and the ranks are gone without a message. [Lesson 13](13_debugging.ipynb) runs it. For names `INFO` is
+# enough.)
 
 # %%
 # %%ranks
@@ -139,8 +140,9 @@ print([round(difference, 3) for difference in differences])
 round(differences[-1], 3)
 
 # %% [markdown]
-# Two models, and not a word. A test that trains for a single step cannot find it. Neither does an evaluation, for the check
-# is made only where gradients are on. Ask yourself, with the method that lesson 04 ended with, right after `backward()`:
+# Two models, and not a word. A test that trains for a single step and waits for an error finds nothing. Nor does an evaluation:
+# the check is made only where gradients are on. Ask DDP for it, right after `backward()`, with the method that lesson 04 ended
+# with:
 
 # %%
 # %%ranks
@@ -188,6 +190,10 @@ for step in range(2):
 # for nothing, and meets the error in its second forward. **The rank that did everything right is the one that hangs.** Had
 # rank 1 used only the right head and rank 0 only the left one, both would have raised. Error or deadlock: it depends on
 # nothing but who leaves out what.
+#
+# > **On GPUs.** With NCCL the waiting is done on the GPU. Rank 0's `backward()` returns, and its program stops at the next line
+# > that needs a number from the GPU, often `loss.item()`: that is the line a stack shows. (Read in `ProcessGroupNCCL.cpp`, not
+# > run here.)
 #
 # Calling the model around its wrapper, as `ddp.module(x)`, makes all of this go away, and the averages, too: only the wrapper's
 # forward prepares DDP for the backward that follows. Without it every rank keeps its own gradients, and nobody complains.
@@ -372,12 +378,30 @@ plt.show()
 # the row in which a head is dropped, one step too late again. And four rows should make you careful. `_DDPSink` works until
 # the first backward and then no more: an ignored output is *counted* once and missed ever after. And it is `_DDPSink` that
 # ends the first backward. Where it finds no tensor in the output, that end is never noticed: **with a dataclass for an
-# output no gradient is averaged, ever, and nothing raises.**
+# output no gradient is averaged, ever, and nothing raises.** (Hugging Face's models return dataclasses and are not concerned:
+# `ModelOutput.__init_subclass__` in `transformers/utils/generic.py` registers each of them with `torch.utils._pytree`, for this
+# very reason: read, not run. The cell below does the same for `Output`.)
 #
 # **All touched**: `loss + 0 * sum(p.sum() for p in ddp.parameters())`. Every parameter gets a gradient, if only of zeros, on
 # every rank. Right in all rows: it is what the count asks for.
-#
-# Two of them together?
+
+# %%
+# %%ranks
+from torch.utils import _pytree
+
+if Output not in _pytree.SUPPORTED_NODES:
+    _pytree.register_dataclass(Output)
+print(
+    "static_graph, the output is a dataclass:",
+    five_steps(GRAPHS["the output is a dataclass"], WAYS["static_graph"], False),
+)
+print(
+    "find_unused_parameters, one field not in the loss:",
+    five_steps(GRAPHS["the same, of a dataclass"], WAYS["find_unused_parameters"], False),
+)
+
+# %% [markdown]
+# Both right, once the dataclass is registered. And two of the ways together?
 
 # %%
 # %%ranks --expect raises:RuntimeError
@@ -409,8 +433,9 @@ def layers(count):
     return nn.Sequential(*(nn.Linear(8, 8) for _ in range(count)))
 
 
-def step_of(ddp):
-    ddp(torch.ones(2, 8)).square().mean().backward()
+def step_of(ddp, touch=False):
+    loss = ddp(torch.ones(2, 8)).square().mean()
+    (loss + 0 * sum(p.sum() for p in ddp.parameters()) if touch else loss).backward()
 
 
 def walks_in_a_step(ddp):
@@ -451,19 +476,20 @@ assert [len(outcome.collectives[0]) for outcome in (plain, searching, static)] =
 # gradients (lesson 04). `static_graph` pays for neither after its first backward.
 #
 # How much is it in time? The walk goes through all nodes of the graph, whatever their size: the more a node computes, the
-# less you notice. So here is the worst case, layers so small that the graph is all there is. Measured is the time for which
-# the rank's main thread computes: waiting, for others or for a busy machine, does not count.
+# less you notice. So here is the worst case, layers so small that the graph is all there is. Beside it stands the third way, a
+# loss that touches everything. Measured is the time for which the rank's main thread computes: waiting, for others or for a busy
+# machine, does not count. (So the time of the second all-reduce is not in it; that one grows with the number of ranks.)
 
 # %%
 # %%ranks --as out
 milliseconds = {}
 for count in (10, 30, 100):
-    group = {name: DistributedDataParallel(layers(count), **options) for name, options in FLAGS.items()}
+    group = {name: DistributedDataParallel(layers(count), **options) for name, options in WAYS.items()}
     best = dict.fromkeys(group, float("inf"))
-    for attempt in range(10):
+    for attempt in range(30):
         for name, ddp in group.items():
             begin = time.thread_time()
-            step_of(ddp)
+            step_of(ddp, touch=name == "all touched")
             if attempt > 1:
                 best[name] = min(best[name], 1e3 * (time.thread_time() - begin))
     milliseconds[count] = best
@@ -472,28 +498,38 @@ for count in (10, 30, 100):
 times = out["milliseconds"][0]
 _, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 for place, (name, hatch, colour) in enumerate(
-    zip(times[10], ("", "///", "..."), ("#999999", "#D55E00", "#56B4E9"), strict=True)
+    zip(times[10], ("", "///", "...", "xxx"), ("#999999", "#D55E00", "#56B4E9", "#E69F00"), strict=True)
 ):
     relative = [100 * one[name] / one["default"] for one in times.values()]
-    xs = [x + 0.27 * (place - 1) for x in range(len(times))]
-    axes.bar(xs, relative, width=0.25, hatch=hatch, color=colour, edgecolor="black", lw=0.6, label=name)
+    xs = [x + 0.21 * (place - 1.5) for x in range(len(times))]
+    axes.bar(xs, relative, width=0.19, hatch=hatch, color=colour, edgecolor="black", lw=0.6, label=name)
     for x, height in zip(xs, relative, strict=True):
         axes.text(x, height + 1, f"{height:.0f}", ha="center", va="bottom", fontsize=8)
-extra = [100 * one["find_unused_parameters"] / one["default"] - 100 for one in times.values()]
+extra = {
+    name: [100 * one[name] / one["default"] - 100 for one in times.values()]
+    for name in ("find_unused_parameters", "all touched")
+}
+search, touch = (f"{min(found):+.0f} to {max(found):+.0f} %" for found in extra.values())
 axes.set_xticks(range(len(times)), [f"{count} layers" for count in times])
 axes.set(
-    title=f"Tiny layers, nothing unused: searching costs {min(extra):+.0f} to {max(extra):+.0f} % of a step",
+    title=f"Tiny layers, nothing unused: searching costs {search} of a step, touching {touch}",
     ylabel="computing time of a step\n(default: 100)",
-    ylim=(0, 1.3 * (100 + max(0, *extra))),
+    ylim=(0, 1.3 * (100 + max(0, *extra["all touched"], *extra["find_unused_parameters"]))),
 )
-axes.legend(ncols=3, fontsize=8, frameon=False, loc="upper left")
+axes.title.set_fontsize(10)
+axes.legend(ncols=4, fontsize=8, frameon=False, loc="upper left")
 plt.show()
+assert times[100]["all touched"] > times[100]["default"]
 
 
 # %% [markdown]
-# So “it costs time in every step” holds. `static_graph` does neither of the two: how far its bars are from 100 says how much
-# of the figure is noise. One price is in no figure: with the flag on, a layer that you *forgot* to call is never mentioned
-# again. That is the reason not to set it “to be safe”.
+# So “it costs time in every step” holds, and it holds for touching as well: here that is the most expensive way. It reads every weight
+# once and adds a dense gradient of zeros to each, in every step, whether anything is unused or not. (On a GPU these are more
+# kernels for each parameter.) Touch only what a step has left out, and you pay for that much. `static_graph` needs neither the
+# walk nor the second all-reduce: how far its bars are from 100 says how much of the figure is noise.
+#
+# One price is in no figure. With the flag on, or with everything touched, a layer that you *forgot* to call is never mentioned
+# again. That is the reason not to do it “to be safe”.
 #
 # ## No gradient, or a gradient of zeros
 #
@@ -743,19 +779,21 @@ with tempfile.TemporaryDirectory() as folder:
     print(verdict_text(examine(str(script), ranks=2)))
 
 # %% [markdown]
-# It finds *that* gradients differ, and since when. Why, you know from the matrix. (“With averaging” counts the backwards for
-# which DDP was armed; here the average never comes.) Return a tuple or a dictionary, or leave the flag out.
+# It finds *that* gradients differ, and since when. Why, you know from the matrix, and that is not in its advice. (“With
+# averaging” counts the backwards for which DDP was armed; here the average never comes.) Return a tuple or a dictionary, register
+# the dataclass, or leave the flag out.
 #
 # - **The error names a layer that you use.** It is used in the forward, but not in the loss; or it is behind a `detach()`, an
 #   `argmax`, a `no_grad`.
 # - **It comes after hours.** Random depth, a rare kind of batch: the first step in which this rank does without the layer.
 #   Look at the step *before* the error: that one went wrong.
-# - **`static_graph=True` made it a little worse.** Compare gradients between ranks once (lesson 06, task 4).
+# - **With `static_graph=True` the model trains a little worse.** Compare gradients between ranks once (lesson 06, task 4).
 #
 # ## Rule of thumb
 #
-# > Give every parameter a gradient on every rank in every step, if only zeros: then DDP needs no flag. `find_unused_parameters`
-# > where you cannot, or where zeros would move what should stand still. `static_graph` only where each rank does the same
+# > Give every parameter a gradient on every rank in every step, if only from a batch of no samples: then DDP needs no flag.
+# > Touching what was left out does it, too, but touching *everything* can cost more than `find_unused_parameters`: measure. Take
+# > the flag where zeros would move what should stand still. `static_graph` only where each rank does the same
 # > in all steps, and its output is a tensor, or a tuple or dictionary of them, all in the loss. And
 # > `_check_reducer_finalized()` after `backward()` while you develop.
 #

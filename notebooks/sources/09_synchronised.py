@@ -82,6 +82,7 @@ look("built")
 ddp = DistributedDataParallel(net)
 look("wrapped")
 ema = copy.deepcopy(net)
+look("EMA copied again")
 for step in (1, 2):
     inside = net.register_forward_pre_hook(lambda *_, step=step: look(f"forward {step} begins"))
     inputs, answers = batch(step)
@@ -105,7 +106,7 @@ for moment, row in found.items():
     print(f"{moment:20}" + "".join(f"{sign:>11}" for sign in signs).rstrip())
 
 # %% [markdown]
-# `=` is the same on all ranks, bit by bit; `≠` is not; nothing is not there yet. Read it by columns:
+# `=`: the same on all ranks, bit by bit. `≠`: not the same. An empty cell: it does not exist yet. Read it by columns:
 #
 # - **Weights** become equal when the model is wrapped: the constructor broadcasts them from rank 0 (`_sync_module_states`,
 #   called in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`).
@@ -113,7 +114,7 @@ for moment, row in found.items():
 # - **Buffers** (BatchNorm's running statistics) are equal when the module's own forward *begins*, and different when it is
 #   over. Between two training forwards you only ever meet them different.
 # - **Momentum** and the **EMA**, a running average of the weights, are equal because what they are computed from is. DDP does
-#   not know of them.
+#   not know of them: the EMA that was copied before wrapping stays different, until a new copy takes its place (third row).
 # - **Losses** and **random numbers** are each rank's own.
 #
 # So the weights stay equal for one reason only: equal weights and equal gradients, put into the same optimizer, give equal
@@ -253,8 +254,9 @@ plt.show()
 
 # %% [markdown]
 # A difference stays, or grows; also with Adam, which looks at nothing but gradients. Weight decay (here SGD's) lets it fade,
-# by the factor `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put such a meter
-# into long trainings, every few hundred steps: it costs one all-reduce. (Task 1 is a stricter one.)
+# by the factor `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put a check of this
+# kind into long trainings, every few hundred steps. Not this meter, though: it needs four times the memory of the weights (a
+# copy, a stack, a stack of both signs). With a large model, go tensor by tensor and broadcast rank 0's; task 1 asks for that.
 #
 # An alarm like this has traps of its own. Two different tensors can have the same sum, mean or norm, so compare the tensors
 # themselves. Compare their bits: `nan == nan` is `False`, and a NaN that all ranks share is no difference. Collectives such as
@@ -557,16 +559,20 @@ with torch.no_grad():
 
 # %% [markdown]
 # How bad is it? If every rank gets a fair sample of the same data, rank 0's statistics are as good as anybody's, only from a
-# quarter of the samples. If ranks get different kinds of data, they are wrong, as here.
+# quarter of the samples. If ranks get different kinds of data, they are wrong, as here. (Without a BatchNorm, gradients do not
+# mind which rank has which data: with batches of the same size, their mean over ranks is the mean over all samples.)
 #
 # ### Switch it off, and average when it counts
 #
-# You will read of `broadcast_buffers=False`. Since torch 2.13 that name is deprecated, and its warning sends you to
-# `forward_sync_buffers`. Not the same thing, though:
+# You will read of `broadcast_buffers=False`. Since torch 2.13 that name is deprecated, in favour of `forward_sync_buffers`. The
+# warning says itself that the two are not the same:
 
 
 # %% claims={"S21": "wrong"}
 # %%ranks
+import textwrap
+
+
 def stamps_equal(ignore=(), **options):
     """Whether rank 0's stamp is on this rank: after wrapping, and inside a later forward."""
     net = Stamped()
@@ -589,13 +595,15 @@ if rank == 3:
     print(f"{'rank 0’s buffer arrives':28}when wrapped   in forwards")
     for name, (wrapped, later) in table.items():
         print(f"{name:28}{wrapped!s:15}{later}")
-    warned = {warning.category.__name__ for warning in told if "broadcast_buffers" in str(warning.message)}
-    print("broadcast_buffers warns:", *warned)
+    for warning in told:
+        if "broadcast_buffers" in str(warning.message):
+            print(f"\n{warning.category.__name__}:", textwrap.fill(str(warning.message), 100))
 
 # %% [markdown]
-# The old name also skipped the buffers when the model is wrapped; the new one sends them then. If your ranks *load* different
-# buffers before wrapping and are to keep them, the new name breaks that. (The ignore list is the way to except single buffers,
-# such as a queue of negatives that every rank fills itself. It starts with an underscore, so it may change.)
+# The old name also skips the buffers when the model is wrapped; the new one sends them then. If your ranks *load* different
+# buffers before wrapping and are to keep them, do what the warning says: stay with the old name until `init_sync_buffers` exists.
+# (The ignore list is the way to except single buffers, such as a queue that every rank fills with samples of its own. It starts
+# with an underscore, so it may change.)
 #
 # Switched off, every rank follows its own data. Then average before you evaluate or save:
 
@@ -751,6 +759,20 @@ plt.show()
 # of the gradients. DDP's division then makes the mean of the losses of it. (`functional` is PyTorch's own: `all_reduce`, with
 # `all_reduce_backward` in `torch/distributed/_functional_collectives.py`. The module's name has an underscore, too.)
 #
+# Two shortcuts of `Norm` are not for copying. A mean over ranks is the mean over samples only if all batches have the same size.
+# And the mean of squares minus the square of the mean loses its digits where the mean is large against the spread. BatchNorm
+# sums squared distances from the mean (`batch_norm_kernel.cpp` in `aten/src/ATen/native/cpu`):
+
+# %%
+# %%ranks --only 0
+x = torch.randn(64, generator=torch.Generator().manual_seed(0)) + 10_000
+norm = nn.BatchNorm1d(1, momentum=1.0)
+norm(x[:, None])
+print("BatchNorm1d finds the variance:", torch.allclose(norm.running_var, x.var(), rtol=0.01))
+shortcut, exact = x.square().mean() - x.mean().square(), x.var(correction=0)
+print("the shortcut is off by more than half of it:", ((shortcut - exact).abs() > exact / 2).item())
+
+# %% [markdown]
 # It is not free. Each layer now waits for all ranks, twice in a step, and nothing overlaps:
 
 # %%
@@ -794,9 +816,13 @@ assert out["loss"][0] == 10
 assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
 
 # %% [markdown]
-# Rank 0 has the sum, as promised. The others' tensors were used as scratch paper: what they hold now is neither their loss nor the
-# mean, and whoever prints it, or feeds it to a scheduler, goes astray. `all_reduce` leaves the same on all ranks, and
+# Rank 0 has the sum, as promised. What the others hold is not defined: “only the process with rank `dst` is going to receive the
+# final result”, says the docstring. gloo has used their tensors for partial sums; rank 3's happens to be its own loss still.
+# Whoever prints such a number, or feeds it to a scheduler, goes astray. `all_reduce` leaves the same on all ranks, and
 # `ReduceOp.AVG` divides for you, on gloo too. With shares of different sizes, sum counts (lesson 03).
+#
+# > **On GPUs.** NCCL writes the result on rank 0 only, and the others keep their own loss (`ncclReduce` in NCCL's documentation;
+# > not run here). Code that relies on either is wrong on the other.
 #
 # If a decision hangs on the loss (a scheduler that waits for a plateau, early stopping), use the reduced one *on all ranks*.
 # Otherwise one rank lowers its learning rate or leaves the loop, and you know both pictures: the rising line of the meter, and the

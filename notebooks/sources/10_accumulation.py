@@ -180,7 +180,7 @@ assert same
 #
 # ## With and without `no_sync`
 #
-# Now rightly: `zero_grad()` before the first micro-batch, losses divided by *K*, a step after the last.
+# Now the right loop: `zero_grad()` before the first micro-batch, losses divided by *K*, a step after the last.
 # [Lesson 05](05_stragglers.ipynb) has used `no_sync()` to synchronise less often. Must you, for a right result? You will read
 # that without it gradients are averaged over and over, and come out wrong. Look at a toy: a weight whose gradient is 1 for
 # each micro-batch on rank 0, and 3 on rank 1.
@@ -219,7 +219,8 @@ assert (reductions, fewer) == (K, 1)
 # The same 8. DDP's hook runs *after* a gradient has been added to `.grad`, and what it copies into the bucket is all that is
 # there (`Reducer::mark_variable_ready_dense`, `torch/csrc/distributed/c10d/reducer.cpp`). What was reduced before is the same
 # number on all ranks, and the mean of equal numbers is that number. So averaging again does no harm. It is only a waste: the
-# last all-reduce brings along whatever is new, and the ones before it were for nothing.
+# last all-reduce brings along whatever is new, and the ones before it were for nothing. (With a hook that rounds what it sends,
+# as below, each of them rounds once more.)
 #
 # How much of a waste? Take a layer of 4 MB. First count for 16 micro-batches, then time single ones: under `no_sync`, and
 # reduced.
@@ -362,8 +363,8 @@ plt.show()
 # %% [markdown]
 # How to read it: the right direction, *K* times too long: the loss was not divided. Different on different ranks: nothing was
 # reduced; every rank has the mean of its own samples, and DDP cannot know that you are going to step with it. Equal on all
-# ranks, but in another direction: other samples count, or they count otherwise than in the big batch. *Zeroed* has a quarter
-# of the samples, and their mean is noisier. The last two rows come up below.
+# ranks, but in another direction: other samples count, or they count differently than in the big batch. With *zero_grad inside
+# the loop* a quarter of the samples is left, and their mean is noisier. The last two rows come up below.
 #
 # First, why does an undivided loss so often go unnoticed? Train with it:
 
@@ -392,7 +393,7 @@ divided = {name: weights_moved(make, K) for name, make in OPTIMIZERS.items()}
 undivided = {name: weights_moved(make, 1) for name, make in OPTIMIZERS.items()}
 for name in ("SGD, lr 0.1", "Adam"):
     off = (undivided[name] - divided[name]).norm() / divided[name].norm()
-    print(f"{name:12} not divided by K: the way of the weights is {off:.0%} off")
+    print(f"{name:12} not divided by K: the change of the weights is {off:.0%} off")
 same = torch.allclose(undivided["SGD, lr 0.1"], divided["SGD, lr 0.4"], atol=1e-4)
 print("SGD, not divided by 4, is SGD with 4 times the learning rate:", same)
 
@@ -467,8 +468,8 @@ for name, steps in seen.items():
 # The BatchNorm in the table has another reason. It normalises each micro-batch by itself, so accumulation cannot give you the
 # big batch's statistics, whatever you divide by. (Nor does DDP: [lesson 09](09_synchronised.ipynb).)
 #
-# And if the ranks have unequally many micro-batches? With nine and eight, “or last” comes three times on one rank and twice
-# on the other:
+# And if the ranks have different numbers of micro-batches? With nine and eight, “or last” comes three times on one rank and
+# twice on the other:
 
 # %%
 # %%ranks --expect hang
@@ -479,12 +480,16 @@ for i in range(count):
         (toy(torch.ones(1, 1)).sum() / K).backward()
 
 # %% [markdown]
-# It is *groups* that all ranks need equally many of: with nine and twelve micro-batches, both have three, and nobody waits.
+# All ranks need the same number of *groups*. With nine and twelve micro-batches both have three, and nothing hangs; the rank with
+# the shorter last group waits for the other one.
+#
+# > **On GPUs.** With NCCL the rank that has a group more does not stop in `backward()`, but at the next line that needs a number
+# > from the GPU ([lesson 08](08_unused.ipynb)).
 #
 # ## Clip after the reduction, all at once
 #
 # `clip_grad_norm_` shortens a gradient that is longer than `max_norm`. Where does it go? Two weights, so that the gradient
-# can be drawn: rank 0 finds (0.6, 0.8), rank 1 has an outlier, (12, 0). Clip to 1, in different places:
+# can be drawn: rank 0 finds (1.6, 1.2), rank 1 has an outlier, (4, 0). Clip to 1, in different places:
 
 
 # %%
@@ -519,7 +524,7 @@ def arrow(clip):
     return [round(x, 3) for x in gradient_of(ddp).tolist()], local.tolist()
 
 
-mine = torch.tensor([[[0.6, 0.8]], [[12.0, 0.0]]][rank])
+mine = torch.tensor([[[1.6, 1.2]], [[4.0, 0.0]]][rank])
 arrows = {clip: arrow(clip)[0] for clip in ("not at all", "after", "before", "hook", "each")}
 local = arrow("not at all")[1]
 arrows
@@ -529,10 +534,11 @@ arrows, local = out["arrows"][0], out["local"]
 figure, axes = plt.subplots(figsize=(7.4, 3.2), layout="constrained")
 shown = [
     ("rank 0 alone", local[0], "#999999", ":", "o"),
-    ("rank 1 alone: (12, 0)", local[1], "#999999", ":", "s"),
-    ("mean of both: (6.3, 0.4)", arrows["not at all"], "#000000", "--", "D"),
+    ("rank 1 alone", local[1], "#999999", ":", "s"),
+    ("mean of both", arrows["not at all"], "#000000", "--", "D"),
     ("clipped after the reduction", arrows["after"], "#0072B2", "-", "^"),
     ("clipped before it", arrows["before"], "#D55E00", "-", "v"),
+    ("before it, in hooks", arrows["hook"], "#E69F00", "-", "P"),
     ("after it, each weight by itself", arrows["each"], "#CC79A7", "-", "X"),
 ]
 for label, (x, y), colour, line, marker in shown:
@@ -543,18 +549,18 @@ figure.suptitle("Only clipping the whole, after the reduction, keeps the directi
 axes.set(
     xlabel="gradient of the first weight",
     ylabel="of the second",
-    xlim=(-0.02, 1.5),
-    ylim=(-0.02, 1.15),
+    xlim=(-0.05, 4.2),
+    ylim=(-0.1, 1.35),
 )
 axes.set_aspect("equal")
 axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *Before* the reduction (and so in a `hook` on a parameter, which runs before DDP's own and sees that parameter alone), each
-# rank is cut to 1 by itself: the direction is another one, and the length is only *up to* 1. That bounds what one bad rank
-# can do, but it is not what one process with the big batch does. Clipping after *every* micro-batch cuts what has been added
-# up so far.
+# *Before* the reduction, each rank is cut to 1 by itself: the direction is another one, and the length is only *up to* 1. A
+# `hook` on a parameter runs before DDP's own and sees that parameter alone, so every parameter is cut by itself, on each rank:
+# here (1, 0.5) is left, and even the length is above 1. All of it bounds what one bad rank can do, but it is not what one process
+# with the big batch does. Clipping after *every* micro-batch cuts what has been added up so far.
 #
 # You will read that DDP needs an all-reduce of its own to clip by a global norm. Count:
 
@@ -572,9 +578,24 @@ assert sent == [("gradients", "all_reduce")]
 
 # %% [markdown]
 # The gradients *are* global after the reduction. All ranks find the same norm by themselves and shorten by the same factor.
-# An all-reduce is needed where gradients are *not* equal on all ranks: with sharded parameters
-# (`FullyShardedDataParallel.clip_grad_norm_` makes one), or with an expert that each rank keeps for itself beside a shared
-# part. There the norms differ, so do the factors, and the shared part drifts:
+# An all-reduce is needed where gradients are *not* equal on all ranks. With sharded parameters it is made for you: the gradients
+# of `fully_shard` are DTensors, and `clip_grad_norm_` on them gives the norm of the whole. (The older
+# `FullyShardedDataParallel` has a `clip_grad_norm_` of its own.)
+
+# %%
+# %%ranks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+sharded = fully_shard(make_net(), mesh=init_device_mesh("cpu", (world,)))
+inputs, answers = micro_batch(0)
+loss_of(sharded(inputs), answers).backward()
+norm = clip_grad_norm_(sharded.parameters(), 0.5)
+print(type(norm).__name__, torch.allclose(norm.full_tensor(), big_batch([0]).norm(), rtol=1e-4))
+
+# %% [markdown]
+# With an expert that each rank keeps for itself beside a shared part, nobody makes it. The norms differ, so do the factors, and
+# the shared part drifts:
 
 # %%
 # %%ranks
@@ -605,8 +626,9 @@ print(f"norm of all: √(3² + {squares.item():.0f}) = {(9 + squares.item()) ** 
 # | `apex.parallel.DistributedDataParallel` | `torch.nn.parallel.DistributedDataParallel` |
 # | `amp.master_params(optimizer)` | `model.parameters()` |
 #
-# What came in between, `torch.cuda.amp`, is deprecated. `autocast` works on a CPU as well, so you can see under DDP what it
-# does:
+# (apex's documentation asks for `amp.initialize` *before* the model is wrapped. With `autocast` there is no such order to keep: it
+# leaves the model as it is.) What came in between, `torch.cuda.amp`, is deprecated. `autocast` works on a CPU as well, so you can
+# see under DDP what it does:
 
 # %%
 p = predict(
@@ -829,8 +851,8 @@ print(f"         clip to 0.2, step: the step's gradient has length {clipped_norm
 # ## Effective batch size and learning rate
 #
 # The optimizer sees *micro-batch × K × ranks* samples a step. You can make their gradient right. Is it good, too? Each run
-# below goes through the same 2048 samples, with micro-batches of 8 on two ranks, and ends with a loss on other digits. First
-# keep the learning rate, and let *K* grow:
+# below takes 2048 samples (1400 digits, some of them twice) in the same order, with micro-batches of 8 on two ranks, and ends with
+# a loss on other digits. First keep the learning rate, and let *K* grow:
 
 # %%
 p = predict(
@@ -888,8 +910,9 @@ plt.show()
 
 # %% [markdown]
 # A larger batch makes *fewer* steps, and at the same learning rate they are hardly longer, so the model does not come as far.
-# With *K* times the learning rate, one step goes about as far as *K* small ones: the **linear scaling rule**. It holds while
-# the gradient hardly changes over those *K* steps. Here that goes well up to 128 samples, and no further; where the border
+# With *K* times the learning rate, one step goes about as far as *K* small ones: the **linear scaling rule**, for SGD. (Adam
+# divides by the size of its gradients, and the rule proposed for it is the *square root* of *K*: Malladi et al., below.) It holds
+# while the gradient hardly changes over those *K* steps. Here that goes well up to 128 samples, and no further; where the border
 # is, depends on model, data and phase of the training. So when the number of ranks changes, change *K* so that their product
 # stays, or know that you have another training.
 #
@@ -939,7 +962,7 @@ assert [count for count, _ in seen] == [0, 1]
 # - **It trains until clipping is switched on.** An undivided loss under Adam, or a missing `unscale_`.
 # - **The learning rate is at its end after 1/K of the training.** `scheduler.step()` stands beside `backward()`; it belongs
 #   beside `optimizer.step()`.
-# - **It hangs at the end of an epoch.** The ranks have unequally many groups. Let all agree on their number first.
+# - **It hangs at the end of an epoch.** The ranks have different numbers of groups. Let all agree on one number first.
 # - **More ranks, worse model.** The effective batch has grown with them. Divide *K* by as much.
 # - **`unscale_() has already been called on this optimizer`**: it stands in the inner loop.
 #

@@ -903,6 +903,10 @@ sorted(totals(seen).items())
 #   is kept anyway do not.
 # - **It hangs once a week.** Then the black box has to be in the script *before*: `faulthandler.register`, the flight recorder
 #   (it is there), and a timeout short enough that somebody is still awake.
+# - **It works on the machine and fails in a container**: `Bus error`, DataLoader workers that are killed, “unhandled system error”
+#   from NCCL. Docker gives a container 64 MB of `/dev/shm`. DataLoader workers hand their batches over there, and NCCL uses it
+#   between the ranks of a machine. Start with `--shm-size=8g` or `--ipc=host`. (PyTorch's README on its Docker image, and NCCL's
+#   documentation, *Troubleshooting*; not run here.)
 #
 # And the doctor? Here it is with the patient:
 

@@ -329,6 +329,10 @@ plt.show()
 # > nearly the ring's bandwidth. NCCL chooses by size and topology: on the 32 GPUs of the table below, `Tree` up to 16 MiB, `Ring` and
 # > `NVLSTree` above. So 1,024 ranks do not mean 2,046 rounds. `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING` says what was chosen, and
 # > `NCCL_ALGO` overrides it. Read in NCCL's `src/graph/trees.cc` (`ncclGetDtree`) and beside that table, not run here.
+# >
+# > NCCL also chooses how the bytes travel: from GPU to GPU or through shared memory in one machine, by InfiniBand or
+# > TCP between machines. `NCCL_DEBUG=INFO` prints what was chosen, `NCCL_SOCKET_IFNAME` (with gloo `GLOO_SOCKET_IFNAME`) names
+# > the network. (NCCL's documentation, *Environment Variables*, and that of `torch.distributed`; not run here.)
 
 # %%
 ROUNDS = {

@@ -17,7 +17,7 @@
 # `model`, and there has been no `backward()` yet. Return the names of all parameters that `loss.backward()` would leave without a
 # gradient **on at least one rank**: the same list on every rank, in any order, with or without `module.` before the names.
 #
-# - Only parameters that DDP waits for count: frozen ones do not.
+# - Only parameters that DDP waits for count: those that were frozen before wrapping do not. (None is frozen later.)
 # - A gradient of zeros is a gradient.
 # - Do not change any `.grad` (some are there from earlier steps), and leave the graph as it is: after your check `loss.backward()`
 #   must be possible, and average as ever.

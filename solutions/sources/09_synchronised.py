@@ -29,16 +29,21 @@ import torch.distributed as dist
 def assert_in_sync(model):
     """Raise the same error on all ranks if the model is not the same on all of them."""
     ### BEGIN SOLUTION
-    mine = {
-        name: tensor.detach().contiguous().flatten().view(torch.uint8)
-        for name, tensor in model.state_dict().items()
-    }  # bytes: the same NaN is equal to itself
+    odd = []
+    for (
+        name,
+        tensor,
+    ) in model.state_dict().items():  # one after the other: a copy of the whole model may not fit
+        mine = tensor.contiguous().flatten().view(torch.uint8)  # bytes: the same NaN is equal to itself
+        right = mine.clone()  # a broadcast writes into what it is given
+        dist.broadcast(right, src=0)
+        if not torch.equal(mine, right):
+            odd.append(name)
     everyones = [None] * dist.get_world_size()
-    dist.all_gather_object(everyones, mine)  # one collective, whatever is found in it
-    for name, right in everyones[0].items():
-        for rank, theirs in enumerate(everyones):
-            if not torch.equal(theirs[name], right):
-                raise AssertionError(f"{name} of rank {rank} is not that of rank 0")
+    dist.all_gather_object(everyones, odd)  # names only; nobody raises before all know
+    for rank, names in enumerate(everyones):
+        for name in names:
+            raise AssertionError(f"{name} of rank {rank} is not that of rank 0")
     ### END SOLUTION
 
 
@@ -71,10 +76,11 @@ def mutate(model, fitness, sigma, seed):
     noise = torch.Generator().manual_seed(seed * world_size + rank)
     with torch.no_grad():
         for parameter in mutant.parameters():
-            parameter += sigma * torch.randn(parameter.shape, generator=noise)
+            parameter += sigma * torch.randn(parameter.shape, generator=noise).to(parameter)
 
-    scores = [torch.zeros((), dtype=torch.double) for _ in range(world_size)]
-    dist.all_gather(scores, torch.tensor(fitness(mutant), dtype=torch.double))
+    score = torch.tensor(fitness(mutant), dtype=torch.double, device=parameter.device)
+    scores = [torch.zeros_like(score) for _ in range(world_size)]
+    dist.all_gather(scores, score)
     winner = max(range(world_size), key=lambda r: scores[r].item())
     before = fitness(model.module)  # the same on every rank, so all take the same way here
     if scores[winner].item() <= before:
@@ -121,11 +127,11 @@ class GlobalBatchNorm(torch.nn.Module):
         ### BEGIN SOLUTION
         mean, var = self.running_mean, self.running_var
         if self.training:
-            count = x.new_full((x.shape[1],), len(x))  # ranks may have unequally many samples
-            sums = torch.stack([x.sum(0), x.square().sum(0), count])
-            total, squares, n = self.SumOverRanks.apply(sums)
+            count = x.new_full((x.shape[1],), len(x))  # ranks may have different numbers of samples
+            total, n = self.SumOverRanks.apply(torch.stack([x.sum(0), count]))
             mean = total / n
-            var = squares / n - mean.square()
+            # From the mean: the mean of squares minus the square of the mean loses digits where the mean is large.
+            var = self.SumOverRanks.apply((x - mean).square().sum(0)) / n
             with torch.no_grad():
                 self.running_mean.lerp_(mean, self.momentum)
                 self.running_var.lerp_(var * n / (n - 1), self.momentum)

@@ -33,7 +33,7 @@ def correct_mean(ddp, good):
     ### BEGIN SOLUTION
     ### STUB: count = ...
     ### STUB: return count
-    count = torch.tensor(float(good))
+    count = torch.tensor(float(good), device=next(ddp.parameters()).device)
     dist.all_reduce(count)
     if count > 0:
         for parameter in ddp.parameters():
@@ -67,9 +67,12 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
     ### STUB: ...
     ### STUB: raise NotImplementedError
     optimizer.zero_grad()
+    ddp.require_forward_param_sync = (
+        False  # a forward may begin with a broadcast of buffers; this one does not
+    )
     good = True
     try:
-        with ddp.no_sync():  # nothing in here waits for another rank
+        with ddp.no_sync():  # so nothing in here waits for another rank
             losses_of(ddp(inputs), targets).mean().backward()
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
@@ -77,9 +80,10 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
         good = False
     if not good:
         optimizer.zero_grad()
-    parameters = list(ddp.parameters())
+    parameters = [p for p in ddp.parameters() if p.requires_grad]
     parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    flat = torch.cat([torch.tensor([float(good)]), *(part.flatten() for part in parts)])
+    flag = torch.tensor([float(good)], device=inputs.device)
+    flat = torch.cat([flag, *(part.flatten() for part in parts)])
     dist.all_reduce(flat)
     count, total = flat[0], flat[1:]
     if count == 0:

@@ -40,8 +40,9 @@ class GlobalBatchNorm(Task):
     tolerance = Tolerance(1e-3)
     hints = (
         (
-            "Three sums make all statistics: of x, of x squared, and of the number of samples. Sums can be added over "
-            "ranks, means cannot, unless all ranks have equally many samples."
+            "Sums can be added over ranks; means cannot, unless all ranks have the same number of samples. The sum of "
+            "x and the number of samples give the mean, then the sum of squared distances from it gives the "
+            "variance. (The mean of x squared minus the square of the mean loses digits where the mean is large.)"
         ),
         (
             "The sum over ranks has to be an autograd function. Its backward is the same all_reduce, of the gradient: "

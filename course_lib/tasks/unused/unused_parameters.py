@@ -57,8 +57,9 @@ class UnusedParameters(Task):
             "that the loss does not reach. None is not a gradient of zeros."
         ),
         (
-            "Frozen parameters are not asked for: DDP does not wait for them. Then bring the ranks' lists together, "
-            "with all_gather_object for example, and take everything that is in at least one of them."
+            "Parameters that were frozen before wrapping are not asked for: DDP does not wait for them. Then bring the "
+            "ranks' lists together, with all_gather_object for example, and take everything that is in at least one "
+            "of them."
         ),
     )
     misconceptions = (
@@ -80,7 +81,7 @@ class UnusedParameters(Task):
         ),
         Misconception(
             "frozen_named",
-            "Frozen parameters are named, but DDP does not wait for a gradient of theirs.",
+            "Parameters that were frozen before wrapping are named, but DDP does not wait for a gradient of theirs.",
             taught.ERROR,
         ),
         Misconception(

@@ -1,6 +1,6 @@
 # misconception: frozen_named
 # breaks: Every rank returns the names of the parameters that the loss of at least one rank does not reach.
-# breaks: Only parameters that DDP waits for count: frozen ones do not.
+# breaks: Only parameters that DDP waits for count: those that were frozen before wrapping do not.
 import torch
 import torch.distributed as dist
 
