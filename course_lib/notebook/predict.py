@@ -7,7 +7,7 @@
     })
 
 Each answer goes with what makes it right: an expectation (see `ranks.expect`), or a function that is given the
-`Outcome` and says yes or no. No answer key is stored anywhere.
+`Outcome` and says yes or no.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ out.values, out["seen"][1], len(out.collectives[0])
 # ## Break it 1: a rank that never arrives
 #
 # Rank 2 is going to skip the `all_reduce` that the others call. Commit to an answer *before* you run the cell below: click
-# one, or call `p.choose(2)`. Nobody has stored the right answer; the run decides.
+# one, or call `p.choose(2)`. Whether you are right, the run decides.
 
 # %%
 p = predict(
@@ -100,9 +100,9 @@ if dist.get_rank() != 2:
 
 # %% [markdown]
 # A collective needs every rank of its group. In a script the three would sit there for as long as rank 2 lives and does
-# something else, at most until a timeout: 30 minutes with gloo, 10 with NCCL (`default_pg_timeout` and
-# `default_pg_nccl_timeout` in `torch/distributed/constants.py`). When rank 2's process ends, gloo tells the others at once that
-# the connection is closed; the message names neither the rank that left nor the line.
+# something else, at most until a timeout: 30 minutes with gloo, 10 with NCCL (`kProcessGroupDefaultTimeout` and
+# `kProcessGroupNCCLDefaultTimeout` in the headers that come with torch). When rank 2's process ends, gloo tells the others at
+# once that the connection is closed; the message names neither the rank that left nor the line.
 #
 # Here you had the answer in well under a second, and not because somebody guessed from the silence. The course *proved* it:
 # three ranks are blocked in a collective that rank 2 has not joined, and rank 2 has left the cell, so it never will. The
@@ -118,7 +118,8 @@ torch.is_tensor(x)
 # again.
 #
 # `--expect hang` says: this cell is supposed to hang. If a future PyTorch finds a way to finish it, the cell fails and this
-# lesson has to be rewritten. Every claim in the course is held to its word like this.
+# lesson has to be rewritten. Every claim of the course that can run on this machine is tested like this; where one cannot,
+# because it needs GPUs for example, the lesson says where it was read.
 #
 # ## Silence is not a deadlock
 #
@@ -181,8 +182,12 @@ dist.barrier()
 print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
 
 # %% [markdown]
-# When a process dies, the operating system closes its connections, and gloo's other ends notice within milliseconds. So a
-# *dead* peer is an error, a *silent* peer is a wait. The one that hides is the process that is alive but elsewhere.
+# When a process dies, the operating system closes its connections, and gloo's other ends notice within milliseconds. So with
+# gloo a *dead* peer is an error, a *silent* peer is a wait. The one that hides is the process that is alive but elsewhere.
+#
+# > **On GPUs.** With NCCL the ranks wait on their GPUs, and a peer's death may go unnoticed until `torchrun` ends the
+# > others, or until the timeout. Then the log says “Watchdog caught collective operation timeout”, and the process
+# > ends. (Read in `ProcessGroupNCCL.cpp`, not run here.)
 #
 # A gang that has lost a rank cannot go on. The next `%%ranks` starts a new one, in about a tenth of a second, and tells you
 # that the old variables are gone.
@@ -240,6 +245,7 @@ from course_lib.data import load_digits
 device = torch.device("cpu")
 if torch.cuda.is_available():  # one GPU a rank; shared, if there are fewer
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
 
 images, labels = load_digits()
 pixels = (torch.from_numpy(images).float().flatten(1) / 16).to(device)
@@ -284,7 +290,8 @@ def train(model, part, epochs=20, batch=128, quiet=False):
 
 # %% [markdown]
 # Two things make it distributed: the slice `rank::4` of every batch, and the wrapper `DistributedDataParallel`. The wrapper
-# copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every `backward()`.
+# copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every `backward()`. (Buffers,
+# which this model has not, are another matter: lesson 09.)
 
 # %%
 # %%ranks --as out
@@ -352,15 +359,15 @@ print("the largest difference is below 0.01 % of what the weights have moved:", 
 #
 # Why it works: each rank divides its gradients by the number of ranks while it copies them into DDP's buckets, and the
 # all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in `torch/csrc/distributed/c10d/reducer.cpp`). So every
-# rank ends with the *mean*. A mean of four means is the mean of the whole batch when the four parts have equal sizes.
-# When they have not, it is not: lesson 05.
+# rank ends with the *mean*. A mean of four means is the mean of the whole batch when the four parts have equal sizes and no
+# sample's loss depends on another sample. Unequal sizes are lesson 05, samples that meet lesson 07.
 #
 # ## What goes wrong in real life
 #
 # - **A hang after hours of training** is nearly always experiment 1: one rank took another way (an `if rank == 0:` with a
 #   collective inside, a shorter data loader, a skipped batch) and the rest wait. Look for the rank that is *not* waiting.
-# - **“Connection closed by peer”** is experiment 3. The rank that prints it is the witness, not the culprit: look for the
-#   first rank that ended, and at *its* log.
+# - **“Connection closed by peer”**, gloo's message, is experiment 3. The rank that prints it is the witness, not the
+#   culprit: look for the first rank that ended, and at *its* log.
 # - **All ranks print, nobody reads.** With four ranks you get four times everything. Print on one rank, compute on all.
 #
 # ## Rule of thumb

@@ -400,10 +400,10 @@ sent
 
 # %% [markdown]
 # Read the two tables side by side. In one step of `DataParallel`, device 0 sends the weights to each of the others,
-# $N-1$ times their size (and some of the batch), and each of the others sends its gradients back. In a step of DDP no weights
-# are sent, only gradients: $2(N-1)/N$ times the size of the model from every rank, which stays below 2 for a thousand ranks. That
-# is a *ring*: each rank passes pieces of size $1/N$ to its neighbour, $N-1$ of them for summing up and as many for telling the
-# result.
+# $N-1$ times their size (and some of the batch), and each of the others sends its gradients back. In a step of DDP no
+# weights are sent, only gradients (and the buffers of a model that has some, lesson 09): $2(N-1)/N$ times the size of
+# the model from every rank, which stays below 2 for a thousand ranks. That is a *ring*: each rank passes pieces of
+# size $1/N$ to its neighbour, $N-1$ of them for summing up and as many for telling the result.
 
 # %%
 import matplotlib.pyplot as plt
@@ -642,11 +642,12 @@ right.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# So the lock is real, and the story has a second half. PyTorch gives the lock back *inside* an operation, so two threads do
-# multiply big matrices at the same time. What queues is the Python between the operations: on the right, the narrower the layers,
-# the less two threads gain, down to nothing; two processes gain at every width. On a GPU that Python is nearly all that the
-# thread does: it *launches* kernels, and does not wait for them. A model of many small kernels is then held up by its launches,
-# in `DataParallel` by those of all replicas, through one lock. A process has a lock of its own.
+# So the lock is real, and the story has a second half. PyTorch gives the lock back *inside* an operation, so two
+# threads do multiply big matrices at the same time. What queues is the Python between the operations: on the right,
+# two threads gain with wide layers, and with narrow ones next to nothing, or less (below the line they take longer
+# than one thread would); two processes gain at every width. On a GPU that Python is nearly all that the thread does:
+# it *launches* kernels, and does not wait for them. A model of many small kernels is then held up by its launches, in
+# `DataParallel` by those of all replicas, through one lock. A process has a lock of its own.
 #
 # (Python can be built without the lock since 3.13. The asserts in the cell would tell you.)
 #

@@ -353,23 +353,23 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # %%ranks
 dist.init_process_group()
 print(dist.get_backend(), "/", dist.get_backend_config())
-dist.barrier()  # who destroys a group while others still join it leaves them waiting
+dist.barrier()  # so soon after the start: who destroys a group that others still join leaves them waiting
 dist.destroy_process_group()
 
 # %% [markdown]
 # ## One GPU a rank
 #
-# On GPUs the start has two more lines, and they come *before* the first collective: take your GPU, then tell DDP.
+# On GPUs a rank takes its GPU before the first collective (DDP's constructor has some), and tells the group and DDP:
 #
 # ```python
-# local_rank = int(os.environ["LOCAL_RANK"])
-# torch.cuda.set_device(local_rank)          # without it, every rank uses GPU 0
-# dist.init_process_group("nccl")
-# model = DistributedDataParallel(model.cuda(), device_ids=[local_rank])
+# device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+# torch.cuda.set_device(device)                        # without it, every rank uses GPU 0
+# dist.init_process_group("nccl", device_id=device)    # connects at once, and barrier() need not guess the GPU
+# model = DistributedDataParallel(model.to(device), device_ids=[device])
 # ```
 #
-# (That needs GPUs, so it is no cell.) `device_ids` is no decoration that is harmless elsewhere, and it is no list for several
-# devices either:
+# (That needs GPUs, so it is no cell; what `device_id` does is in the docstring of `init_process_group`.) `device_ids`
+# is no decoration that is harmless elsewhere, and it is no list for several devices either:
 
 # %% claims={"44": "incomplete", "47": "outdated"}
 # %%ranks
@@ -602,7 +602,14 @@ x.item()
 # %% [markdown]
 # No punishment, with gloo. The old barrier at the end of `new_group` is only there if you ask for it
 # (`TORCH_DIST_INIT_BARRIER=1`), so the two found each other, and 0 + 1 = 1. The bill comes with a later group, when the ranks
-# have not made equally many before it. Here all three make the same two groups, but rank 2 begins with its own:
+# have not made equally many before it.
+#
+# > **On GPUs.** The manual is to be taken at its word where the default group is bound to a GPU (`device_id=`). There
+# > `new_group` splits NCCL's communicator (`ncclCommSplit`), and *all* ranks have to call that, members or not: a
+# > rank that leaves `new_group` out leaves the members in the split. (Read in `_new_process_group_helper`,
+# > `distributed_c10d.py`, not run here.)
+#
+# Here all three make the same two groups, but rank 2 begins with its own:
 
 
 # %%
@@ -732,8 +739,14 @@ for model_first in (True, False):
 # `destroy_process_group` shuts the group down and forgets it. The threads end when nobody holds the group any more, and
 # the DDP model holds it. A process that ends while they run may end badly: C++ says “terminate called without an active
 # exception”, after your last line, on some runs. (A matter of luck, so no cell shows it.) Hence the order at the end of a script:
-# drop the model, then destroy the group. On every rank, also after an exception, and with no barrier in it: a rank that
-# has failed must not wait for the others.
+# drop the model, then destroy the group. With gloo on every rank, also after an exception, and with no barrier in it: a
+# rank that has failed must not wait for the others.
+#
+# > **On GPUs.** With NCCL only the good path ends like this. There `destroy_process_group` waits until the kernels
+# > that are under way have ended (`ProcessGroupNCCL::shutdown`, `ProcessGroupNCCL.cpp`), and a collective that the
+# > others never join does not end: in a `finally`, a rank that has failed would stand there, its traceback unprinted,
+# > and `torchrun` would not know. After an exception let the process end; `torchrun` ends the others. (Read, not run
+# > here.)
 #
 # Forgetting it altogether was the last of the four scripts: the second `init_process_group` of a process is refused. In a
 # notebook that is the cell you run again. So ask `dist.is_initialized()` first. If there is a group, leave it as it is: whatever
@@ -824,12 +837,12 @@ plt.show()
 # ## Rule of thumb
 #
 # > Let `torchrun` say who is who, and let the device choose the backend. Every rank makes every group, in the same order. At the
-# > end, in a `finally`: drop the model, destroy the group, wait for nobody.
+# > end drop the model, destroy the group, wait for nobody: with gloo in a `finally`, with NCCL only if nothing was raised.
 #
 # ## Your turn
 #
 # Three tasks wait in [exercises/02_process_groups](../exercises/02_process_groups.ipynb): a start and an end that can be called
-# at any time, the groups of a grid, and a start script with five faults.
+# at any time, the groups of a grid, and a start script with several faults.
 #
 # ## Further reading
 #

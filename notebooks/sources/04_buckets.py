@@ -80,8 +80,9 @@ for parameter in model.parameters():
 print("averaged: right?", error(model) < 1e-5)
 
 # %% [markdown]
-# It is the gradient of the whole batch, because the loss is a mean and the halves are equally large (when they are not:
-# lesson 05). A correct data-parallel trainer in three lines. What is wrong with it is only its speed, for two reasons.
+# It is the gradient of the whole batch, for three reasons: the loss is a mean; the halves are equally large (when they are not:
+# lesson 05); and no sample's loss depends on another sample. With a BatchNorm in the model (lesson 09) or a contrastive loss
+# (lesson 07), it is not. A correct data-parallel trainer in three lines. What is wrong with it is only its speed, for two reasons.
 #
 # ## Step 2: one flat buffer
 #
@@ -292,10 +293,11 @@ draw_rows(
 plt.show()
 
 # %% [markdown]
-# With hooks the orange bars begin early in the blue ones; without, they begin where blue ends. How much time that saves
-# depends on what sends. Here the ranks' processors do both, so an overlapped backward may itself be slower, and on a laptop the
-# total may hardly change. Where a network card sends while a GPU computes, overlap is nearly free: that is what DDP is
-# built for.
+# With hooks the orange bars begin early in the blue ones; without, they begin after blue has ended (with the flat
+# buffer a little later still: first the gradients are copied together, which is not drawn). How much time that saves
+# depends on what sends. Here the ranks' processors do both, so an overlapped backward may itself be slower, and on a
+# laptop the total may hardly change. Where a network card sends while a GPU computes, overlap is nearly free: that is
+# what DDP is built for.
 
 # %% [markdown]
 # ## The real one: what it sends, and when
@@ -322,8 +324,8 @@ assert all(sent.op == "all_reduce" for sent in after_construction if sent.dtypes
 #
 # - **Construction.** The ranks compare how many parameters they have and of which shapes
 #   (`_verify_param_shape_across_processes`), then rank 0's weights go to everybody (`_sync_module_states`; both are called
-#   in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`). That is the only time parameters travel.
-#   From then on they stay equal because equal weights take equal steps.
+#   in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`). In training, parameters do not travel again:
+#   they stay equal because equal weights take equal steps. (At the end of a `join()` they do: lesson 05.)
 # - **Iteration 0.** *One* all-reduce of all 2,139,658 gradients, at the very end: no overlap at all.
 # - **Rebuild.** Two small broadcasts of whole numbers, in the forward of iteration 1: which parameter goes into which
 #   bucket from now on (`Reducer::rebuild_buckets` and `sync_bucket_indices`, `torch/csrc/distributed/c10d/reducer.cpp`).
@@ -388,8 +390,9 @@ plt.show()
 # %% [markdown]
 # ## Which gradients travel together
 #
-# `bucket_cap_mb` says how full a bucket gets. A **communication hook** lets you watch: DDP calls it for each bucket instead
-# of its own all-reduce. This one notes the size and then does what DDP would have done.
+# `bucket_cap_mb` says how full a bucket gets (`bucket_cap_mb_list` says it for each bucket). A **communication hook**
+# lets you watch: DDP calls it for each bucket instead of its own all-reduce. This one notes the size and then does
+# what DDP would have done.
 
 # %%
 # %%ranks
@@ -484,7 +487,7 @@ watch(DistributedDataParallel(make_model(), find_unused_parameters=True))
 # ### Rebuilt in the order of arrival
 #
 # You will read that buckets are filled “in reverse order of `model.parameters()`”. That is a guess about the order in which
-# gradients appear. On this torch DDP guesses no more, it looks. In this model the guess would be wrong:
+# gradients appear, and DDP uses it for iteration 0 only. Then it looks. In this model the guess would be wrong:
 
 
 # %%
@@ -705,7 +708,8 @@ ddp(torch.ones(1, 4))
 # %% [markdown]
 # Ways out are `find_unused_parameters=True` (then zeros are sent in place of a gradient that did not come, and ranks that had
 # none get the mean, too), `static_graph=True`, or to delete the layer: lesson 08. While you develop,
-# call `ddp._check_reducer_finalized()` after the first backward: it raises the same error before the optimizer does any harm.
+# call `ddp._check_reducer_finalized()` after the first backward (a private name, so it may change): it raises the same error
+# before the optimizer does any harm.
 #
 # **A hook that has the wrong parameter name.** DDP insists on the second one being called `bucket`, and says so in its own way:
 
@@ -722,7 +726,9 @@ crossed.register_comm_hook(None, my_hook)
 # **Measured the first iteration.** It has one bucket, no overlap, and the second has the rebuild. Warm up for three before you
 # compare settings.
 #
-# **“I tuned `bucket_cap_mb` to 25 and it got slower.”** You have switched the small first bucket off. Leave it out, or measure.
+# **“I tuned `bucket_cap_mb` to 25, and it is not what it was.”** You have switched the small first bucket off: in the
+# table above, 25 is one bucket for the whole model, sent when nothing is left to compute. Leave the option out, or
+# measure.
 #
 # ## Rule of thumb
 #

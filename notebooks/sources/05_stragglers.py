@@ -133,11 +133,16 @@ draw(last_steps(out), "Rank 2 sleeps; the other three stand in backward()")
 # %% [markdown]
 # The fast ranks compute forward and backward at full speed. They stand at the *end* of `backward()`, where
 # `Reducer::finalize_backward` (`torch/csrc/distributed/c10d/reducer.cpp`) waits for every bucket's all-reduce, and an
-# all-reduce cannot be done before the last rank has joined. (On GPUs with NCCL the program runs ahead, and it is the
-# GPU that stands there. The time is the same.)
+# all-reduce cannot be done before the last rank has joined.
 #
 # So the slow rank looks *busy* and the healthy ones look *slow in communication*. A profile of one rank that says “60 % of
 # the time in all-reduce” does not tell you that the network is slow. The rank that waits least is the one to look at.
+#
+# > **On GPUs.** With NCCL the program runs ahead, and it is the GPU that waits, just as long. Python's clock does not
+# > see it: hooks run when work is *enqueued*, and `backward()` returns before the GPU is through. Look at the
+# > all-reduce kernels in a trace of `torch.profiler` instead: the rank whose kernels are the *shortest* is the slow
+# > one. DDP has measured with CUDA events, too: `ddp._get_ddp_logging_data()["avg_backward_comm_time"]`, a prototype
+# > interface. (Read in `reducer_cuda.cpp` and `torch/nn/parallel/distributed.py`, not run here.)
 #
 # ## It does not even out
 #
@@ -198,8 +203,8 @@ print("at least 8 times 20 ms:", one_by_one >= 8 * 0.02)
 # others take 3 ms, but in one step of thirty a *hiccup* of 30 ms more. Both need 4 ms on average.
 #
 # Run it on single ranks, on pairs and on all four. Each rank notes how long *it* needed, and how long until the step was over
-# for its group. Every step is done twice and the shorter time counts, so that what else this machine is doing stays out of
-# the figure.
+# for its group, after an all-reduce. Every step is done twice and the shorter time counts, so that what else this machine is
+# doing stays out of the figure.
 
 
 # %%
@@ -233,9 +238,9 @@ for size in (1, 2, 4):
         times[kind, size] = [step(draw_pause(), group) for _ in range(20)]
 
 # %% [markdown]
-# From the times that single ranks needed you can tell what *n* ranks need, without having them. Put all *N* measured times
-# in order. Draw *n* of them, with replacement: the chance that none is beyond the *i*-th is (*i*/*N*)ⁿ. That gives the
-# expected maximum, exactly.
+# From the times that single ranks needed you can tell how long *n* ranks wait for the slowest of them, without having them.
+# Put all *N* measured times in order. Draw *n* of them, with replacement: the chance that none is beyond the *i*-th is
+# (*i*/*N*)ⁿ. That gives the expected maximum of such draws. The all-reduce itself comes on top:
 
 
 # %%
@@ -248,8 +253,8 @@ def expected_maximum(times, n):
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 at_64 = {}
 for kind, line, marker, colour in (("steady", "-", "o", "#0072B2"), ("hiccups", "--", "s", "#D55E00")):
-    found = {size: [pair for r in range(4) for pair in jobs["times"][r][kind, size]] for size in (1, 2, 4)}
-    times = [1e3 * own for pairs in found.values() for own, _ in pairs]
+    found = {size: [jobs["times"][r][kind, size] for r in range(4)] for size in (1, 2, 4)}
+    times = [1e3 * own for ranks in found.values() for steps in ranks for own, _ in steps]
     sizes = [2**k for k in range(11)]
     mean = sum(times) / len(times)
     axes.plot(
@@ -259,17 +264,21 @@ for kind, line, marker, colour in (("steady", "-", "o", "#0072B2"), ("hiccups", 
         color=colour,
         label=f"{kind}: {mean:.1f} ms a rank on average",
     )
-    for size, pairs in found.items():
-        steps = [1e3 * over for _, over in pairs]
-        axes.plot(size, sum(steps) / len(steps), marker, color=colour, markersize=8, markerfacecolor="none")
+    for size, ranks in found.items():
+        groups = [zip(*ranks[first : first + size], strict=True) for first in range(0, 4, size)]
+        steps = [[max(column) for column in zip(*step, strict=True)] for group in groups for step in group]
+        slowest, over = (1e3 * sum(column) / len(steps) for column in zip(*steps, strict=True))
+        axes.plot(size, slowest, marker, color=colour, markersize=8)
+        axes.plot(size, over, marker, color=colour, markersize=8, markerfacecolor="none")
     at_64[kind] = expected_maximum(times, 64)
-axes.plot([], [], "ks", markerfacecolor="none", label="really run, with the all-reduce")
+axes.plot([], [], "ks", label="really run: the slowest rank")
+axes.plot([], [], "ks", markerfacecolor="none", label="... and the all-reduce")
 axes.set_xscale("log", base=2)
 axes.set_xticks(sizes, sizes)
 axes.set(
-    title=f"Like means, unlike tails: 64 ranks need {at_64['steady']:.0f} or {at_64['hiccups']:.0f} ms a step",
+    title=f"Like means, unlike tails: of 64 ranks the slowest needs {at_64['steady']:.0f} or {at_64['hiccups']:.0f} ms",
     xlabel="ranks",
-    ylabel="expected time of a step (ms)",
+    ylabel="expected time of the slowest rank (ms)",
     ylim=(0, None),
 )
 axes.legend(fontsize=8)
@@ -285,8 +294,9 @@ for n in (1, 4, 16, 64, 256):
 
 # %% [markdown]
 # Three warnings about such curves. They end at the largest time you have *measured*: rarer disasters than yours are not
-# in them, so measure long. They take it that ranks are late independently of each other; ranks that share a file server
-# are not. And the hollow markers are real jobs: they pay for the all-reduce as well, and 20 steps are few.
+# in them, so measure long. They assume that ranks are late independently of each other; ranks that share a file server
+# are not. And they say nothing of communication: a real step (hollow) also pays for its all-reduce, here with four
+# processes on few cores, elsewhere with a network.
 #
 # This is why a job that scales well to 8 ranks may not scale to 64 on the same hardware with the same network.
 #
@@ -358,16 +368,22 @@ print("forward inside, backward after: ", toy.module.weight.grad.item())
 # and readies the reducer (`prepare_for_backward`; all in `torch/nn/parallel/distributed.py`). By the time of
 # `backward()`, it has been settled.
 #
-# Does it help against stragglers? That depends on which kind. The eight steps from above once more, and eight in which
-# it is always rank 2 that is late:
+# Does it help against stragglers? That depends on which kind. First chance: in each of 16 steps, each rank is 20 ms late with a
+# probability of 1/4. Then 16 steps in which it is always rank 2 that is late:
 
 # %%
 # %%ranks --as out
-turns, always = "another rank is late in each step", "rank 2 is always late"
-took = {(turns, 1): one_by_one, (turns, 4): seconds_for(by_turns, sync_every=4)}
-took |= {(always, every): seconds_for(lambda step: rank == 2, every) for every in (1, 4)}
-print("late by turns: faster with every 4th reduction:", took[turns, 4] < took[turns, 1])
-print("always rank 2: still at least 8 times 20 ms:   ", took[always, 4] >= 8 * 0.02)
+dice = random.Random(10)  # the same on all ranks: everybody knows who is late, and when
+late = [[dice.random() < 1 / 4 for _ in range(16)] for _ in range(world)]
+causes = {"late by chance": lambda step: late[rank][step], "rank 2 is always late": lambda step: rank == 2}
+took = {
+    (who, every): min(seconds_for(is_late, every, steps=16) for _ in range(2))  # other work makes it longer
+    for who, is_late in causes.items()
+    for every in (1, 4)
+}
+by_chance, always = ([took[who, every] for every in (1, 4)] for who in causes)
+print("by chance:     faster with every 4th reduction:", by_chance[1] < by_chance[0])
+print("always rank 2: still at least 16 times 20 ms:  ", always[1] >= 16 * 0.02)
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
@@ -381,8 +397,8 @@ for number, (every, colour, hatch) in enumerate(((1, "#0072B2", ""), (4, "#E69F0
         axes.text(milliseconds + 5, place, f"{milliseconds:.0f} ms", va="center", fontsize=9)
 axes.set_yticks([row + 0.18 for row in range(len(whose))], whose)
 axes.set(
-    title="Fewer reductions even out chance, not a slow rank",
-    xlabel="milliseconds for 8 steps",
+    title="Fewer reductions even out some chance, but no slow rank",
+    xlabel="milliseconds for 16 steps",
     ylim=(1.7, -0.3),
 )
 axes.set_xlim(0, 1.15 * max(1e3 * t for t in out["took"][0].values()))
@@ -390,7 +406,27 @@ figure.legend(fontsize=8, ncols=2, loc="outside lower center", frameon=False)
 plt.show()
 
 # %% [markdown]
-# Between two reductions nobody waits, so a rank's good and bad luck add up before anybody compares: now it *does* even out.
+# Between two reductions nobody waits, so a rank's good and bad luck add up before anybody compares, and *some* of it evens out.
+# How much? The gang now pays the largest of four sums, and that can be computed:
+
+# %%
+from math import comb
+
+
+def expected_delay(every, ranks=4, chance=1 / 4):
+    """Milliseconds lost per step: the largest of the ranks' numbers of late steps, between two reductions."""
+    odds = [comb(every, n) * chance**n * (1 - chance) ** (every - n) for n in range(every + 1)]
+    more = [1 - sum(odds[: n + 1]) ** ranks for n in range(every)]  # somebody is late more than n times
+    return 20 * sum(more) / every
+
+
+for every in (1, 4, 16, 64):
+    print(f"reduced every {every:2} steps: {expected_delay(every):4.1f} ms lost per step")
+
+# %% [markdown]
+# The 5 ms that each rank is late on average remain, however seldom you reduce, and what is on top of them shrinks slowly. (By
+# turns, as in the run before, all of that would even out. But turns are a schedule, not chance.)
+#
 # A rank that is always slow adds up as well, to the same delay as before. For that one there are only plain remedies: find
 # out why (heat, a busy neighbour, a slow disk, longer samples), give it less work, or leave it out.
 #
@@ -674,14 +710,15 @@ plt.show()
 # different lengths, and a loss that is a mean over *tokens*, it is every step.
 #
 # The repair is to multiply the loss by *own samples × ranks ÷ all samples*, for one tiny all-reduce. The factor is 1
-# where all have equally many. The same holds for the loss you log: add up sums and counts, as in lesson 03, and divide
-# once.
+# where all have equally many. It is exact where each sample has a loss of its own; where samples meet (BatchNorm, a
+# contrastive loss), no factor makes two half batches one (lesson 07). The loss you log is weighted in the same way: add up
+# sums and counts, as in lesson 03, and divide once.
 #
 # ## When waiting becomes an error
 #
-# Nobody waits for ever. Every process group has a timeout: 30 minutes with gloo, 10 with NCCL
-# (`torch/distributed/constants.py`). It is often taken for a limit on a step. Here it is 0.6 seconds, and rank 1 is
-# late four times.
+# Nobody waits for ever. Every process group has a timeout: 30 minutes with gloo, 10 with NCCL (`kProcessGroupDefaultTimeout`,
+# `kProcessGroupNCCLDefaultTimeout` in the headers that come with torch). It is often taken for a limit on a step. Here, with
+# gloo, it is 0.6 seconds, and rank 1 is late four times.
 
 # %%
 p = predict(
@@ -733,8 +770,13 @@ for rank in (0, 1):
 # the rank it waited for is the one to look at. This group is now useless: what failed in it cannot be called again
 # (lesson 11).
 #
-# If you only want to *know* whether somebody is late, do not let the group time out: ask the work. `wait(timeout)` gives up
-# waiting, not the all-reduce. Here rank 1 does not come before rank 0 has given up:
+# > **On GPUs.** With NCCL nothing is raised in your program, by default. A watchdog thread counts from the moment at
+# > which a collective is *enqueued*, and then ends the process: of a rank that waited, not of the one that is late
+# > ([lesson 13](13_debugging.ipynb)). Its log says “Watchdog caught collective operation timeout”. (Read in
+# > `ProcessGroupNCCL.cpp`, not run here.)
+#
+# If you only want to *know* whether somebody is late, do not let the group time out: ask the work. `is_completed()` does not
+# wait, and harms nothing. Here rank 1 does not come before rank 0 has given up:
 
 # %%
 # %%ranks
@@ -743,13 +785,24 @@ if rank == 1:
     dist.recv(torch.empty(1), src=0)
 work = dist.all_reduce(y, async_op=True)
 if rank == 0:
+    patience = time.perf_counter() + 0.1
+    while not work.is_completed() and time.perf_counter() < patience:
+        time.sleep(0.01)
+    print("Done:", work.is_completed())
     try:
         work.wait(timedelta(seconds=0.1))
     except RuntimeError as error:
-        print(error, "Done:", work.is_completed())
+        print(error)
     dist.send(torch.ones(1), dst=1)
 work.wait()
 print(y.item())
+
+# %% [markdown]
+# `wait(timeout)`, the second attempt, gives up waiting and not the all-reduce: it was done in the end. But only with gloo.
+#
+# > **On GPUs.** With NCCL a `wait(timeout)` that runs out *aborts* the group's communicators before it raises
+# > (`WorkNCCL::wait`, `ProcessGroupNCCL.cpp`; read, not run here): the question whether somebody is late ends the
+# > group. Poll `is_completed()`, or ask with `monitored_barrier` in a gloo group.
 
 # %% [markdown]
 # ## What goes wrong in real life
@@ -760,7 +813,7 @@ print(y.item())
 #   and the others wait in their next step. Raise the timeout (`init_process_group(timeout=...)`; a `new_group` wants
 #   its own), or share the work.
 # - **Slower with every hour.** A straggler by heat or memory pressure. Log the *waiting* of each rank, not only the
-#   step time, which is the same for all. The first task is to measure it.
+#   step time, which is the same for all. The first task is to measure it, with gloo; on GPUs, by the means in the box above.
 # - **“It hangs.”** Or is it slow? The course's doctor tells the two apart. This cell gets half a second, and rank 1
 #   wants more:
 
@@ -774,8 +827,8 @@ dist.barrier()
 # ## Rule of thumb
 #
 # > The gang is as fast as its slowest rank of the moment, so cut the tail before you add ranks. `no_sync()` around
-# > forward *and* backward evens out chance, not a slow machine. Deal out equally many batches; where sizes differ, weight
-# > by samples. A timeout limits one wait; set it above your longest honest pause.
+# > forward *and* backward evens out some of the chance, nothing of a slow machine. Deal out equally many batches; where sizes
+# > differ, weight by samples. A timeout limits one wait; set it above your longest honest pause.
 #
 # ## Your turn
 #

@@ -122,7 +122,8 @@ both([batch(0), batch(1)])
 
 # %% [markdown]
 # `B` returns two features, which is *one* tuple, and `A` wants two arguments. A star hands them on one by one. And
-# now, with one backward, the gradients are to be those of one process that has the samples of both ranks:
+# now, with one backward, the gradients are to be those of one process that has the samples of both ranks. (The loss is a
+# mean over samples, and no sample has a say in another one's loss. Where it has, see below.)
 
 # %% claims={"6": "refined"}
 # %%ranks
@@ -429,7 +430,9 @@ def by_entering():
 print(off_by(net.parameters(), by_entering, by_hand), "% off")
 
 # %% [markdown]
-# Mind methods that call `self(x)`: here they would call themselves. FSDP2 has such a door ready,
+# That is a library's trick (Lightning Fabric has one like it); in a script of your own, write the door. While it lasts,
+# *every* call of the module is that method: one from another thread, or `self(x)` inside the method, which then calls
+# itself. And hooks that were registered for `forward` run for `encode`. FSDP2 has such a door ready,
 # `register_fsdp_forward_method` in `torch.distributed.fsdp`; DDP has none.
 #
 # When is `.module` right? Where no gradient is wanted: evaluation (on one rank even, lesson 06), sampling,
@@ -453,16 +456,15 @@ p = predict(
 
 # %%
 # %%ranks --watch --as out
-class Contrast(nn.Module):
-    """Matching pairs are to be more alike than others; how sharply is learned."""
+class Tempered(nn.Module):
+    """Cross-entropy; how sharply the scores are meant is learned."""
 
     def __init__(self):
         super().__init__()
         self.temperature = nn.Parameter(torch.tensor(0.5))
 
-    def forward(self, one, other):
-        likeness = one @ other.T / self.temperature
-        return nn.functional.cross_entropy(likeness, torch.arange(len(one)))
+    def forward(self, scores, labels):
+        return nn.functional.cross_entropy(scores / self.temperature, labels)
 
 
 def apart_by(tensor):
@@ -474,38 +476,37 @@ def apart_by(tensor):
 
 
 torch.manual_seed(0)
-encoder, criterion = DistributedDataParallel(nn.Linear(4, 4)), Contrast()
-optimizer = torch.optim.SGD([*encoder.parameters(), *criterion.parameters()], lr=0.1)
+scorer, criterion = DistributedDataParallel(nn.Linear(4, 4)), Tempered()
+optimizer = torch.optim.SGD([*scorer.parameters(), *criterion.parameters()], lr=0.1)
 for step in range(3):
     x = batch(step)
-    one, other = encoder(torch.cat([x, x + 0.1 * batch(step + 100)])).chunk(2)
     optimizer.zero_grad()
-    criterion(one, other).backward()
+    criterion(scorer(x), x.argmax(1)).backward()
     optimizer.step()
 apart = apart_by(criterion.temperature)
 
 # %% [markdown]
-# The encoder is averaged, the temperature is not. Into the wrapper with it, so that `forward` returns the loss:
+# The model is averaged, the temperature is not. Into the wrapper with it, so that `forward` returns the loss:
 
 
 # %%
 # %%ranks --watch
 class WithLoss(nn.Module):
-    def __init__(self, encoder, criterion):
+    def __init__(self, scorer, criterion):
         super().__init__()
-        self.encoder, self.criterion = encoder, criterion
+        self.scorer, self.criterion = scorer, criterion
 
-    def forward(self, x, noise):
-        one, other = self.encoder(torch.cat([x, x + 0.1 * noise])).chunk(2)
-        return {"loss": self.criterion(one, other), "features": one.detach()}
+    def forward(self, x):
+        scores = self.scorer(x)
+        return {"loss": self.criterion(scores, x.argmax(1)), "scores": scores.detach()}
 
 
 torch.manual_seed(0)
-learner = DistributedDataParallel(WithLoss(nn.Linear(4, 4), Contrast()))
+learner = DistributedDataParallel(WithLoss(nn.Linear(4, 4), Tempered()))
 optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
 for step in range(3):
     optimizer.zero_grad()
-    learner(batch(step), batch(step + 100))["loss"].backward()
+    learner(batch(step))["loss"].backward()
     optimizer.step()
 print("temperatures apart by", apart_by(learner.module.criterion.temperature))
 compare(learner).parts["parameters"].equal
@@ -514,6 +515,60 @@ compare(learner).parts["parameters"].equal
 # `learner.parameters()` is now everything that is trained, so nothing can be forgotten in the optimizer, either.
 # What else is returned, for the log, is detached, and so does not keep its graph in memory. The *value* of the loss
 # stays each rank's own.
+#
+# Here each sample has a loss of its own. A *contrastive* loss (CLIP, SimCLR) is of another kind: what a sample costs depends
+# on all others in its batch, and a rank knows its own half only. To put such a loss into the wrapper is not enough:
+
+
+# %%
+# %%ranks
+class FromAll(torch.autograd.Function):
+    """The samples of all ranks, in one batch; backward adds up what every rank's loss asks of them."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return everyones(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gradient = gradient.clone()
+        dist.all_reduce(gradient)
+        return gradient.chunk(world_size)[rank]
+
+
+class Contrast(nn.Module):
+    """Two views of a sample are to be more alike than two samples; how sharply is learned."""
+
+    def __init__(self, collect):
+        super().__init__()
+        self.encoder, self.temperature = nn.Linear(4, 4), nn.Parameter(torch.tensor(0.5))
+        self.collect = collect
+
+    def forward(self, x, noise):
+        one, other = self.collect(self.encoder(x)), self.collect(self.encoder(x + 0.1 * noise))
+        return nn.functional.cross_entropy(one @ other.T / self.temperature, torch.arange(len(one)))
+
+
+def gradient(model, *inputs):
+    model(*inputs).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+x, noise = batch(0), batch(100)
+for name, collect in (("its own samples", nn.Identity()), ("the samples of all ranks", FromAll.apply)):
+    torch.manual_seed(0)
+    alone = Contrast(nn.Identity())
+    right = gradient(alone, everyones(x), everyones(noise))
+    net = Contrast(collect)
+    net.load_state_dict(alone.state_dict())
+    got = gradient(DistributedDataParallel(net), x, noise)
+    print(f"each rank contrasts {name}: {(got - right).norm() / right.norm():.0%} off")
+
+# %% [markdown]
+# The ranks agree, and are far off the gradient of one process with the whole batch. DDP averages what the ranks' losses
+# give, and those losses are other ones. So the *features* have to be collected, with a way back for gradients
+# (`dist.all_gather` alone has none), and every rank computes the whole loss. The same is true of any loss or layer in which
+# samples meet: a BatchNorm is one (SyncBatchNorm: lesson 09).
 #
 # ## Who is looked after
 #
@@ -948,6 +1003,9 @@ print("part wrapped:     ", list(state))
 #
 # Distillation, self-distillation, momentum encoders: a student learns from a teacher that gets no gradient. Where
 # does the teacher live? Five ways, three steps each. It has a BatchNorm and is to stay in eval mode.
+#
+# In the first two the teacher is part of the wrapped module, which computes the loss. In the other three it is called
+# outside, and its output is all that the loss sees of it.
 
 
 # %%
@@ -962,19 +1020,6 @@ class Distil(nn.Module):
     def forward(self, x):
         with torch.no_grad():
             target = self.teacher(x)
-        return (self.student(x) - target).square().mean()
-
-
-class Beside(Distil):
-    """The same, but the teacher is no submodule: a tuple hides it."""
-
-    def __init__(self, student, teacher):
-        super().__init__(student, None)
-        self.hidden = (teacher,)
-
-    def forward(self, x):
-        with torch.no_grad():
-            target = self.hidden[0](x)
         return (self.student(x) - target).square().mean()
 
 
@@ -996,13 +1041,20 @@ def own_ddp(student, teacher):
 
 
 def copied_ddp(student, teacher):
-    student = DistributedDataParallel(student)
-    teacher = copy.deepcopy(student).eval()
-    return Beside(student, teacher), teacher
+    ddp = DistributedDataParallel(student)
+    return ddp, copy.deepcopy(ddp).eval()
 
 
 def beside(student, teacher):
-    return DistributedDataParallel(Beside(student, teacher.requires_grad_(False))), teacher
+    return DistributedDataParallel(student), teacher.requires_grad_(False)
+
+
+def loss_of(model, teacher, x):
+    if isinstance(model.module, Distil):
+        return model(x)
+    with torch.no_grad():
+        target = teacher(x)
+    return (model(x) - target).square().mean()
 
 
 for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
@@ -1010,11 +1062,10 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
         model, teacher = hold(build(), build().eval())
         model.train()
         for _ in range(3):
-            model(torch.randn(8, 4)).backward()
+            loss_of(model, teacher, torch.randn(8, 4)).backward()
         teaches = "in train mode" if teacher.training else "in eval mode"
-        wrappers = [m for m in (model, *model.modules()) if isinstance(m, DistributedDataParallel)]
-        sent = len(wrappers[0].modules_buffers)
-        said = f"runs, teacher {teaches}, {sent} buffers sent, {len(model.state_dict())} tensors in the checkpoint"
+        said = f"runs, teacher {teaches}, {len(model.modules_buffers)} buffers to keep equal"
+        said += f", {len(model.state_dict())} tensors in the checkpoint"
     except RuntimeError as error:
         said = str(error).partition(" in the prior")[0].partition(" when")[0]
     if rank == 0:
@@ -1024,12 +1075,14 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
 # - **In the module, as it is**: its parameters want gradients, so DDP counts them, and none comes.
 # - **In the module, frozen**: runs, and wrapping makes it equal on all ranks. But it is a submodule now, and
 #   `model.train()` puts *it* into train mode, too: its BatchNorm goes on learning, its dropout drops. Its buffers
-#   also go along whenever buffers are sent (lesson 09). Call `teacher.eval()` after every `train()`.
+#   also go along whenever buffers are sent (lesson 09). Call `teacher.eval()` after every `train()`, or override `train()`
+#   so that it does.
 # - **In a DDP of its own**: refused. There is nothing to average.
 # - **A copy of the whole DDP module**: runs; you now have a second wrapper with hooks and buckets of its own
 #   (`__setstate__` makes them), whose forward may send buffers (lesson 09).
-# - **Beside**: nothing but your module. The tuple (or an attribute of something that is no module) keeps it out of
-#   DDP, `train()` and `parameters()`, and also out of `to(device)` and `state_dict`: move it and save it yourself.
+# - **Beside**: an ordinary object that belongs to no module, and the one to take. It is out of DDP, `train()` and
+#   `parameters()`, and also out of `to(device)` and `state_dict`: move it and save it yourself. (Where `forward` computes
+#   the loss, hand the target in: `ddp(x, target)`.)
 #
 # Wherever the teacher is, freeze it or compute its outputs under `no_grad`. Otherwise its parameters get gradients, which cost
 # memory and time, and which somebody may hand to an optimizer one day.
@@ -1081,7 +1134,8 @@ def follow(momentum, copied):
         ((student - y).square().mean() + (student - target).square().mean()).backward()
         optimizer.step()
         for mine, its in zip(teacher.parameters(), net.parameters(), strict=True):
-            mine.data.lerp_(its.data, 1 - momentum)
+            with torch.no_grad():
+                mine.lerp_(its, 1 - momentum)
         path.append(apart_by(teacher.parameters()))
     assert apart_by(net.parameters()) == 0  # the students are equal all the time
     return path
@@ -1113,6 +1167,10 @@ plt.show()
 # What is left after `t` steps is `m ** t` of it, and `m` is usually near 1 (0.999 in MoCo, below). Meanwhile all
 # students are equal (the `assert`): each rank's loss asks for something else, and DDP averages it. No comparison of
 # *models* shows it; compare the teacher as well. Copy after wrapping: `copy.deepcopy(ddp.module)`.
+#
+# A loop over `parameters()` leaves buffers behind: the teacher's BatchNorm keeps the statistics it was copied with.
+# `torch.optim.swa_utils.AveragedModel`, with `multi_avg_fn=get_ema_multi_avg_fn(0.99)`, is such a teacher ready-made, and
+# copies the student's buffers. But after a step these are not equal on all ranks (lesson 09): broadcast rank 0's.
 #
 # ## What goes wrong in real life
 #

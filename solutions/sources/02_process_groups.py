@@ -83,10 +83,10 @@ def grid(rows, columns):
 
 
 # %% [markdown]
-# ## 3. Five faults in a start script
+# ## 3. Faults in a start script
 #
 # This is how a training was started for years, on one machine with one GPU. Now `torchrun` starts it, on two machines, with
-# several processes on each and without GPUs. Five things are wrong:
+# several processes on each and without GPUs. Several things are wrong:
 #
 # ```python
 # def start(build, train):
@@ -125,7 +125,7 @@ def start(build, train):
         traceback.clear_frames(error.__traceback__)  # and no variable of a function in the traceback
         raise
     finally:
-        dist.destroy_process_group()
+        dist.destroy_process_group()  # gloo's; with NCCL, not after an exception
     ### END SOLUTION
 
 

@@ -131,7 +131,8 @@ def seed_everything(build_model, seed):
     ### STUB: return model
     torch.manual_seed(seed)
     model = build_model()
-    mine = seed + 1 + dist.get_rank()
+    # mixed, not added: rank 1 of this run is not rank 0 of the next
+    mine = np.random.SeedSequence([seed, dist.get_rank()]).generate_state(1).item()
     torch.manual_seed(mine)
     np.random.seed(mine)
     random.seed(mine)

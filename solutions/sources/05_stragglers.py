@@ -22,6 +22,7 @@
 #   gradients, as ever.
 # - Ranks are late in two ways: they begin their backward later, or they compute longer in it.
 # - A few hundredths of a second more or less do not matter.
+# - The group is gloo's. With NCCL, Python's clock does not see the waiting (“On GPUs” in the lesson).
 
 # %%
 # %%task stragglers.waiting_seconds

@@ -1,4 +1,4 @@
-"""Task 3: a start script with five faults, repaired."""
+"""Task 3: a start script with several faults, repaired."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _TrainingFailed(Exception):
 
 
 class Start(Task):
-    """A start script with five faults, repaired."""
+    """A start script with several faults, repaired."""
 
     name = "process_groups.start"
-    title = "Five faults in a start script"
+    title = "Faults in a start script"
     signature = "start(build, train)"
     lesson = taught.LESSON
     place = 3
