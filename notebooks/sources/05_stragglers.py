@@ -374,27 +374,37 @@ print("forward inside, backward after: ", toy.module.weight.grad.item())
 # %%
 # %%ranks --as out
 dice = random.Random(10)  # the same on all ranks: everybody knows who is late, and when
-late = [[dice.random() < 1 / 4 for _ in range(16)] for _ in range(world)]
-causes = {"late by chance": lambda step: late[rank][step], "rank 2 is always late": lambda step: rank == 2}
+late = {
+    "late by chance": [[dice.random() < 1 / 4 for _ in range(16)] for _ in range(world)],
+    "rank 2 is always late": [[r == 2] * 16 for r in range(world)],
+}
 took = {
-    (who, every): min(seconds_for(is_late, every, steps=16) for _ in range(2))  # other work makes it longer
-    for who, is_late in causes.items()
+    (who, every): min(seconds_for(steps_of[rank].__getitem__, every, steps=16) for _ in range(2))
+    for who, steps_of in late.items()
     for every in (1, 4)
 }
-by_chance, always = ([took[who, every] for every in (1, 4)] for who in causes)
+by_chance, always = ([took[who, every] for every in (1, 4)] for who in late)
 print("by chance:     faster with every 4th reduction:", by_chance[1] < by_chance[0])
 print("always rank 2: still at least 16 times 20 ms:  ", always[1] >= 16 * 0.02)
 
+
 # %%
+def slept(steps_of, every):
+    """Milliseconds: the longest sleep of a rank between two reductions, summed up."""
+    return 20 * sum(max(sum(late[s : s + every]) for late in steps_of) for s in range(0, 16, every))
+
+
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
-whose = list(dict.fromkeys(who for who, _ in out["took"][0]))
+whose = list(out["late"][0])
 for number, (every, colour, hatch) in enumerate(((1, "#0072B2", ""), (4, "#E69F00", "///"))):
     found = [1e3 * out["took"][0][who, every] for who in whose]
     places = [row + 0.36 * number for row in range(len(whose))]
     label = "reduced in every step" if every == 1 else "reduced in every 4th step"
     axes.barh(places, found, height=0.34, color=colour, hatch=hatch, edgecolor="black", label=label)
-    for place, milliseconds in zip(places, found, strict=True):
+    for place, milliseconds, who in zip(places, found, whose, strict=True):
         axes.text(milliseconds + 5, place, f"{milliseconds:.0f} ms", va="center", fontsize=9)
+        axes.plot([slept(out["late"][0][who], every)] * 2, [place - 0.17, place + 0.17], "k", linewidth=3)
+axes.plot([], [], "k", linewidth=3, label="of which sleep")
 axes.set_yticks([row + 0.18 for row in range(len(whose))], whose)
 axes.set(
     title="Fewer reductions even out some chance, but no slow rank",
@@ -402,7 +412,7 @@ axes.set(
     ylim=(1.7, -0.3),
 )
 axes.set_xlim(0, 1.15 * max(1e3 * t for t in out["took"][0].values()))
-figure.legend(fontsize=8, ncols=2, loc="outside lower center", frameon=False)
+figure.legend(fontsize=8, ncols=3, loc="outside lower center", frameon=False)
 plt.show()
 
 # %% [markdown]
@@ -427,8 +437,9 @@ for every in (1, 4, 16, 64):
 # The 5 ms that each rank is late on average remain, however seldom you reduce, and what is on top of them shrinks slowly. (By
 # turns, as in the run before, all of that would even out. But turns are a schedule, not chance.)
 #
-# A rank that is always slow adds up as well, to the same delay as before. For that one there are only plain remedies: find
-# out why (heat, a busy neighbour, a slow disk, longer samples), give it less work, or leave it out.
+# A rank that is always slow adds up as well, to the same delay as before (the black marks; what the bar has lost is
+# the price of twelve all-reduces). For that one there are only plain remedies: find out why (heat, a busy neighbour,
+# a slow disk, longer samples), give it less work, or leave it out.
 #
 # And the price: four batches a rank now make *one* step of the optimizer. That is a batch four times as large, with all
 # that it means for the learning rate. Lesson 10 has the details of accumulation.
