@@ -42,6 +42,7 @@ class Plan:
         reading: seconds a learner reads before the first cell. bound: how long to wait for what may never come.
         torchrun_tasks: how many tasks are graded with one `torchrun` each, which takes half a minute a task.
         graded_tasks: how many tasks are graded at all (None: all). steps: of a watched training loop, a repetition.
+        step_seconds: about how long such a step takes.
         history: collectives in earlier cells, before cells are measured that have them behind them.
         contenders: who takes part.
     """
@@ -54,6 +55,7 @@ class Plan:
     torchrun_tasks: int = 4
     graded_tasks: int | None = None
     steps: int = watched.STEPS
+    step_seconds: float = watched.STEP_SECONDS
     history: int = 2000
     contenders: tuple[str, ...] = CONTENDERS
 
@@ -342,7 +344,7 @@ def _grade(plan: Plan, book: _Book) -> list[Row]:
 
 def _watched(plan: Plan, book: _Book) -> list[Row]:
     try:
-        pairs = watched.milliseconds(2 * plan.repeat, plan.steps)
+        pairs = watched.milliseconds(2 * plan.repeat, plan.steps, plan.step_seconds)
         for _, (with_doctor, without) in zip(book.repetitions(2 * plan.repeat), pairs, strict=True):
             book.write("watched", COURSE, with_doctor)
             book.write("watched", UNWATCHED, without, "the same steps, nobody watching")

@@ -24,6 +24,7 @@ SMALL = Plan(
     torchrun_tasks=0,
     graded_tasks=2,
     steps=5,
+    step_seconds=0.002,
     history=20,
     contenders=(COURSE,),
 )

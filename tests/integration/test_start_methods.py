@@ -38,7 +38,7 @@ def test_an_error_has_the_learners_lines(spawned):
 
 
 def test_a_loop_that_holds_the_gil_is_ended_and_a_stopped_gang_is_gone():
-    ranks = Ranks(2, method="spawn")
+    ranks = Ranks(1, method="spawn")
     outcome = ranks("sum(iter(int, 1))", timeout=0.5)
     assert outcome.kind is Kind.HANG
     assert outcome.waiting[0].where == "In [1], line 2"
