@@ -41,15 +41,16 @@ lab: $(READY)
 
 # One run of pytest, so that its last line is the whole verdict: house rules (format, lint, types, notebooks match
 # their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Three at a time on two cores:
-# a third of a test is waiting, for ranks to start or deadlocks to be proved (WORKERS=0: one after the other).
+# a third of a test is waiting, for ranks to start or deadlocks to be proved (WORKERS=0: one after the other). Images for
+# containers often set PYTHONDONTWRITEBYTECODE: each of hundreds of processes would compile the course anew.
 WORKERS = 3
 test: $(READY)
-	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(ARGS)
 
 # While you work: the unit tests (house rules and types among them), ranks driven from a kernel, one lesson.
 QUICK = tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb
 quick: $(READY)
-	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(QUICK) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(QUICK) $(ARGS)
 
 # A task whose cases are unfair once in a hundred draws is unfair to one learner in a hundred, for good: the cases of an
 # answer belong to its text. make test tries a few.

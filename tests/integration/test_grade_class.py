@@ -74,7 +74,7 @@ def graded(tmp_path_factory):
     kept = folder / "in" / "ddp-course-results.jsonl"
     (folder / "temporary").mkdir()
     first = subprocess.Popen(
-        command(folder / "in", "--jobs", 1),
+        command(folder / "in"),
         env={**ENVIRONMENT, "TMPDIR": str(folder / "temporary")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import warnings
+from collections.abc import Iterator
 
 ENVIRONMENT = {
     # The flight recorder sizes its ring when torch is imported.
@@ -62,7 +63,7 @@ def preload(keep_going: object = None) -> None:
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    with warnings.catch_warnings():
+    with _no_garbage_collected(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in (*MODULES, *os.environ.get(_ALSO, "").split()):
             if callable(keep_going) and not keep_going():
@@ -79,6 +80,18 @@ def preload(keep_going: object = None) -> None:
     # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them.
     gc.collect()
     gc.freeze()
+
+
+@contextlib.contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Importing makes objects that stay: to look through all of them again and again takes a tenth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _forget_what_ranks_forget() -> None:
