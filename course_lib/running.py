@@ -118,8 +118,9 @@ def run(
     """
     from course_lib.notebook.judge import judged, refusing
     from course_lib.notebook.session import Refused
-    from course_lib.notebook.show import View
+    from course_lib.notebook.show import View, register
 
+    register()  # %load_ext has done it, where it was called
     with refusing():
         expectation = Expectation.parse(expect)
         view = View()

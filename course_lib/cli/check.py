@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from course_lib.cli.root import course_root
+
 WATCH_SECONDS = 0.5
 
 
@@ -47,8 +49,6 @@ def check(
     from course_lib.ranks.kernel.gang import GangError, LaunchError
 
     if not paths:
-        from course_lib.cli.root import course_root
-
         paths = [course_root() / "exercises"]
     screen = console()
     try:

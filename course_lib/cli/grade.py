@@ -68,16 +68,10 @@ def grade(
         with Results(kept) as store:
             if store.damaged:
                 typer.echo(f"{store.damaged} damaged line(s) in {kept}: graded again.", err=True)
-            counts = (0, 0)
-            with how_far("grading") as show:
-
-                def tell(done: int, total: int) -> None:
-                    nonlocal counts
-                    counts = done, total
-                    show(done, total)
-
+            with how_far("grading") as tell:
                 report = grade_class(handed_in, store, jobs or _cores(), tell)
-            typer.echo(f"{counts[0]} of {counts[1]} answers graded", err=True)
+            if report.graded:
+                typer.echo(f"{report.graded} of {report.graded} answers graded", err=True)
         _write(report, csv, csv_layout, json, html)
     except (NoSubmissionsError, NotOurFileError, ResultsError) as error:
         typer.echo(str(error), err=True)

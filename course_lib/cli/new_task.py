@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from course_lib.cli.root import course_root
 from course_lib.cli.selfcheck import ANSWERS
 
 
@@ -36,8 +37,6 @@ def new_task(
 
     Nothing that is there is overwritten. Exit code 2: the task cannot be made.
     """
-    from course_lib.cli.root import course_root
-
     root = course_root()
     try:
         plan = planned(root, name, lesson)

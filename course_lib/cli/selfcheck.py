@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from course_lib.cli.how_far import how_far
+from course_lib.cli.root import course_root
 
 if TYPE_CHECKING:
     from course_lib.grading.selfcheck import Specimen
@@ -60,7 +61,6 @@ def selfcheck(
     Exit code 0: all is as it should be. 1: something is not; each thing is one line. 2: no such task.
     """
     from course_lib.build import check_notebooks
-    from course_lib.cli.root import course_root
     from course_lib.tasks import UnknownTaskError, all_tasks, find_task
 
     try:

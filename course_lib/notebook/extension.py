@@ -12,7 +12,7 @@ from course_lib.ranks.kernel.launcher import LaunchError, warm_up
 def load(shell: Any) -> None:
     """Register the magics, bring `run`, `predict` and `machine` into the notebook, start loading torch."""
     magics.register(shell)
-    show.register(shell)
+    show.register()
     with contextlib.suppress(ImportError):
         from course_lib.notebook import task_magics
 

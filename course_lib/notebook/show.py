@@ -17,10 +17,15 @@ from course_lib.outcome.progress import Progress
 _LIVE_AFTER = 0.4
 
 
+def _shell() -> Any:
+    """IPython's shell, in a kernel or a terminal; None elsewhere."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
 def in_notebook() -> bool:
     """True in an IPython session (a kernel or a terminal)."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and ipython.get_ipython() is not None
+    return _shell() is not None
 
 
 def can_update() -> bool:
@@ -29,14 +34,14 @@ def can_update() -> bool:
     nbval keeps a display's first state and ignores what replaces it; a silent cell that takes long would leave
     "(no output)" behind.
     """
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return hasattr(shell, "kernel") and os.environ.get("DDP_COURSE_LIVE") != "0"
+    return hasattr(_shell(), "kernel") and os.environ.get("DDP_COURSE_LIVE") != "0"
 
 
-def register(shell: Any) -> None:
-    """Have this IPython show outcomes as HTML."""
-    shell.display_formatter.formatters["text/html"].for_type(Outcome, html_report)
+def register() -> None:
+    """Have IPython, where this runs in one, show outcomes as HTML."""
+    shell = _shell()
+    if shell is not None:
+        shell.display_formatter.formatters["text/html"].for_type(Outcome, html_report)
 
 
 class View:
@@ -45,8 +50,6 @@ class View:
     def __init__(self) -> None:
         self._handle: Any = None
         self._live = can_update()
-        if in_notebook():  # run() works without %load_ext, too
-            register(sys.modules["IPython"].get_ipython())
 
     def progress(self, progress: Progress) -> None:
         """Show how far the ranks are; called while they run."""

@@ -283,7 +283,11 @@ class Outcome:
 
         A value that cannot travel is a `NotSent` that says why. Values with tensors import torch here.
         """
-        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self.packed.items()}
+        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self.all_packed().items()}
+
+    def all_packed(self) -> Mapping[int, Packed]:
+        """The values as they came, and those too large to come with the run as far as they can be had now."""
+        return self.packed
 
     @property
     def raw_values(self) -> dict[int, bytes]:

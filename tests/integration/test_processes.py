@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.kernel.gang import GangError, State
 from course_lib.ranks.kernel.launcher import warm_up
-from tests.integration.ranks_and_kernels import Ranks, is_gone, until
+from tests.integration.ranks_and_kernels import ROOT, Ranks, is_gone, until
 
 DEATHS = {
     "os._exit": ("os._exit(3)", 3, "exit code 3"),
@@ -239,3 +241,16 @@ def test_64_ranks_start_and_reduce():
     assert ranks(source).ok
     ranks.gang.stop()
     ranks.gang.reap()
+
+
+def test_workers_of_selfcheck_end_with_the_process_that_wants_their_work():
+    code = (
+        "import time\nfrom course_lib.cli.selfcheck import worker_pool\npool = worker_pool(1)\n"
+        "pool.submit(print, 'ready', flush=True)\npool.submit(time.sleep, 60)\ntime.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        workers = psutil.Process(process.pid).children()
+        process.kill()
+    assert workers
+    until(lambda: all(is_gone(worker.pid) for worker in workers))

@@ -4,11 +4,8 @@ That notebooks match their sources is checked in test_house, answers are run in 
 """
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from course_lib.cli.selfcheck import _taught_nowhere, problems_on_paper, stray_files
@@ -17,7 +14,6 @@ from course_lib.grading.statement import is_quoted, sentences_in
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Misconception
-from tests.integration.ranks_and_kernels import is_gone, until
 from tests.unit.submissions import write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -241,16 +237,3 @@ def test_a_sentence_of_the_statement_without_an_answer_is_found_in_any_course(tm
     assert "has no cell for it" in said
     assert "this sentence of the statement" not in said
     assert "said nowhere" not in said
-
-
-def test_workers_end_with_the_process_that_wants_their_work():
-    code = (
-        "import time\nfrom course_lib.cli.selfcheck import worker_pool\npool = worker_pool(1)\n"
-        "pool.submit(print, 'ready', flush=True)\npool.submit(time.sleep, 60)\ntime.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
-        workers = psutil.Process(process.pid).children()
-        process.kill()
-    assert workers
-    until(lambda: all(is_gone(worker.pid) for worker in workers))

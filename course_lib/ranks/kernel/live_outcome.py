@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from course_lib.outcome.outcome import Collective, Outcome
-from course_lib.outcome.packed import Packed, unpack
+from course_lib.outcome.packed import Packed
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.gang import Gang
@@ -45,15 +45,10 @@ class LiveOutcome(Outcome):
     @classmethod
     def of(cls, outcome: Outcome, handle: Handle) -> LiveOutcome:
         """The same outcome, with ranks to ask."""
-        known = {item.name: getattr(outcome, item.name) for item in dataclasses.fields(Outcome)}
-        return cls(**known, handle=handle)
+        return cls(**_data(outcome), handle=handle)
 
-    @cached_property
-    def values(self) -> dict[int, Any]:
-        """See `Outcome.values`; what was too large to come with the cell is fetched now."""
-        return {rank: unpack(blob, not_sent) for rank, (blob, not_sent) in self._all_packed().items()}
-
-    def _all_packed(self) -> dict[int, Packed]:
+    def all_packed(self) -> Mapping[int, Packed]:
+        """See `Outcome.all_packed`: what was too large is fetched."""
         packed = dict(self.packed)
         large = [rank for rank, (_, not_sent) in packed.items() if not_sent and not_sent["reason"] == "large"]
         if large:
@@ -72,5 +67,9 @@ class LiveOutcome(Outcome):
 
     def settled(self) -> Outcome:
         """See `Outcome.settled`."""
-        known = {item.name: getattr(self, item.name) for item in dataclasses.fields(Outcome)}
-        return Outcome(**{**known, "recorded": self.collectives, "packed": self._all_packed()})
+        return Outcome(**{**_data(self), "recorded": self.collectives, "packed": self.all_packed()})
+
+
+def _data(outcome: Outcome) -> dict[str, Any]:
+    """What an outcome is without its handle."""
+    return {item.name: getattr(outcome, item.name) for item in dataclasses.fields(Outcome)}

@@ -12,11 +12,11 @@ from course_lib.tasks.process_groups import taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
-    Model,
     Recognised,
     Task,
     Trial,
     check,
+    models,
     recognise_by_models,
 )
 from course_lib.tasks.toys import is_odd
@@ -164,17 +164,10 @@ class Grid(Task):
             Trial(t.world_size, t.case, t.oracle, {rank: s["members"] for rank, s in t.seen.items()})
             for t in trials
         ]
-        models = [
-            Model(id_, lambda trial, name=name: trial.oracle[name])  # type: ignore[misc]
-            for id_, name in (
-                ("transposed", "transposed"),
-                ("everyone", "both"),
-                ("everyone", "row"),
-                ("everyone", "column"),
-            )
-        ]
+        names = ("transposed", "everyone/both", "everyone/row", "everyone/column")
+        known = models(names, lambda trial, name: trial.oracle[name.rpartition("/")[2]])
         return recognise_by_models(
-            seen, lambda trial: trial.oracle["right"], models, lambda a, b: bool(a == b)
+            seen, lambda trial: trial.oracle["right"], known, lambda a, b: bool(a == b)
         )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
