@@ -42,6 +42,15 @@ def test_a_thread_of_gloos_connections_says_how_often_it_has_had_a_core(tmp_path
     assert not awake(tasks=place).others
 
 
+def test_a_thread_of_gloos_that_spins_has_had_a_core_and_what_it_used_is_told(tmp_path):
+    """After a peer has reset a connection gloo's thread may do so for ever, hardly ever giving the core away."""
+    place = tasks(tmp_path, gloo_tcp_loop="R")
+    (tmp_path / "100" / "schedstat").write_text("120000000 40 1\n", encoding="ascii")
+    told = awake(tasks=place)
+    assert told.loops == {100: (25, True)}
+    assert told.loop_seconds == pytest.approx(0.12)
+
+
 def test_a_thread_that_has_ended_meanwhile_is_passed_over(tmp_path):
     (tmp_path / "99").mkdir()
     assert not awake(tasks=tasks(tmp_path, pt_gloo_runloop="S")).others

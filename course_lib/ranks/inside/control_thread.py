@@ -103,8 +103,8 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
     seen: dict[str, Any] = {
         "stack": [asdict(frame) for frame in stack],
         "waiting_in": waiting_in(stack, main_thread),
-        # All threads but this one: gloo's own thread moves the data of a collective that is under way.
-        "cpu_seconds": time.process_time() - time.thread_time(),
+        # All threads but this one and gloo's, which `moved` and `loops` speak for.
+        "cpu_seconds": time.process_time() - time.thread_time() - awake.loop_seconds,
         "asleep": asleep and not awake.others,
         "loops": {str(thread): told for thread, told in awake.loops.items()},
         "moved": moved.moved,

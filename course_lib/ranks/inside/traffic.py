@@ -27,6 +27,8 @@ _ESTABLISHED = 1
 #: Bytes received that nobody has read, and bytes sent that the peer has not acknowledged (linux/sockios.h).
 _SIOCINQ, _SIOCOUTQ = 0x541B, 0x5411
 _RUNS = ("R", "D")
+#: A thread that keeps its core for so long could have given it up and taken it again.
+_TURN_SECONDS = 0.005
 _libc = ctypes.CDLL(None)
 #: Longer than any address of a socket.
 _ADDRESS_BYTES = 128
@@ -124,26 +126,32 @@ class Awake:
         others: the names of those that run, or would if a core were to spare for them, gloo's left out.
         loops: the threads of gloo's connections, by native id: how often each has had a core, and whether it wants one
             now. They wake a hundred times a second, also when nothing comes.
+        loop_seconds: of a core, used by these threads. What they do moves bytes, which are counted; but when a peer has
+            reset a connection, gloo's thread may spin for ever and move none.
     """
 
     others: tuple[str, ...]
     loops: dict[int, tuple[int, bool]]
+    loop_seconds: float = 0.0
 
 
 def awake(ours: frozenset[int] = frozenset(), tasks: str = TASKS) -> Awake:
     """Look at every thread but `ours` (native ids)."""
     others: list[str] = []
     loops: dict[int, tuple[int, bool]] = {}
+    used = 0.0
     with contextlib.suppress(OSError):
         for one in map(int, os.listdir(tasks)):
             if one in ours:
                 continue
             name, runs = _name_of(one, tasks), state_of(one, tasks) in _RUNS
             if name.startswith("gloo"):
-                loops[one] = (_turns_of(one, tasks), runs)
+                seconds, turns = _core_of(one, tasks)
+                used += seconds
+                loops[one] = (turns + int(seconds / _TURN_SECONDS), runs)
             elif runs:
                 others.append(name)
-    return Awake(tuple(others), loops)
+    return Awake(tuple(others), loops, used)
 
 
 def _name_of(thread: int, tasks: str) -> str:
@@ -154,13 +162,14 @@ def _name_of(thread: int, tasks: str) -> str:
         return ""
 
 
-def _turns_of(thread: int, tasks: str) -> int:
-    """How often this thread has been given a core."""
+def _core_of(thread: int, tasks: str) -> tuple[float, int]:
+    """For how many seconds this thread has had a core, and how often it has been given one."""
     try:
         with open(f"{tasks}/{thread}/schedstat", encoding="ascii", errors="replace") as text:
-            return int(text.read().split()[2])
-    except (OSError, ValueError, IndexError):
-        return 0
+            nanoseconds, _, turns = map(int, text.read().split())
+            return nanoseconds / 1e9, turns
+    except (OSError, ValueError):
+        return 0.0, 0
 
 
 def our_threads() -> frozenset[int]:
