@@ -23,6 +23,7 @@ from course_lib.doctor.words import (
     steps,
     verb,
 )
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome, Waiting
 
 
@@ -76,7 +77,7 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
 def _each_for_another(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int]) -> Diagnosis:
     """Sends and receives that wait for ranks which wait for others again, or are gone."""
     halves = {
-        "receiving it" if w.partners is not None and w.partners["to"] is not None else "sending it"
+        "receiving it" if w.partners is not None and w.partners.to is not None else "sending it"
         for w in blocked.values()
         if set(w.missing) & set(gone)
     }
@@ -221,13 +222,13 @@ def _unused(
 ) -> Diagnosis | None:
     """Ranks that sent no gradients did make a backward pass: some of their parameters have one, and some have none."""
     notes = notes_of(outcome)
-    missing: dict[int, list[str]] = {}
+    missing: dict[int, tuple[str, ...]] = {}
     for rank in gone:
-        noted = [(m["without_gradient"], m["parameters"]) for m in notes.get(rank, {}).get("models", ())]
-        seen = [(m["without_gradient"], m["number"]) for m in outcome.facts.get(rank, {}).get("models", ())]
-        for names, number in noted or seen:
-            if 0 < len(names) < number:
-                missing[rank] = names
+        noted = [(m.without_gradient, m.parameters) for m in notes[rank].models] if rank in notes else []
+        seen = [(m.without_gradient, m.number) for m in outcome.facts.get(rank, NO_FACTS).models]
+        for without, number in noted or seen:
+            if 0 < len(without) < number:
+                missing[rank] = without
     if set(missing) != set(gone):
         return None
     names = list(dict.fromkeys(name for listed in missing.values() for name in listed))
@@ -273,9 +274,7 @@ def _came(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first:
 
 def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
     groups = {w.collective.group for w in blocked.values() if w.collective is not None}
-    members = {
-        str(outcome.facts.get(rank, {}).get("groups", {}).get(group)) for rank in blocked for group in groups
-    }
+    members = {outcome.facts.get(rank, NO_FACTS).groups.get(group) for rank in blocked for group in groups}
     same = (
         len({(w.collective.op, w.collective.sizes) for w in blocked.values() if w.collective is not None})
         == 1
@@ -310,7 +309,7 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
 
 def _to_a_rank(waiting: Waiting) -> bool:
     """True for send() and recv(), which name the rank they wait for."""
-    named = waiting.partners is not None and waiting.partners["call"] in ("send", "isend", "recv", "irecv")
+    named = waiting.partners is not None and waiting.partners.call in ("send", "isend", "recv", "irecv")
     return named or any(word in (waiting.call or "") for word in ("send", "recv"))
 
 

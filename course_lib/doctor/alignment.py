@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from course_lib.doctor.conditions import condition_of
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 from course_lib.watch.odd import odd_ones
 
@@ -52,14 +53,10 @@ def out_of_step(
 
 def unequal_numbers(outcome: Outcome) -> Diagnosis | None:
     """All ranks have ended well, and some have issued more collectives of a group than others: those are still open."""
-    members = {
-        group: tuple(ranks)
-        for facts in outcome.facts.values()
-        for group, ranks in facts.get("groups", {}).items()
-    }
+    members = {group: ranks for facts in outcome.facts.values() for group, ranks in facts.groups.items()}
     for group, ranks in sorted(members.items()):
-        told = [outcome.facts.get(rank, {}).get("groups", {}).get(group) for rank in ranks]
-        if not set(ranks) <= set(outcome.ranks) or any(each is None or tuple(each) != ranks for each in told):
+        told = [outcome.facts.get(rank, NO_FACTS).groups.get(group) for rank in ranks]
+        if not set(ranks) <= set(outcome.ranks) or any(each != ranks for each in told):
             continue
         issued = {rank: _sequence(outcome, rank, group, 0) for rank in ranks}
         most = max(map(len, issued.values()))

@@ -7,15 +7,14 @@ from course_lib.doctor.notes import Notes
 from course_lib.doctor.outside import moves_data, stepped_outside
 from course_lib.doctor.words import rank_list, steps
 from course_lib.outcome.outcome import Diagnosis, Outcome
-from course_lib.ranks.inside.self_report import groups_told
 
 
 def not_seen(outcome: Outcome, notes: Notes) -> str:
     """What a distributed run has and this one had not, in a row: `no process group, no DDP model and no collective`."""
     lacking = []
-    if not any(groups_told(facts) for facts in outcome.facts.values()):
+    if not any(facts.all_groups() for facts in outcome.facts.values()):
         lacking.append("no process group")
-    if not any(told["models"] for told in notes.values()):
+    if not any(told.models for told in notes.values()):
         lacking.append("no DDP model")
     if not moves_data(outcome):
         lacking.append("no collective but barriers" if any(outcome.recorded.values()) else "no collective")
@@ -24,9 +23,9 @@ def not_seen(outcome: Outcome, notes: Notes) -> str:
 
 def nothing_distributed(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Optimizers have stepped on every rank, and nothing went from one rank to another."""
-    numbers = [told["counts"]["steps"] for told in notes.values()]
-    trained = all(numbers) and not any(told["models"] for told in notes.values())
-    if not trained or moves_data(outcome) or any(told.get("messages") for told in notes.values()):
+    numbers = [told.counts.steps for told in notes.values()]
+    trained = all(numbers) and not any(told.models for told in notes.values())
+    if not trained or moves_data(outcome) or any(told.messages for told in notes.values()):
         return None
     stepped = stepped_outside(notes)
     if any(each.settings_differ() for each in stepped) or not stepped:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.order import different_order
 from course_lib.doctor.words import names_in_a_row, rank_list
 from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.probe_notes import Digest
 from course_lib.watch.odd import odd_ones
 
 
@@ -40,7 +41,7 @@ def cause_of(
     unknown = _unknown_to_ddp(outcome, own, names) or _registered_otherwise(own)
     if unknown is not None:
         return unknown
-    places = range(max((len(told["gradients"]) for told in own.values()), default=0))
+    places = range(max((len(told.gradients) for told in own.values()), default=0))
     if early and not _gradients_differ(own, 0):
         return Cause(
             "weights_differ",
@@ -62,18 +63,14 @@ def cause_of(
 
 def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cause | None:
     """Parameters that DDP does not manage: it took those that required a gradient when it was constructed."""
-    late = {name for told in own.values() for check in told["weights"] for name in check.get("late", ())}
-    models = [model for facts in outcome.facts.values() for model in facts.get("models", ())]
-    added = late or {name for model in models for name in model.get("added", ())}
+    late = {name for told in own.values() for check in told.weights for name in check.late}
+    models = [model for facts in outcome.facts.values() for model in facts.models]
+    added = late or {name for model in models for name in model.added}
     found = [name for name in names if name in added]
     if not found:
         return None
-    first = next(iter(own.values()))["weights"]
-    frozen = [
-        name
-        for name in found
-        if first and name in first[0]["parameters"] and name not in first[0].get("late", ())
-    ]
+    first = next(iter(own.values())).weights
+    frozen = [name for name in found if first and name in first[0].parameters and name not in first[0].late]
     how = (
         "they required no gradient when the model was wrapped"
         if frozen
@@ -90,9 +87,9 @@ def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cau
 
 def _steps_left_out(own: Notes) -> Cause | None:
     """The same backward passes on every rank, and different numbers of optimizer steps."""
-    counts = {rank: told["counts"] for rank, told in own.items()}
-    made = {rank: each["steps"] for rank, each in counts.items()}
-    if len(set(made.values())) == 1 or len({each["backwards"] for each in counts.values()}) > 1:
+    counts = {rank: told.counts for rank, told in own.items()}
+    made = {rank: each.steps for rank, each in counts.items()}
+    if len(set(made.values())) == 1 or len({each.backwards for each in counts.values()}) > 1:
         return None
     fewest, most = min(made.values()), max(made.values())
     odd = odd_ones(made)
@@ -110,8 +107,8 @@ def _registered_otherwise(notes: Notes) -> Cause | None:
     """The same parameters, but a model has them in another order on some rank: DDP pairs them by their place."""
     orders: dict[int, dict[int, list[str]]] = {}
     for rank, told in notes.items():
-        for check in told["weights"]:
-            orders.setdefault(check["model"], {}).setdefault(rank, list(check["parameters"]))
+        for check in told.weights:
+            orders.setdefault(check.model, {}).setdefault(rank, list(check.parameters))
     for by_rank in orders.values():
         first, *others = by_rank.items()
         for rank, names in others:
@@ -129,8 +126,8 @@ def _registered_otherwise(notes: Notes) -> Cause | None:
 
 def _without_an_optimizer(own: Notes, notes: Notes, odd: tuple[int, ...]) -> Cause:
     """No optimizer has stepped this model: its gradients were not looked at."""
-    counts = [told["counts"] for told in own.values()]
-    if not any(each["backwards"] for each in counts) or len({each["backwards"] for each in counts}) > 1:
+    counts = [told.counts for told in own.values()]
+    if not any(each.backwards for each in counts) or len({each.backwards for each in counts}) > 1:
         return _lost_averaging(own, notes)
     return Cause(
         "weights_differ",
@@ -144,7 +141,7 @@ def _without_an_optimizer(own: Notes, notes: Notes, odd: tuple[int, ...]) -> Cau
 def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
     place = unlike_settings(notes)
     if place is not None:
-        step = next(iter(notes.values()))["gradients"][place]["step"]
+        step = next(iter(notes.values())).gradients[place].step
         since = f" since step {step}" if place else ""
         return Cause(
             "optimizer_differs",
@@ -163,38 +160,40 @@ def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
 
 def unlike_settings(notes: Notes) -> int | None:
     """The first of the noted steps in which the optimizers' settings were not the same on all ranks."""
-    for place in range(min(len(told["gradients"]) for told in notes.values())):
-        if len({str(told["gradients"][place]["settings"]) for told in notes.values()}) > 1:
+    for place in range(min(len(told.gradients) for told in notes.values())):
+        if len({str(told.gradients[place].settings) for told in notes.values()}) > 1:
             return place
     return None
 
 
-def _gradients_differ(notes: Notes, place: int, part: str = "gradients") -> bool:
-    checks = [told["gradients"][place][part] for told in notes.values() if len(told["gradients"]) > place]
+def _gradients_differ(notes: Notes, place: int) -> bool:
+    return _unequal(
+        [told.gradients[place].gradients for told in notes.values() if len(told.gradients) > place]
+    )
+
+
+def _unequal(checks: Sequence[Mapping[str, Digest]]) -> bool:
     return len(checks) > 1 and any(
-        len({str(check.get(name, [None])[0]) for check in checks}) > 1 for name in checks[0]
+        len({check[name].crc if name in check else None for check in checks}) > 1 for name in checks[0]
     )
 
 
 def _changed_after_reduction(notes: Notes, places: range) -> Cause | None:
     """DDP has left equal gradients wherever it is known, and the optimizers did not get what it left."""
-    if any(told["bare_backwards"] or told["no_sync_steps"] for told in notes.values()):
+    if any(told.bare_backwards or told.no_sync_steps for told in notes.values()):
         return None  # gradients were changed by a backward pass that DDP did not reduce
     changed: set[int] = set()
     for place in places:
         if not _gradients_differ(notes, place):
             continue
-        checks = {
-            rank: told["gradients"][place] for rank, told in notes.items() if len(told["gradients"]) > place
-        }
-        if _gradients_differ(notes, place, "reduced") or not all(
-            check["reduced"] for check in checks.values()
-        ):
+        checks = {rank: told.gradients[place] for rank, told in notes.items() if len(told.gradients) > place}
+        reduced = [check.reduced for check in checks.values()]
+        if _unequal(reduced) or not all(reduced):
             return None
         changed |= {
             rank
             for rank, check in checks.items()
-            if any(check["gradients"][name][0] != left[0] for name, left in check["reduced"].items())
+            if any(check.gradients[name].crc != left.crc for name, left in check.reduced.items())
         }
     if not changed:
         return None
@@ -212,24 +211,22 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
     kind, advice = "gradients_not_averaged", "call the DDP model itself, once before every backward pass."
 
     def where(event: str) -> str:
-        lines = [
-            m["events"][event] for told in notes.values() for m in told["models"] if event in m["events"]
-        ]
+        lines = [m.events[event] for told in notes.values() for m in told.models if event in m.events]
         return f" at {lines[0]}" if lines and lines[0] else ""
 
-    bypassed = sum(model["bypassed"] for told in notes.values() for model in told["models"])
-    forwards = sum(told["counts"]["forwards"] for told in notes.values())
+    bypassed = sum(model.bypassed for told in notes.values() for model in told.models)
+    forwards = sum(told.counts.forwards for told in notes.values())
     if bypassed and bypassed >= forwards:
         sentence = f"Gradients were not averaged: the wrapped module was called past DDP (.module){where('bypassed')}."
         return Cause(kind, sentence, advice, (7,))
-    if any(told["no_sync_steps"] for told in notes.values()):
+    if any(told.no_sync_steps for told in notes.values()):
         sentence = (
             f"Gradients were not averaged: an optimizer stepped after no_sync() alone{where('no_sync_step')}."
         )
         return Cause(
             kind, sentence, "leave no_sync() before the last forward and backward of every step.", (10,)
         )
-    if any(told["bare_backwards"] for told in notes.values()):
+    if any(told.bare_backwards for told in notes.values()):
         sentence = (
             "Gradients were not all averaged: a backward pass followed another without a forward pass between"
             f"{where('bare_backward')}, and DDP reduces only the first."
@@ -248,14 +245,14 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
     if bypassed:
         sentence = f"Some gradients were not averaged: .module was called past DDP{where('bypassed')}."
         return Cause(kind, sentence, advice, (7,))
-    if len({told["counts"]["backwards"] for told in notes.values()}) > 1:
+    if len({told.counts.backwards for told in notes.values()}) > 1:
         sentence = (
             "The ranks made different numbers of backward passes: gradients of different steps were averaged."
         )
         return Cause(
             kind, sentence, "make the same number of forward and backward passes on every rank.", (6,)
         )
-    if not any(told["counts"]["backwards"] for told in notes.values()):
+    if not any(told.counts.backwards for told in notes.values()):
         if not forwards:
             sentence = "No backward pass was averaged: the DDP model itself was never called."
             return Cause(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from course_lib.outcome.facts import NO_FACTS, WrappedModel
 from course_lib.outcome.outcome import Collective, Outcome
 
 
@@ -30,16 +31,15 @@ def done_by(outcome: Outcome) -> dict[int, Done]:
 
 
 def _done(outcome: Outcome, rank: int) -> Done:
-    probe: Mapping[str, int] = (
-        outcome.facts.get(rank, {}).get("extras", {}).get("probe", {}).get("counts", {})
-    )
-    if probe:
-        return Done(probe["forwards"], probe["backwards"], probe["batches"], probe["steps"])
+    facts = outcome.facts.get(rank, NO_FACTS)
+    if facts.probe is not None:
+        noted = facts.probe.counts
+        return Done(noted.forwards, noted.backwards, noted.batches, noted.steps)
     records = outcome.recorded.get(rank, ())
-    return Done(backwards=_backwards(records, outcome.facts.get(rank, {}).get("models", [])))
+    return Done(backwards=_backwards(records, facts.models))
 
 
-def _backwards(records: Iterable[Collective], models: Iterable[Mapping[str, object]]) -> int | None:
+def _backwards(records: Iterable[Collective], models: Iterable[WrappedModel]) -> int | None:
     """Backward passes: each reduces every parameter of the model once, in however many buckets."""
     sizes = [_elements(model) for model in models]
     if len(sizes) != 1 or not sizes[0]:
@@ -50,10 +50,9 @@ def _backwards(records: Iterable[Collective], models: Iterable[Mapping[str, obje
     return math.ceil(reduced / sizes[0])
 
 
-def _elements(model: Mapping[str, object]) -> int:
-    parameters = model["parameters"]
-    assert isinstance(parameters, list)
-    return sum(math.prod(shape) for _, shape in parameters) if len(parameters) == model["number"] else 0
+def _elements(model: WrappedModel) -> int:
+    told = model.parameters
+    return sum(math.prod(shape) for _, shape in told) if len(told) == model.number else 0
 
 
 def calls_of_line(outcome: Outcome, like: Collective) -> dict[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 from course_lib.doctor.alone import nothing_distributed
 from course_lib.doctor.causes import Cause, cause_of, unlike_settings
@@ -22,30 +22,31 @@ from course_lib.doctor.outside import parameters_outside
 from course_lib.doctor.roots import different_roots
 from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.probe_notes import Digest, Failure, ProbeNotes
 
 
 def swallowed_error(outcome: Outcome) -> Diagnosis | None:
     """A forward or backward pass raised on a rank, the script caught it and went on, and now the ranks do not fit."""
     if outcome.kind not in (Kind.HANG, Kind.RAISES, Kind.DIED):
         return None
-    swallowed: dict[int, Mapping[str, str]] = {}
+    swallowed: dict[int, Failure] = {}
     for rank, notes in notes_of(outcome).items():
-        failures = list(notes["failures"])
+        failures = notes.failures
         error = outcome.errors.get(rank)
-        if failures and error is not None and failures[-1]["type"] == error.type and len(failures) == 1:
+        if failures and error is not None and failures[-1].type == error.type and len(failures) == 1:
             continue  # this very error has ended the rank
-        lost = "closed by peer" in failures[0]["message"].lower() if failures else True
+        lost = "closed by peer" in failures[0].message.lower() if failures else True
         if failures and not lost:
             swallowed[rank] = failures[0]
     if not swallowed or len(swallowed) == len(outcome.ranks):
         return None
     first = next(iter(swallowed.values()))
-    memory = "memory" in first["message"].lower() or first["type"] in ("MemoryError", "OutOfMemoryError")
-    what = f"ran out of memory ({first['type']})" if memory else f"got {first['type']}"
+    memory = "memory" in first.message.lower() or first.type in ("MemoryError", "OutOfMemoryError")
+    what = f"ran out of memory ({first.type})" if memory else f"got {first.type}"
     others = [rank for rank in outcome.ranks if rank not in swallowed]
     return Diagnosis(
         "swallowed_error",
-        f"{capital(rank_list(swallowed))} {what} in {first['in']}() at {first['where']}, caught it and went on: since "
+        f"{capital(rank_list(swallowed))} {what} in {first.what}() at {first.where}, caught it and went on: since "
         f"then {rank_list(swallowed)} and {rank_list(others)} are in different steps.",
         tuple(swallowed),
         positions(outcome, swallowed),
@@ -79,18 +80,20 @@ def _data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     return data_fault(notes)
 
 
-def moments_of(model: SharedModel, notes: Notes, part: str) -> list[Moment]:
+def moments_of(model: SharedModel, notes: Notes, part: Literal["parameters", "buffers"]) -> list[Moment]:
     """A model's parameters or buffers at every moment at which all of its ranks have looked."""
-    by_step: dict[int, dict[int, Mapping[str, Any]]] = {}
+    by_step: dict[int, dict[int, Mapping[str, Digest]]] = {}
     for rank, told in model.noted(notes).items():
-        for check in told["weights"]:
-            by_step.setdefault(check["step"], {})[rank] = check[part]
+        for check in told.weights:
+            by_step.setdefault(check.step, {})[rank] = (
+                check.parameters if part == "parameters" else check.buffers
+            )
     return ordered(
         moment(step, _by_name(parts)) for step, parts in by_step.items() if len(parts) == len(model.numbers)
     )
 
 
-def _by_name(parts: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[str, dict[int, Any]]]:
+def _by_name(parts: Mapping[int, Mapping[str, Digest]]) -> Iterator[tuple[str, dict[int, Digest]]]:
     for name in next(iter(parts.values())):
         digests = {rank: part[name] for rank, part in parts.items() if name in part}
         if len(digests) == len(parts):
@@ -158,21 +161,21 @@ def _of(model: SharedModel) -> str:
     return model.label if model.label.startswith(" on ") else f" of {model.label}"
 
 
-def _counted(told: Mapping[str, Any]) -> str:
-    counts = told["counts"]
+def _counted(told: ProbeNotes) -> str:
+    counts = told.counts
     return (
-        f"{steps(counts['forwards'], 'forward pass')}, {steps(counts['backwards'], 'backward pass')} with averaging, "
-        f"{steps(counts['steps'], 'optimizer step')}"
+        f"{steps(counts.forwards, 'forward pass')}, {steps(counts.backwards, 'backward pass')} with averaging, "
+        f"{steps(counts.steps, 'optimizer step')}"
     )
 
 
-def _unlike_settings(told: Mapping[str, Any], notes: Notes) -> str:
+def _unlike_settings(told: ProbeNotes, notes: Notes) -> str:
     """Those of a rank's settings that are not the same everywhere, where that begins: `, lr=0.1`."""
     place = unlike_settings(notes)
     if place is None:
         return ""
-    everyones = [each["gradients"][place]["settings"] for each in notes.values()]
-    own = told["gradients"][place]["settings"]
+    everyones = [each.gradients[place].settings for each in notes.values()]
+    own = told.gradients[place].settings
     unlike = {
         f"{name}={value}": None
         for groups in everyones
@@ -188,11 +191,9 @@ def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     for model in shared_models(notes):
         own = model.noted(notes)
         found = lasting(moments_of(model, notes, "buffers"))
-        if found is None or any(check["managed"] for told in own.values() for check in told["weights"]):
+        if found is None or any(check.managed for told in own.values() for check in told.weights):
             continue
-        statistics = {
-            name for told in own.values() for each in told["models"] for name in each.get("statistics", ())
-        }
+        statistics = {name for told in own.values() for each in told.models for name in each.statistics}
         state = [name for name in found.names if name not in statistics]
         return _state(model, state) if state and _is_state(own, state) else _statistics(model, found)
     return None
@@ -200,8 +201,8 @@ def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
 
 def _is_state(own: Notes, names: list[str]) -> bool:
     """True for more than a number or two, such as a codebook: the model depends on it."""
-    last = next(iter(own.values()))["weights"][-1]["buffers"]
-    return any(len(last.get(name, [None, []])[1]) > 2 for name in names)
+    last = next(iter(own.values())).weights[-1].buffers
+    return any(name in last and len(last[name].values) > 2 for name in names)
 
 
 def _state(model: SharedModel, names: list[str]) -> Diagnosis:

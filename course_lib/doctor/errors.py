@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.meanings import MEANINGS, Meaning
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import blocked_in, call_of, capital, lines_of, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankError
+from course_lib.outcome.probe_notes import Failure, ProbeNotes
 
 #: What DDP itself objects to: the step in which it does is lost.
 _COMPLAINTS = ("unused_parameters", "parameter_ready_twice", "graph_changed")
@@ -33,7 +33,7 @@ def known_error(outcome: Outcome) -> Diagnosis | None:
 def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
     """A run that ended well, in which DDP has refused to go on and the script caught that: those steps are missing."""
     notes = notes_of(outcome)
-    caught = {rank: told["failures"] for rank, told in notes.items() if told["failures"]}
+    caught = {rank: told.failures for rank, told in notes.items() if told.failures}
     for meaning in MEANINGS:
         if meaning.kind not in _COMPLAINTS:
             continue
@@ -41,7 +41,7 @@ def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
             rank: _as_error(failure)
             for rank, failures in caught.items()
             for failure in failures[:1]
-            if re.search(meaning.pattern, failure["message"])
+            if re.search(meaning.pattern, failure.message)
         }
         if not errors:
             continue
@@ -58,17 +58,16 @@ def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
     return None
 
 
-def _steps_and_errors(told: Mapping[str, Any]) -> str:
-    counts = told["counts"]
+def _steps_and_errors(told: ProbeNotes) -> str:
+    counts = told.counts
     return (
-        f"{steps(counts['forwards'], 'forward pass')}, {steps(len(told['failures']), 'error')} caught, "
-        f"{steps(counts['steps'], 'optimizer step')}"
+        f"{steps(counts.forwards, 'forward pass')}, {steps(len(told.failures), 'error')} caught, "
+        f"{steps(counts.steps, 'optimizer step')}"
     )
 
 
-def _as_error(failure: Mapping[str, str]) -> RankError:
-    name = failure["type"]
-    return RankError(name, (name,), failure["message"], "", "", failure["where"], None)
+def _as_error(failure: Failure) -> RankError:
+    return RankError(failure.type, (failure.type,), failure.message, "", "", failure.where, None)
 
 
 def _fits(meaning: Meaning, error: RankError) -> re.Match[str] | None:

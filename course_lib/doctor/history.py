@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from course_lib.outcome.probe_notes import Digest
 from course_lib.watch.odd import odd_ones
 
 #: The number of the step under which the end of the run is noted.
@@ -37,26 +37,26 @@ class Moment:
     difference: Difference | None
 
 
-def moment(step: int, tensors: Iterable[tuple[str, Mapping[int, Sequence[Any]]]]) -> Moment:
+def moment(step: int, tensors: Iterable[tuple[str, Mapping[int, Digest]]]) -> Moment:
     """Compare tensors, each by name with its digests on the ranks that are to have the same data in it."""
     differing = [(name, digests) for name, digests in tensors if differ(digests.values())]
     if not differing:
         return Moment(step, None)
     name, first = differing[0]
     gaps = [found for _, each in differing if (found := gap(each.values())) is not None]
-    odd = odd_ones({rank: each[0] for rank, each in first.items()})
+    odd = odd_ones({rank: each.crc for rank, each in first.items()})
     names = tuple(dict.fromkeys(name for name, _ in differing))
     return Moment(step, Difference(step, name, max(gaps, default=None), odd, names))
 
 
-def differ(digests: Iterable[Sequence[Any]]) -> bool:
+def differ(digests: Iterable[Digest]) -> bool:
     """True when they are not all the same; one that was not looked at differs from nothing."""
-    return len({digest[0] for digest in digests if digest[0] is not None}) > 1
+    return len({digest.crc for digest in digests if digest.crc is not None}) > 1
 
 
-def gap(digests: Iterable[Sequence[Any]]) -> float | None:
+def gap(digests: Iterable[Digest]) -> float | None:
     """By how much values differ at least; None where their samples are the same."""
-    rows = [[value for value in digest[1] if value is not None] for digest in digests]
+    rows = [[value for value in digest.values if value is not None] for digest in digests]
     columns = list(zip(*rows, strict=False))
     return max((max(column) - min(column) for column in columns), default=0.0) or None
 

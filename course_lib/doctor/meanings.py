@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from course_lib.doctor.words import capital, rank_list, steps
+from course_lib.outcome.facts import NO_FACTS, WrappedModel
 from course_lib.outcome.outcome import Outcome
 
 Fill = Callable[[Outcome, int, "re.Match[str]"], dict[str, str]]
@@ -46,19 +46,19 @@ def _parameter_names(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[
     if named:
         names = [name.strip() for name in named.group(1).split(",")]
     else:
-        names = _names_of(outcome.facts.get(rank, {}).get("models", []), indices)
+        names = _names_of(outcome.facts.get(rank, NO_FACTS).models, indices)
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     number = len(names) or len(indices)
     return {"names": shown or "unknown names", "number": steps(number, "parameter")}
 
 
-def _names_of(models: Iterable[Mapping[str, Any]], indices: Iterable[int]) -> list[str]:
+def _names_of(models: Iterable[WrappedModel], indices: Iterable[int]) -> list[str]:
     wanted = list(indices)
-    fitting = [model for model in models if model["number"] > max(wanted, default=0)]
+    fitting = [model for model in models if model.number > max(wanted, default=0)]
     if len(fitting) != 1:
         return [f"number {index}" for index in wanted]
-    parameters = fitting[0]["parameters"]
-    return [parameters[index][0] if index < len(parameters) else f"number {index}" for index in wanted]
+    parameters = fitting[0].parameters
+    return [parameters[index].name if index < len(parameters) else f"number {index}" for index in wanted]
 
 
 def _twice(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
@@ -66,9 +66,7 @@ def _twice(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
     index = re.search(r"Parameter at index (\d+)(?: with name (\S+))?", text)
     if index is None:
         return {"name": "A parameter"}
-    name = (
-        index.group(2) or _names_of(outcome.facts.get(rank, {}).get("models", []), [int(index.group(1))])[0]
-    )
+    name = index.group(2) or _names_of(outcome.facts.get(rank, NO_FACTS).models, [int(index.group(1))])[0]
     return {"name": f"Parameter {name}"}
 
 
@@ -96,8 +94,8 @@ def _model_difference(outcome: Outcome) -> str:
 
 
 def _init_note(outcome: Outcome) -> str:
-    asked = {rank: facts["init"] for rank, facts in outcome.facts.items() if facts.get("init")}
-    worlds = sorted({init["world_size"] for init in asked.values()})
+    asked = {rank: facts.init for rank, facts in outcome.facts.items() if facts.init is not None}
+    worlds = sorted({init.world_size for init in asked.values() if init.world_size is not None})
     if worlds and worlds != [outcome.world_size]:
         return f" (asked for world size {', '.join(map(str, worlds))}; {outcome.world_size} processes run)"
     return ""

@@ -18,7 +18,6 @@ from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import Frame
-from course_lib.ranks.inside.self_report import groups_told
 from course_lib.ranks.kernel.deadlock import first_misfit, fit
 from course_lib.watch.odd import odd_ones
 
@@ -138,7 +137,7 @@ def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
 def _first_misfit(outcome: Outcome) -> dict[int, Collective] | None:
     """What each rank brought to the first collective that cannot have gone well; None when all of them fit."""
     recorded = {rank: outcome.recorded.get(rank, ()) for rank in outcome.ranks}
-    return first_misfit(recorded, {rank: groups_told(facts) for rank, facts in outcome.facts.items()})
+    return first_misfit(recorded, {rank: facts.all_groups() for rank, facts in outcome.facts.items()})
 
 
 def _garbage(met: dict[int, Collective]) -> Diagnosis:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from course_lib.doctor.notes import Notes
 from course_lib.outcome.fold import rank_list
+from course_lib.outcome.probe_notes import Digest, GradientCheck, ModelNotes, ProbeNotes
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SharedModel:
     numbers: Mapping[int, int]
     label: str = ""
 
-    def noted(self, notes: Notes) -> dict[int, Mapping[str, Any]]:
+    def noted(self, notes: Notes) -> dict[int, ProbeNotes]:
         """The notes of its ranks, of this model alone."""
         return {rank: _narrowed(notes[rank], number) for rank, number in self.numbers.items()}
 
@@ -38,17 +38,17 @@ def shared_models(notes: Notes) -> list[SharedModel]:
     labels: dict[tuple[tuple[int, ...], int], str] = {}
     for rank, told in notes.items():
         made: dict[tuple[int, ...], int] = defaultdict(int)
-        known = {model["number"]: model for model in told["models"]}
-        checked = {check["model"] for check in told["weights"]}
+        known = {model.number: model for model in told.models}
+        checked = {check.model for check in told.weights}
         for number in sorted(checked | set(known)):
-            model = known.get(number, {})
-            members = tuple(model.get("ranks") or everyone)
+            model = known.get(number, ModelNotes(number))
+            members = model.ranks or everyone
             key = (members, made[members])
             made[members] += 1
             numbers[key][rank] = number
             ours = [n for n, each in known.items() if _of_this_run(each)]
             if len(ours) > 1 and number in ours:
-                kind = f" ({model['type']})" if model.get("type") else ""
+                kind = f" ({model.type})" if model.type else ""
                 labels.setdefault(key, f"DDP model {ours.index(number) + 1}{kind}")
     return [
         SharedModel(dict(sorted(by_rank.items())), labels.get(key, "") + _where(key[0], everyone))
@@ -57,35 +57,33 @@ def shared_models(notes: Notes) -> list[SharedModel]:
     ]
 
 
-def _of_this_run(model: Mapping[str, Any]) -> bool:
+def _of_this_run(model: ModelNotes) -> bool:
     """False for one that an earlier cell has left behind, and that is not used here."""
-    return not model.get("found") or bool(model.get("forwards") or model.get("bypassed"))
+    return not model.found or bool(model.forwards or model.bypassed)
 
 
 def _where(members: tuple[int, ...], everyone: tuple[int, ...]) -> str:
     return "" if members == everyone else f" on {rank_list(members)}"
 
 
-def _narrowed(told: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    if len(told["models"]) < 2:
+def _narrowed(told: ProbeNotes, number: int) -> ProbeNotes:
+    if len(told.models) < 2:
         return told
-    model = next(model for model in told["models"] if model["number"] == number)
-    gradients = [_own_gradients(check, f"{number}:") for check in told["gradients"]]
-    return {
-        **told,
-        "counts": {
-            **told["counts"],
-            **{name: model[name] for name in ("forwards", "backwards", "steps") if name in model},
-        },
-        "models": [model],
-        "weights": [{**check, "model": 0} for check in told["weights"] if check["model"] == number],
-        "gradients": [check for check in gradients if check["gradients"]],
-        **{name: model[name] for name in ("bare_backwards", "no_sync_steps") if name in model},
-    }
+    model = next(model for model in told.models if model.number == number)
+    gradients = [_own_gradients(check, f"{number}:") for check in told.gradients]
+    return replace(
+        told,
+        counts=replace(told.counts, forwards=model.forwards, backwards=model.backwards, steps=model.steps),
+        models=(model,),
+        weights=tuple(replace(check, model=0) for check in told.weights if check.model == number),
+        gradients=tuple(check for check in gradients if check.gradients),
+        bare_backwards=model.bare_backwards,
+        no_sync_steps=model.no_sync_steps,
+    )
 
 
-def _own_gradients(check: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    def own(digests: Mapping[str, Any]) -> dict[str, Any]:
+def _own_gradients(check: GradientCheck, prefix: str) -> GradientCheck:
+    def own(digests: Mapping[str, Digest]) -> dict[str, Digest]:
         return {f"0:{n.removeprefix(prefix)}": d for n, d in digests.items() if n.startswith(prefix)}
 
-    return {**check, "gradients": own(check["gradients"]), "reduced": own(check["reduced"])}
+    return replace(check, gradients=own(check.gradients), reduced=own(check.reduced))

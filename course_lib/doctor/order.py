@@ -50,21 +50,21 @@ class Order:
 def different_order(notes: Notes) -> Order | None:
     """Where ranks have begun to call their DDP models in different orders; None when they never have."""
     calls = {
-        rank: {told["calls"]["first"] + place: call for place, call in enumerate(told["calls"]["last"])}
+        rank: {told.calls.first + place: call for place, call in enumerate(told.calls.last)}
         for rank, told in notes.items()
-        if len(told.get("models", ())) > 1 and "calls" in told
+        if len(told.models) > 1
     }
     if len(calls) < 2:
         return None
     common = sorted(set.intersection(*(set(made) for made in calls.values())))
     for number in common:
-        models = {rank: made[number][0] for rank, made in calls.items()}
+        models = {rank: made[number].model for rank, made in calls.items()}
         if len(set(models.values())) > 1:
-            counted = [Counter(made[n][0] for n in common) for made in calls.values()]
+            counted = [Counter(made[n].model for n in common) for made in calls.values()]
             return Order(
                 number + 1,
                 {rank: model + 1 for rank, model in models.items()},
-                {rank: made[number][1] for rank, made in calls.items()},
+                {rank: made[number].where for rank, made in calls.items()},
                 all(each == counted[0] for each in counted),
             )
     return None

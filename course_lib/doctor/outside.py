@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from course_lib.doctor.history import END, Difference, Moment, lasting, made_equal_again, moment, ordered
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import names_in_a_row, rank_list, verb
 from course_lib.outcome.outcome import Diagnosis, Outcome
+from course_lib.outcome.probe_notes import Digest, OutsideCheck, OutsideParameter
 
 #: Collectives that carry no data.
 _EMPTY = ("barrier", "monitored_barrier")
-Checks = Mapping[int, Mapping[str, Any]]
+Checks = Mapping[int, OutsideCheck]
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,21 @@ class Stepped:
 
     def names(self) -> list[str]:
         """What the parameters are called in the code, or their shapes."""
-        rows = [check["parameters"] for each in self.checks.values() for check in each.values()]
+        rows = [check.parameters for each in self.checks.values() for check in each.values()]
         return [
-            next((each[place][0] for each in rows if each[place][0]), "")
-            or f"one of shape {'x'.join(map(str, row[1])) or 'scalar'}"
+            next((each[place].name for each in rows if each[place].name), "")
+            or f"one of shape {'x'.join(map(str, row.shape)) or 'scalar'}"
             for place, row in enumerate(rows[0])
         ]
 
     def moments(self) -> list[Moment]:
         """When ranks that are to hold the same data did, and when they did not."""
         names = self.names()
-        return ordered(
-            moment(step, _tensors(names, by_rank, column=2)) for step, by_rank in self.checks.items()
-        )
+        return ordered(moment(step, _tensors(names, by_rank, _data)) for step, by_rank in self.checks.items())
 
     def comparable(self) -> bool:
         """True when some ranks are to hold the same data of some parameter."""
-        return any(True for each in self.checks.values() for _ in _tensors(self.names(), each, column=2))
+        return any(True for each in self.checks.values() for _ in _tensors(self.names(), each, _data))
 
     def same_gradients(self) -> bool:
         """True when every gradient that is not zero was the same on all ranks, in every step that was looked at."""
@@ -55,27 +53,27 @@ class Stepped:
             digests
             for step, by_rank in self.checks.items()
             if step != END
-            for _, digests in _tensors(names, by_rank, column=3)
+            for _, digests in _tensors(names, by_rank, _gradient)
             if any(any(values) for _, values in digests.values())
         ]
         return bool(seen) and all(len({str(crc) for crc, _ in each.values()}) == 1 for each in seen)
 
     def in_pieces(self) -> bool:
         """True when some of the parameters are on each rank in pieces (DTensors)."""
-        rows = next(iter(next(iter(self.checks.values())).values()))["parameters"]
-        return any(row[4] for row in rows)
+        rows = next(iter(next(iter(self.checks.values())).values())).parameters
+        return any(row.among for row in rows)
 
     def beside_ddp(self) -> bool:
         """True when the same optimizer steps parameters of a DDP model, too."""
-        return any(check["beside_ddp"] for each in self.checks.values() for check in each.values())
+        return any(check.beside_ddp for each in self.checks.values() for check in each.values())
 
     def settings_differ(self) -> bool:
         """True when the optimizers have different options from the beginning."""
-        return len({str(check["settings"]) for check in self._by_step()[0].values()}) > 1
+        return len({str(check.settings) for check in self._by_step()[0].values()}) > 1
 
     def settings_came_apart(self) -> bool:
         """True when they have different options at some moment."""
-        return any(len({str(check["settings"]) for check in each.values()}) > 1 for each in self._by_step())
+        return any(len({str(check.settings) for check in each.values()}) > 1 for each in self._by_step())
 
     def _by_step(self) -> list[Checks]:
         order = sorted(self.checks, key=lambda step: step if step != END else float("inf"))
@@ -87,27 +85,27 @@ def stepped_outside(notes: Notes) -> list[Stepped]:
 
     Optimizers that only some ranks have are those ranks' own.
     """
-    pairs: dict[tuple[str, int], dict[int, Mapping[int, Any]]] = {}
+    pairs: dict[tuple[str, int], dict[int, Mapping[int, OutsideCheck]]] = {}
     for rank, told in notes.items():
-        own: dict[int, dict[int, Any]] = {}
-        for check in told["outside"]:
-            own.setdefault(check["optimizer"], {})[check["step"]] = check
+        own: dict[int, dict[int, OutsideCheck]] = {}
+        for check in told.outside:
+            own.setdefault(check.optimizer, {})[check.step] = check
         alike: dict[str, int] = {}
         for checks in own.values():
-            shapes = str([row[1] for row in next(iter(checks.values()))["parameters"]])
+            shapes = str([row.shape for row in next(iter(checks.values())).parameters])
             alike[shapes] = alike.get(shapes, -1) + 1
             pairs.setdefault((shapes, alike[shapes]), {})[rank] = checks
     found = []
     for (shapes, _), by_rank in pairs.items():
         if shapes == "[]" or set(by_rank) != set(notes):
             continue
-        rows = len(next(iter(next(iter(by_rank.values())).values()))["parameters"])
+        rows = len(next(iter(next(iter(by_rank.values())).values())).parameters)
         common = set.intersection(*(set(checks) for checks in by_rank.values()))
         together = {step: {rank: checks[step] for rank, checks in by_rank.items()} for step in sorted(common)}
         whole = {
             step: each
             for step, each in together.items()
-            if all(len(check["parameters"]) == rows for check in each.values())
+            if all(len(check.parameters) == rows for check in each.values())
         }
         if whole:
             found.append(Stepped(whole))
@@ -159,9 +157,9 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         return _beside_a_ddp_model(found) if stepped.beside_ddp() else None
     if _cut_into_parts(outcome, notes) or (stepped.settings_differ() and not stepped.beside_ddp()):
         return None
-    if not any(told["models"] for told in notes.values()) and not _means_one_model(outcome, notes, stepped):
+    if not any(told.models for told in notes.values()) and not _means_one_model(outcome, notes, stepped):
         return _own_or_forgotten(outcome, notes, found)
-    strange = {rank: told["strange"][0] for rank, told in notes.items() if told["strange"]}
+    strange = {rank: told.strange[0] for rank, told in notes.items() if told.strange}
     where = next(iter(strange.values()), "")
     because = (
         f"The optimizer steps them on every rank; {rank_list(strange)} {verb(strange, 'calls', 'call')} {where} for a "
@@ -177,7 +175,7 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         advice="give every rank a group that it is a member of, or let DDP average: DDP(model, process_group=...)."
         if strange
         else "make them part of the module that DistributedDataParallel wraps, or wrap their module, too."
-        if any(told["models"] for told in notes.values())
+        if any(told.models for told in notes.values())
         else "wrap the model in DistributedDataParallel; where gradients are averaged by hand, average those of all "
         "parameters, in every step, before the optimizer's.",
         lesson=taught_in(7, 6),
@@ -191,17 +189,17 @@ def moves_data(outcome: Outcome) -> bool:
 
 def _means_one_model(outcome: Outcome, notes: Notes, stepped: Stepped) -> bool:
     """True when the script shows that its ranks are to train one model: it deals samples to them, or moves weights."""
-    loaders = [loader for told in notes.values() for loader in told["loaders"] if loader["trains"]]
-    if any(loader["sampler"] == "DistributedSampler" for loader in loaders):
+    loaders = [loader for told in notes.values() for loader in told.loaders if loader.trains]
+    if any(loader.sampler == "DistributedSampler" for loader in loaders):
         return True
-    rows = next(iter(next(iter(stepped.checks.values())).values()))["parameters"]
-    sizes = [math.prod(shape) for _, shape, *_ in rows]
+    rows = next(iter(next(iter(stepped.checks.values())).values())).parameters
+    sizes = [math.prod(row.shape) for row in rows]
     wanted = {size for size in (*sizes, sum(sizes)) if size > 1}
     return any(
         sum(map(math.prod, record.sizes)) in wanted
         for records in outcome.recorded.values()
         for record in records
-    ) or any(told["strange"] for told in notes.values())
+    ) or any(told.strange for told in notes.values())
 
 
 def _own_or_forgotten(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
@@ -273,7 +271,7 @@ def _beside_a_ddp_model(found: Difference) -> Diagnosis:
 
 def _cut_into_parts(outcome: Outcome, notes: Notes) -> bool:
     """True when ranks exchange messages, or the model's own forward has collectives: they hold parts of one model."""
-    if any(told.get("messages") for told in notes.values()):
+    if any(told.messages for told in notes.values()):
         return True
     return any(
         record.origin is not None and record.origin.function in ("forward", "backward") and not record.stage
@@ -282,11 +280,21 @@ def _cut_into_parts(outcome: Outcome, notes: Notes) -> bool:
     )
 
 
-def _tensors(names: list[str], by_rank: Checks, column: int) -> Iterator[tuple[str, dict[int, Any]]]:
+def _data(row: OutsideParameter) -> Digest:
+    return row.data
+
+
+def _gradient(row: OutsideParameter) -> Digest:
+    return row.gradient
+
+
+def _tensors(
+    names: list[str], by_rank: Checks, digest_of: Callable[[OutsideParameter], Digest]
+) -> Iterator[tuple[str, dict[int, Digest]]]:
     """Each parameter with the digests of the ranks that are to hold the same data of it."""
     for place, name in enumerate(names):
-        told = {rank: check["parameters"][place] for rank, check in by_rank.items()}
-        among = {rank: tuple(by_rank) if row[4] is None else tuple(row[4]) for rank, row in told.items()}
+        told = {rank: check.parameters[place] for rank, check in by_rank.items()}
+        among = {rank: tuple(by_rank) if row.among is None else row.among for rank, row in told.items()}
         for ranks in dict.fromkeys(among.values()):
             if len(ranks) > 1 and all(among.get(rank) == ranks for rank in ranks):
-                yield name, {rank: told[rank][column] for rank in ranks}
+                yield name, {rank: digest_of(told[rank]) for rank in ranks}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from course_lib.doctor.counts import Done, calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.loops import Loop, condition_at, path_of, seen_from
-from course_lib.doctor.notes import notes_of
+from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.passes import missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import collective_text, positions, rank_list, steps, verb
@@ -94,11 +93,11 @@ def _without_backward(outcome: Outcome, rank: int, done: Done) -> int | None:
     return done.forwards - done.backwards - inside
 
 
-def _further(notes: Mapping[int, Mapping[str, Any]], others: Collection[int], ranks: Collection[int]) -> bool:
+def _further(notes: Notes, others: Collection[int], ranks: Collection[int]) -> bool:
     """True when these ranks have begun more epochs of a loader for training than those."""
 
     def begun(rank: int) -> int:
-        return sum(len(loader["epochs"]) for loader in notes[rank]["loaders"] if loader["trains"])
+        return sum(len(loader.epochs) for loader in notes[rank].loaders if loader.trains)
 
     known = set(notes)
     return known.issuperset((*others, *ranks)) and min(map(begun, others)) > max(map(begun, ranks))

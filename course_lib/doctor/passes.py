@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from course_lib.doctor.conditions import rank_condition
 from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import capital, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 from course_lib.outcome.places import Frame
@@ -84,8 +85,9 @@ def missing_forward(outcome: Outcome, here: int, gone: Collection[int], since: s
         if mine.forwards is None or theirs.forwards is None or theirs.forwards >= mine.forwards:
             return None
         trained.add(theirs.forwards)
-    told = [outcome.facts[rank]["extras"]["probe"]["loaders"] for rank in (here, *gone)]
-    if not trained or any(not loader["trains"] for loaders in told for loader in loaders):
+    notes = notes_of(outcome)
+    told = [notes[rank].loaders for rank in (here, *gone)]
+    if not trained or any(not loader.trains for loaders in told for loader in loaders):
         return None  # batches for another purpose than training were counted, too
     number = " or ".join(map(str, sorted(trained)))
     return Diagnosis(

@@ -25,7 +25,7 @@ def silent_about(outcome: Outcome) -> str:
             found.append(f"weights that are averaged now and then differ at the end ({last.name})")
     lacking = not_seen(outcome, notes)
     # A collective, or messages, without a DDP model: a way of one's own to distribute something.
-    if "no collective" in lacking and not any(told["messages"] for told in notes.values()):
+    if "no collective" in lacking and not any(told.messages for told in notes.values()):
         found.insert(0, f"{lacking} {'was' if ' and ' not in lacking else 'were'} seen")
     return f", but {'; '.join(found)}" if found else ""
 
@@ -47,13 +47,13 @@ def not_looked_at(outcome: Outcome) -> list[str]:
     notes = notes_of(outcome)
     ranks: dict[tuple[str, str], list[int]] = {}
     for rank, told in notes.items():
-        for what, why in told["unseen"].items():
+        for what, why in told.unseen.items():
             ranks.setdefault((what, why), []).append(rank)
     found = [
         f"{what} were not looked at everywhere on {rank_list(who)}: {why}"
         for (what, why), who in ranks.items()
     ]
-    rows = [row for told in notes.values() for check in told["outside"] for row in check["parameters"]]
-    if any(row[4] is not None and len(row[4]) < 2 for row in rows):
+    rows = [row for told in notes.values() for check in told.outside for row in check.parameters]
+    if any(row.among is not None and len(row.among) < 2 for row in rows):
         found.append("parameters of which each rank holds a piece of its own were not compared")
     return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import blocked_in, call_of, lines_of, positions, rank_list, verb
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
-from course_lib.ranks.inside.self_report import groups_told
+from course_lib.outcome.partners import Partners
+from course_lib.outcome.probe_notes import RootedCall
 from course_lib.watch.odd import odd_ones
 
 _WORDS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
@@ -22,38 +22,40 @@ def different_roots(outcome: Outcome) -> Diagnosis | None:
         return None
     if outcome.kind is Kind.HANG and not notes:
         return _blocked_roots(outcome)
-    groups = {name: ranks for facts in outcome.facts.values() for name, ranks in groups_told(facts).items()}
+    groups = {name: ranks for facts in outcome.facts.values() for name, ranks in facts.all_groups().items()}
     for name, members in groups.items():
         if len(members) > 1 and set(members) <= set(notes):
-            found = _first_difference({rank: notes[rank]["rooted"].get(name, []) for rank in members})
+            found = _first_difference({rank: notes[rank].rooted.get(name, ()) for rank in members})
             if found is not None:
                 return _diagnosis(outcome, found, members)
     return None
 
 
-def _first_difference(made: Mapping[int, list[list[Any]]]) -> dict[int, list[Any]] | None:
-    by_number = {rank: {entry[0]: entry for entry in entries} for rank, entries in made.items()}
+def _first_difference(made: Mapping[int, Sequence[RootedCall]]) -> dict[int, RootedCall] | None:
+    by_number = {rank: {entry.number: entry for entry in entries} for rank, entries in made.items()}
     for number in sorted(set.intersection(*(set(each) for each in by_number.values()))):
         met = {rank: each[number] for rank, each in by_number.items()}
-        if len({entry[1] for entry in met.values()}) > 1:
+        if len({entry.operation for entry in met.values()}) > 1:
             return None  # not the same collective: another rule's business
-        if len({entry[2] for entry in met.values()}) > 1:
+        if len({entry.root for entry in met.values()}) > 1:
             return met
     return None
 
 
-def _diagnosis(outcome: Outcome, met: Mapping[int, list[Any]], members: list[int]) -> Diagnosis:
-    operation = next(iter(met.values()))[1]
+def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequence[int]) -> Diagnosis:
+    operation = next(iter(met.values())).operation
     word = _WORDS[operation]
-    roots = {rank: members[entry[2]] if entry[2] < len(members) else entry[2] for rank, entry in met.items()}
+    roots = {
+        rank: members[entry.root] if entry.root < len(members) else entry.root for rank, entry in met.items()
+    }
     culprits = odd_ones(roots)
     own = all(root == rank for rank, root in roots.items())
     what = "every rank names itself" if own else f"the ranks name different ranks as {word}"
     end = "none can go on" if outcome.kind is Kind.HANG else "what came out is not what was sent"
-    lines = {rank: f"{operation}({word}={roots[rank]}) at {entry[3]}" for rank, entry in met.items()}
+    lines = {rank: f"{operation}({word}={roots[rank]}) at {entry.where}" for rank, entry in met.items()}
     return Diagnosis(
         "different_roots",
-        f"In {operation}() at {next(iter(met.values()))[3]}, {what}: {end}.",
+        f"In {operation}() at {next(iter(met.values())).where}, {what}: {end}.",
         culprits,
         lines_of(lines, culprits),
         advice=f"pass the same {word} on every rank of the group, a number that does not depend on the rank.",
@@ -86,6 +88,5 @@ def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
     )
 
 
-def _root_of(partners: Mapping[str, object] | None) -> int | None:
-    root = partners.get("root") if partners is not None else None
-    return root if isinstance(root, int) else None
+def _root_of(partners: Partners | None) -> int | None:
+    return partners.root if partners is not None else None

@@ -6,6 +6,7 @@ from collections import Counter
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.watch.odd import odd_ones
 
@@ -20,17 +21,18 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
     inside = [rank for rank, waiting in blocked.items() if waiting.call == "init_process_group"]
     if not inside:
         return _new_group(outcome)
-    asked = {rank: outcome.facts[rank]["init"] for rank in inside if outcome.facts.get(rank, {}).get("init")}
+    facts = {rank: outcome.facts.get(rank, NO_FACTS) for rank in inside}
+    asked = {rank: each.init for rank, each in facts.items() if each.init is not None}
     told = {
-        rank: f"in init_process_group: rank {init['rank']} of world size {init['world_size']}"
+        rank: f"in init_process_group: rank {init.rank} of world size {init.world_size}"
         for rank, init in asked.items()
     }
-    worlds = {init["world_size"] for init in asked.values()}
-    claimed = Counter(init["rank"] for init in asked.values())
+    worlds = {init.world_size for init in asked.values() if init.world_size is not None}
+    claimed = Counter(init.rank for init in asked.values())
     where = blocked[inside[0]].where
     twice = [number for number, count in claimed.items() if count > 1 and number is not None]
     if twice:
-        same = tuple(rank for rank, init in asked.items() if init["rank"] == twice[0])
+        same = tuple(rank for rank, init in asked.items() if init.rank == twice[0])
         return Diagnosis(
             "init_duplicate_rank",
             f"Processes {rank_list(same).removeprefix('ranks ')} {'both' if len(same) == 2 else 'all'} say that they "
@@ -41,7 +43,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             lesson=taught_in(2),
         )
     if worlds and worlds != {outcome.world_size}:
-        odd = tuple(rank for rank, init in asked.items() if init["world_size"] != outcome.world_size)
+        odd = tuple(rank for rank, init in asked.items() if init.world_size != outcome.world_size)
         wished = " and ".join(map(str, sorted(worlds - {outcome.world_size})))
         return Diagnosis(
             "init_wrong_world_size",
@@ -63,9 +65,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             advice="every process that WORLD_SIZE counts must call init_process_group.",
             lesson=taught_in(2),
         )
-    addresses = {
-        rank: tuple(outcome.facts[rank].get("master", ())) for rank in inside if rank in outcome.facts
-    }
+    addresses = {rank: each.master for rank, each in facts.items() if each.master is not None}
     if len(set(addresses.values())) > 1:
         odd = odd_ones(addresses)
         unlike = " and ".join(
@@ -87,9 +87,9 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
             lesson=taught_in(2),
         )
-    told_where = {str(init.get("init_method")) for init in asked.values()}
+    told_where = {str(init.init_method) for init in asked.values()}
     if all(where.startswith("tcp://") for where in told_where) and any(
-        outcome.facts[rank].get("agent_store") for rank in asked
+        facts[rank].agent_store for rank in asked
     ):
         return Diagnosis(
             "init_nobody_listens",
@@ -146,8 +146,8 @@ def _members(outcome: Outcome) -> dict[str, dict[str, list[int]]]:
     """For each group, by the name torch has given it: its members as ranks know them, and the ranks that do."""
     members: dict[str, dict[str, list[int]]] = {}
     for rank, facts in outcome.facts.items():
-        for name, ranks in facts.get("groups", {}).items():
-            members.setdefault(name, {}).setdefault(str(ranks), []).append(rank)
+        for name, ranks in facts.groups.items():
+            members.setdefault(name, {}).setdefault(str(list(ranks)), []).append(rank)
     return members
 
 
@@ -170,7 +170,7 @@ def _unlike_members(outcome: Outcome, inside: tuple[int, ...], where: str) -> Di
 
 def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> Diagnosis | None:
     """Some ranks have made more groups before: torch names groups by counting them, and these do not fit."""
-    made = {rank: facts["groups_made"] for rank, facts in outcome.facts.items() if "groups_made" in facts}
+    made = {rank: facts.groups_made for rank, facts in outcome.facts.items() if facts.groups_made is not None}
     mixed = any(len(known) > 1 for known in _members(outcome).values())
     counts = Counter(made.values())
     if len(counts) < 2 or not (mixed or len(inside) == outcome.world_size):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Ending, Outcome, Waiting
 
 _ADVICE = {
@@ -118,7 +119,7 @@ def with_threads(outcome: Outcome, found: Diagnosis) -> Diagnosis:
     for rank in found.culprits:
         if outcome.endings.get(rank) is not Ending.FINISHED or rank in outcome.waiting:
             continue
-        for name, place in outcome.facts.get(rank, {}).get("threads", ()):
+        for name, place in outcome.facts.get(rank, NO_FACTS).threads:
             at = f" at {place}" if place else ""
             lines.append(
                 f"rank {rank} has come to the end, and its process could not end: thread {name!r}{at} is no daemon and "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
+from course_lib.ranks.codec import decode
 from course_lib.tasks.task import Misconception
 
 
@@ -73,34 +72,15 @@ class Verdict:
         return text_report(self)
 
 
-def as_data(verdict: Verdict) -> dict[str, Any]:
-    """The verdict as plain data, for files and wires; `from_data` makes it one again."""
+def as_data(verdict: Verdict) -> dict[str, object]:
+    """The verdict as plain data, for files; `from_data` makes it one again."""
     return asdict(verdict)
 
 
-def from_data(data: Mapping[str, Any]) -> Verdict:
+def from_data(data: object) -> Verdict:
     """The verdict that `as_data` gave.
 
     Raises:
-        LookupError, TypeError, ValueError: this is no verdict.
+        MalformedError: this is no verdict.
     """
-    known = {item.name for item in fields(Verdict)}
-    if not isinstance(data, Mapping) or not set(data) <= known:
-        raise ValueError("not a verdict")
-    parts = dict(data)
-    parts["kind"] = VerdictKind(data["kind"])
-    parts["checks"] = tuple(_check_from(check) for check in data["checks"])
-    parts["misconceptions"] = tuple(Misconception(**item) for item in data["misconceptions"])
-    parts["details"] = tuple(map(str, data["details"]))
-    parts["ran_on"] = tuple(map(int, data["ran_on"]))
-    return Verdict(**parts)
-
-
-def _check_from(data: Mapping[str, Any]) -> CheckResult:
-    named = data["misconception"]
-    return CheckResult(
-        str(data["sentence"]),
-        CheckState(data["state"]),
-        str(data["observed"]),
-        Misconception(**named) if named is not None else None,
-    )
+    return decode(Verdict, data)

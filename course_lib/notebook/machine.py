@@ -71,7 +71,7 @@ def machine() -> MachineReport:
         memory_gb=memory.total / 1e9,
         free_gb=memory.available / 1e9,
         gpus=found.gpus,
-        torch_version=found.torch_version,
+        torch_version=found.torch,
         python_version=platform.python_version(),
         choice=choose_backend(4, "auto", found.gpus, found.nccl),
         method=default_method(),

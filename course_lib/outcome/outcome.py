@@ -12,10 +12,15 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.packed import NotSent, Packed, unpack
+from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
+
+if TYPE_CHECKING:
+    from course_lib.watch.timeline import Timeline
 
 
 class Kind(enum.StrEnum):
@@ -80,13 +85,57 @@ class RankError:
     where: str
     line: int | None
 
-    @classmethod
-    def from_report(cls, report: Mapping[str, Any]) -> RankError:
-        """Rebuild the error from what the rank sent."""
-        return cls(**{**report, "bases": tuple(report["bases"])})
-
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class _Recorded(TypedDict):
+    """What is known of every collective in torch's flight recorder."""
+
+    group: str
+    seq: int
+    op: str
+    sizes: list[list[int]]
+    dtypes: list[str]
+    done: bool
+    time_ns: int
+
+
+class CollectiveOrigin(TypedDict, total=False):
+    """Who issued a collective, and what for: where the stack was asked for."""
+
+    stage: str
+    call: str
+    file: str
+    line: int
+    function: str
+    source: str
+    callers: list[tuple[str, int]]
+
+
+class CollectiveRecord(_Recorded, CollectiveOrigin):
+    """A collective as `ranks/inside/flight_recorder.py` tells it."""
+
+
+class _Event(TypedDict):
+    """What is known of every event in a trace."""
+
+    name: str
+    start_ns: int
+    duration_ns: int
+    thread: int
+
+
+class TraceEvent(_Event, total=False):
+    """An event of torch's profiler, as `ranks/inside/tracing.py` tells it.
+
+    Attributes:
+        dtypes: of a collective.
+        issued_ns: when an all-reduce was issued.
+    """
+
+    dtypes: list[str]
+    issued_ns: int
 
 
 @dataclass(frozen=True)
@@ -121,8 +170,8 @@ class Collective:
     callers: tuple[tuple[str, int], ...] = field(compare=False, repr=False, default=())
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Collective:
-        """Rebuild the record from what the rank sent."""
+    def from_record(cls, record: CollectiveRecord) -> Collective:
+        """The same of what the flight recorder tells."""
         sizes = tuple(tuple(size) for size in record["sizes"])
         dtypes = tuple(record["dtypes"])
         origin = None
@@ -182,7 +231,7 @@ class Waiting:
     state: str = "blocked"
     stack: tuple[Frame, ...] = ()
     pause: tuple[str, str] | None = None
-    partners: Mapping[str, Any] | None = field(default=None, compare=False)
+    partners: Partners | None = field(default=None, compare=False)
     children: tuple[str, ...] = ()
     seconds: float | None = field(default=None, compare=False)
 
@@ -271,9 +320,9 @@ class Outcome:
     expected: bool | None = None
     what: str = "cell"
     recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    facts: Mapping[int, Facts] = field(default_factory=dict, repr=False)
     last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
-    trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    trace_events: Mapping[int, tuple[TraceEvent, ...]] = field(default_factory=dict)
     never_struck: tuple[str, ...] = ()
     packed: Mapping[int, Packed] = field(default_factory=dict, repr=False)
 
@@ -304,7 +353,7 @@ class Outcome:
             raise TypeError(f"Ask an Outcome for a variable by its name, as in out['loss'], not {name!r}.")
         return {rank: unpack(*packed) for rank, packed in self.fetched(name).items() if rank in self.ranks}
 
-    def fetched(self, name: str, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+    def fetched(self, name: str, through: Callable[..., object] | None = None) -> dict[int, Packed]:
         """A variable as the ranks send it; with `through`, what this function of a module makes of it there.
 
         Raises:
@@ -322,7 +371,7 @@ class Outcome:
         return self
 
     @property
-    def timeline(self) -> Any:
+    def timeline(self) -> Timeline | None:
         """What each rank did when (`--trace`, `trace=True`): a `course_lib.watch.Timeline`, or None without a trace."""
         if not self.trace_events:
             return None

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-#: A packed value, or no bytes and what stands for it (`{"text": ..., "reason": ...}`).
-Packed = tuple[bytes, dict[str, str] | None]
-
 
 @dataclass(frozen=True)
 class NotSent:
@@ -20,10 +17,14 @@ class NotSent:
         return f"<not sent to the kernel: {self.text} ({self.reason})>"
 
 
-def unpack(blob: bytes, not_sent: dict[str, str] | None) -> Any:
+#: A packed value, or no bytes and what stands for it.
+Packed = tuple[bytes, NotSent | None]
+
+
+def unpack(blob: bytes, not_sent: NotSent | None) -> Any:
     """The value again; `NotSent` when it stayed on the rank or cannot be rebuilt here."""
     if not_sent is not None:
-        return NotSent(not_sent["text"], not_sent["reason"])
+        return not_sent
     if not blob:
         return None
     import pickle

@@ -12,7 +12,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 # Held here: the learner's code shares the rank's process, and may replace json's functions.
 _dumps, _loads = json.dumps, json.loads
@@ -29,10 +28,13 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One message: `kind` says what it is, `data` is JSON-able, `blob` are bytes nobody looks into."""
+    """One message: `kind` says what it is, `data` is JSON-able, `blob` are bytes nobody looks into.
+
+    What a kind's `data` has in it is said by a dataclass of its own: see `messages` and `starting`.
+    """
 
     kind: str
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, object] = field(default_factory=dict)
     blob: bytes = b""
 
     def encode(self) -> bytes:
@@ -66,10 +68,12 @@ class Decoder:
             del self._buffer[:end]
             try:
                 fields = _loads(header)
-                message = Message(fields["kind"], fields["data"], blob)
-            except (ValueError, KeyError, TypeError) as error:
+                kind, data = fields["kind"], fields["data"]
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ProtocolError(f"no message: {header[:80]!r}") from error
-            yield message
+            if not isinstance(kind, str) or not isinstance(data, dict):
+                raise ProtocolError(f"no message: {header[:80]!r}")
+            yield Message(kind, data, blob)
 
 
 class BlockingChannel:
@@ -186,6 +190,11 @@ class BufferedChannel:
         if self.closed:
             self._tell()
         return messages
+
+    def give_up(self) -> None:
+        """What came on it was no message of this course: nothing more is read from it, or written to it."""
+        self.closed = True
+        self._tell()
 
     def close(self) -> None:
         """Close the socket; the rank sees the end of the stream and leaves."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
 from course_lib.doctor.diagnose import explained, without_progress
 from course_lib.doctor.notes import notes_of
@@ -107,26 +107,26 @@ def checked(outcome: Outcome) -> list[str]:
     told = list(notes.values())
     sentences = []
     sentences += compared_weights(notes)
-    loaders = [loader for each in told for loader in each["loaders"] if loader["trains"]]
+    loaders = [loader for each in told for loader in each.loaders if loader.trains]
     if loaders:
         sentences.append("samples of the training loader compared between ranks")
     numbers = {len(found) for found in outcome.recorded.values()}
     if len(numbers) == 1 and max(numbers):
         sentences.append(f"{steps(numbers.pop(), 'collective')} on every rank, in the same order")
-    counts = [each["counts"] for each in told]
-    if counts[0]["steps"]:
-        span = sorted({count["steps"] for count in counts})
+    counts = [each.counts for each in told]
+    if counts[0].steps:
+        span = sorted({count.steps for count in counts})
         sentences.append(f"{' or '.join(map(str, span))} optimizer steps on each rank")
     return sentences
 
 
 def waiting_sentence(outcome: Outcome) -> str:
     """How long ranks waited for others; the only sentence with times in it, and not part of any report."""
-    shares: dict[int, Mapping[str, Any]] = {rank: told["waiting"] for rank, told in notes_of(outcome).items()}
-    if not shares or max(each["seconds"] for each in shares.values()) < 0.2:
+    shares = {rank: told.waiting for rank, told in notes_of(outcome).items()}
+    if not shares or max(each.seconds for each in shares.values()) < 0.2:
         return ""
-    parts = [f"rank {rank} {each['share']:.0%}" for rank, each in shares.items()]
-    seconds = max(each["seconds"] for each in shares.values())
+    parts = [f"rank {rank} {each.share:.0%}" for rank, each in shares.items()]
+    seconds = max(each.seconds for each in shares.values())
     return f"waiting for other ranks: {', '.join(parts)} of {seconds:.1f} s"
 
 

@@ -10,20 +10,22 @@ import contextlib
 import faulthandler
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from course_lib.ranks.attach.meeting import ONLY_JOB, MeetingPlace
-from course_lib.ranks.done import Done
+from course_lib.ranks.codec import encode
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
 from course_lib.ranks.kernel.interrupts import deferred
-from course_lib.ranks.protocol import BlockingChannel, Message
+from course_lib.ranks.messages import Done, Hello, Verdict, number_of, written
+from course_lib.ranks.protocol import BlockingChannel
+from course_lib.scripts.attached_run import AttachedRun
 
 #: How long a rank that raised waits for the verdict: its peers may have to compute until they need it.
 _PATIENCE_AFTER_ERROR = 60.0
@@ -91,7 +93,7 @@ def _say(text: str) -> None:
 def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel, BlockingChannel] | None:
     """The two wires to the watcher: for questions, and for what Python writes when the process crashes."""
     rank, world_size = place
-    hello = {"rank": rank, "world_size": world_size, "pid": os.getpid(), "started_ns": time.time_ns()}
+    now = time.time_ns()
     try:
         meeting = MeetingPlace()
         wires = []
@@ -99,7 +101,7 @@ def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel,
             wire = BlockingChannel(
                 meeting.connect(lambda listener: _start(listener, meeting, report, world_size))
             )
-            wire.send(Message(kind, hello))
+            wire.send(written(Hello(kind, rank, world_size, os.getpid(), now)))
             wires.append(wire)
     except (OSError, ImportError) as error:
         _say(f"nothing is watched: {error}")
@@ -107,20 +109,20 @@ def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel,
     return wires[1], wires[0]
 
 
-def _start(listener: Any, meeting: MeetingPlace, report: str | Path, world_size: int) -> None:
-    config = {
-        "fd": listener.fileno(),
-        "files": [str(meeting.path), str(meeting.lock)],
-        "report": str(Path(report).absolute()),
-        "script": sys.argv[0],
-        "world_size": world_size,
-        "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-    }
+def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, world_size: int) -> None:
+    run = AttachedRun(
+        fd=listener.fileno(),
+        files=(str(meeting.path), str(meeting.lock)),
+        report=str(Path(report).absolute()),
+        script=sys.argv[0],
+        world_size=world_size,
+        attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
     home = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))
     global _watcher
     _watcher = subprocess.Popen(
-        [sys.executable, "-m", "course_lib.scripts.watcher", json.dumps(config)],
+        [sys.executable, "-m", "course_lib.scripts.watcher", json.dumps(encode(run))],
         pass_fds=[listener.fileno()],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # what ends the ranks must not end the one who explains it
@@ -180,7 +182,7 @@ class _Watched:
         from course_lib.ranks.inside import self_report
         from course_lib.ranks.inside.cell import report_exception
 
-        facts: dict[str, Any] = {}
+        facts = None
         with contextlib.suppress(Exception):
             at, main = self_report.facts_at, self_report.facts_of
             facts = at(error.__traceback__) if error is not None else main(self.main_thread)
@@ -192,7 +194,7 @@ class _Watched:
             ended_ns=time.time_ns(),
         )
         with contextlib.suppress(OSError):
-            self.channel.send(done.message(ONLY_JOB))
+            self.channel.send(written(done, ONLY_JOB))
 
     def _answer(self) -> None:
         from course_lib.ranks.inside.control_thread import answer
@@ -200,8 +202,9 @@ class _Watched:
         store_port = int(os.environ.get("MASTER_PORT", "0"))
         while True:
             message = self.channel.receive()
-            if message is None or message.kind == "verdict":
+            if message is None or message.kind == Verdict.kind:
                 self.verdict.set()
                 return
             with contextlib.suppress(Exception):
-                self.channel.send(answer(message, self.main_thread, store_port))
+                reply = answer(message, self.main_thread, store_port)
+                self.channel.send(written(reply, number_of(message)))

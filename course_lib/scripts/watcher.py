@@ -11,19 +11,20 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.words import capital, rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.own_files import NotOurFileError, check_ours
 from course_lib.ranks.attach.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
+from course_lib.ranks.codec import decode
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.job import Job, Run
+from course_lib.ranks.messages import Script
+from course_lib.scripts.attached_run import AttachedRun
 from course_lib.scripts.examine import Examination, checked, error_text, verdict_text
 from course_lib.versions import versions_line
 
@@ -33,7 +34,7 @@ _MARK = "Watched by ddp-course"
 
 def watch(ranks: AttachedRanks) -> Outcome:
     """Watch the ranks until all have left the block, ending a proved deadlock; returns the explained outcome."""
-    job = Job("script", {}, timeout=float("inf"), repair=False)
+    job = Job(Script(""), timeout=float("inf"), repair=False)
     this = ranks.this = Run(
         job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
     )
@@ -46,11 +47,11 @@ def watch(ranks: AttachedRanks) -> Outcome:
     return explained(outcome)
 
 
-def write_report(text: str, config: Mapping[str, Any]) -> None:
+def write_report(text: str, run: AttachedRun) -> None:
     """Put the report in its file, all at once; a restarted run's follows the one before."""
-    path = Path(config["report"])
-    attempt = f", attempt {config['attempt'] + 1}" if config["attempt"] else ""
-    title = f"{Path(config['script']).name} on {config['world_size']} ranks{attempt}"
+    path = Path(run.report)
+    attempt = f", attempt {run.attempt + 1}" if run.attempt else ""
+    title = f"{Path(run.script).name} on {run.world_size} ranks{attempt}"
     text = f"{title}\n\n{text}Watched by {versions_line()}\n"
     before = ""
     try:
@@ -59,7 +60,7 @@ def write_report(text: str, config: Mapping[str, Any]) -> None:
         number = next(n for n in itertools.count(2) if not path.with_stem(f"{path.stem}-{n}").exists())
         taken, path = path, path.with_stem(f"{path.stem}-{number}")
         print(f"course_lib.observe: {taken} is no report, and stays: see {path}", file=sys.stderr)
-    if config["attempt"] and path.is_file():
+    if run.attempt and path.is_file():
         before = path.read_text(encoding="utf-8", errors="replace") + "\n"
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -70,20 +71,20 @@ def write_report(text: str, config: Mapping[str, Any]) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def main(config: Mapping[str, Any]) -> None:
+def main(run: AttachedRun) -> None:
     """Meet the ranks, watch them, say what is wrong with them, let them go."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for the ranks; this process ends when they have
     try:
-        with socket.socket(fileno=config["fd"]) as listener:
+        with socket.socket(fileno=run.fd) as listener:
             links = accept_ranks(listener)
     except NotAllCame as error:
         late = capital(rank_list(error.missing))
         text = f"{late} did not come to observe() before the run ended: nothing was watched.\n"
-        write_report(text, config)
+        write_report(text, run)
         return
     finally:
-        for path in config["files"]:
+        for path in run.files:
             Path(path).unlink(missing_ok=True)
     ranks = AttachedRanks(links)
     try:
@@ -91,7 +92,7 @@ def main(config: Mapping[str, Any]) -> None:
         found = Examination(outcome, tuple(checked(outcome)))
         parts = [error_text(outcome), verdict_text(found)]
         text = "\n".join(filter(None, parts)) + "\n"
-        write_report(text, config)
+        write_report(text, run)
         if outcome.diagnosis is not None:
             print(f"\n{verdict_text(found)}", file=sys.stderr, flush=True)
     finally:
@@ -99,4 +100,4 @@ def main(config: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(decode(AttachedRun, json.loads(sys.argv[1])))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from course_lib.outcome.facts import NO_FACTS, NamedShape, WrappedModel
 from course_lib.outcome.fold import Folded, beside, fold, rank_label
 from course_lib.outcome.outcome import Collective, Outcome, exit_text
 from course_lib.outcome.places import Frame, is_learners
@@ -94,7 +94,7 @@ def snapshot(outcome: Outcome) -> Snapshot:
 
 def _of_rank(outcome: Outcome, rank: int) -> RankSnapshot:
     waiting = outcome.waiting.get(rank)
-    facts = outcome.facts.get(rank, {})
+    facts = outcome.facts.get(rank, NO_FACTS)
     error = outcome.errors.get(rank)
     records = tuple(outcome.collectives.get(rank, ()))
     freed = waiting is not None
@@ -107,28 +107,24 @@ def _of_rank(outcome: Outcome, rank: int) -> RankSnapshot:
         waiting.state if waiting is not None else str(outcome.endings[rank]),
         stack,
         records,
-        _in_buckets(records, facts.get("models", ())),
-        facts.get("memory_bytes"),
+        _in_buckets(records, facts.models),
+        facts.memory_bytes,
         "" if freed or error is None else str(error).partition("\n")[0],
         exit_text(outcome.exits[rank]) if rank in outcome.exits else "",
     )
 
 
-def _in_buckets(
-    records: Sequence[Collective], models: Sequence[Mapping[str, Any]]
-) -> dict[int, tuple[str, ...]]:
+def _in_buckets(records: Sequence[Collective], models: Sequence[WrappedModel]) -> dict[int, tuple[str, ...]]:
     """The parameters whose gradients DDP has put into each of its all-reduces, by position; all of them or none.
 
     Buckets take up the gradients in the order in which they become ready, and that is nearly always the order of the
     parameters, backwards. It is believed only where the sizes of all all-reduces fit into that of one model.
     """
-    fitting = [found for model in models if (found := _partition(records, model["parameters"]))]
+    fitting = [found for model in models if (found := _partition(records, model.parameters))]
     return fitting[0] if all(found == fitting[0] for found in fitting[1:]) and fitting else {}
 
 
-def _partition(
-    records: Sequence[Collective], parameters: Sequence[Sequence[Any]]
-) -> dict[int, tuple[str, ...]]:
+def _partition(records: Sequence[Collective], parameters: Sequence[NamedShape]) -> dict[int, tuple[str, ...]]:
     backwards = [(name, math.prod(shape)) for name, shape in reversed(parameters)]
     found: dict[int, tuple[str, ...]] = {}
     start = 0

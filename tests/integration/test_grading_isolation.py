@@ -214,16 +214,16 @@ from course_lib.ranks.protocol import Message
 
 def job_under_way():
     frame = sys._getframe()
-    while frame.f_code.co_name != "_run_learners":
+    while frame.f_code.co_name != "_answer":
         frame = frame.f_back
-    return frame.f_locals["job"].data["id"]
+    return frame.f_locals["message"].data["id"]
 
 def shard_indices(n, rank, world_size, epoch, seed, drop_last):
     sampler = DistributedSampler(range(n), world_size, rank, seed=seed, drop_last=drop_last)
     sampler.set_epoch(epoch)
     forged = pickle.dumps(json.dumps({{"seen": list(sampler)}}))
     for number in {numbers}:
-        data = {{"id": number, "error": None, "shown": None, "has_value": True, "not_sent": None}}
+        data = {{"id": number, "has_value": True}}
         worker.CURRENT.channel.send(Message("done", data, forged))
     return []
 """

@@ -73,5 +73,5 @@ def test_the_hooks_that_are_tried_are_those_there_are():
 
 def test_what_a_failing_hook_did_not_look_at_is_told():
     outcome = ran(sound("gan"), (AROUND, {"hooks": ["looked_at"], "spared": 1}))
-    told = outcome.facts[0]["extras"]["probe"]["unseen"]
+    told = outcome.facts[0].probe.unseen
     assert told == {"weights and inputs": "FaultyHookError: call 2 of looked_at"}

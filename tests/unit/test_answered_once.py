@@ -7,9 +7,11 @@ import socket
 import pytest
 
 from course_lib.grading.attempt import End, _Clock, _Ended, _Ranks, _text
+from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.inside.values import pack
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.messages import Done, Freed, Picture, Ready, number_of, written
 from course_lib.ranks.protocol import BufferedChannel, Message
 from tests.unit.outcomes import outcome
 
@@ -43,7 +45,7 @@ def link():
 
 
 def done(job):
-    return Message("done", {"id": job})
+    return written(Done(), job)
 
 
 def test_the_reply_that_is_awaited_is_taken_in_once(link):
@@ -51,7 +53,7 @@ def test_the_reply_that_is_awaited_is_taken_in_once(link):
     link.awaited = 5
     says(done(5))
     assert not link.unasked
-    assert link.take("done", 5) == done(5)
+    assert link.take(Done, 5) == Done()
     assert link.awaited is None
 
 
@@ -61,15 +63,31 @@ def test_a_reply_that_nobody_waits_for_is_noticed_and_not_believed(link, replies
     link.awaited = 5
     says(*map(done, replies))
     assert link.unasked
-    assert [message.data["id"] for message in link.inbox] == [5]
+    assert [number_of(message) for message in link.inbox] == [5]
 
 
 def test_other_messages_are_nobodys_answer(link):
     link, says = link
     link.awaited = 5
-    says(Message("ready", {"pid": 1}), Message("picture", {}, b"png"), Message("seen", {"id": 9}))
+    says(written(Ready(0, 1)), written(Picture(b"png")), written(Freed(1), 9))
     assert not link.unasked
-    assert (link.ready, link.pictures) == ({"pid": 1}, [b"png"])
+    assert (link.ready, link.pictures) == (Ready(0, 1), [b"png"])
+
+
+def test_a_reply_that_cannot_be_read_is_no_reply(link):
+    link, says = link
+    link.awaited = 5
+    says(Message("done", {"id": 5, "error": [1]}))
+    with pytest.raises(MalformedError):
+        link.take(Done, 5)
+    assert link.take(Done, 5) is None
+
+
+def test_a_rank_that_says_nonsense_of_its_start_is_not_listened_to_any_more(link):
+    link, says = link
+    says(Message("ready", {"pid": "1"}))
+    assert link.ready is None
+    assert link.channel.closed
 
 
 class Played:

@@ -5,8 +5,10 @@ import sysconfig
 
 import pytest
 
+from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
-from course_lib.ranks.kernel.deadlock import Look, first_misfit, fit, issued_between, judge
+from course_lib.ranks.kernel.deadlock import first_misfit, fit, issued_between, judge
+from course_lib.ranks.look import Look
 from tests.unit.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)
@@ -142,15 +144,7 @@ def test_ranks_that_have_failed_in_the_collective_move_it_no_more():
 
 
 def partners(call, **fields):
-    return {
-        "call": call,
-        "group": "0",
-        "members": EVERYONE,
-        "root": None,
-        "to": None,
-        "source": None,
-        **fields,
-    }
+    return Partners(call, **{"group": "0", "members": EVERYONE, **fields})
 
 
 def test_ranks_that_take_different_ranks_for_the_root_never_meet():
@@ -193,7 +187,7 @@ def test_a_receive_from_anybody_lacks_nobody_and_meets_every_send_to_it(call):
 def test_what_is_not_the_other_half_of_a_send_does_not_meet_it(other):
     looks = [
         look(0, waiting_in="send", partners=partners("send", to=1)),
-        look(1, waiting_in=other["call"], partners=other),
+        look(1, waiting_in=other.call, partners=other),
     ]
     assert found(looks, {0, 1}).waiting[0].missing == (1,)
 
@@ -208,7 +202,7 @@ def test_a_barrier_that_is_not_recorded_lacks_those_who_are_not_in_it():
     looks = [
         look(0, waiting_in="monitored_barrier", partners=barrier),
         look(1, waiting_in="monitored_barrier", partners=barrier),
-        look(2, waiting_in="monitored_barrier", partners={**barrier, "group": "1"}),
+        look(2, waiting_in="monitored_barrier", partners=dataclasses.replace(barrier, group="1")),
         look(3, waiting_in="all_reduce", partners=partners("all_reduce")),
     ]
     still = found(looks, set(EVERYONE))
@@ -237,59 +231,9 @@ def test_a_rank_that_runs_none_of_the_learners_code_has_no_line():
     assert (waiting.where, waiting.source) == ("", "")
 
 
-def test_what_a_rank_was_told_comes_out_of_its_message():
-    sent = {
-        "stack": [dataclasses.asdict(LINE)],
-        "waiting_in": "all_reduce",
-        "cpu_seconds": 1.5,
-        "sequence": {"0": 3},
-        "members": {"0": [0, 1]},
-        "records": [
-            {
-                "group": "0",
-                "seq": 3,
-                "op": "all_reduce",
-                "sizes": [[1]],
-                "dtypes": ["Float"],
-                "done": False,
-                "time_ns": 5,
-            }
-        ],
-        "asleep": False,
-        "ends_by_itself": True,
-        "loops": {"7": [3, True]},
-        "moved": 11,
-        "in_flight": 12,
-        "threads": [["loader", "lock"]],
-        "children": [[77, "sh", 0.5]],
-        "pause": ["lock.acquire()", "lock"],
-        "partners": partners("all_reduce"),
-        "progress": 4,
-        "seen_through": False,
-    }
-    seen = Look.from_message(2, sent)
-    assert seen == Look(
-        rank=2,
-        stack=(LINE,),
-        waiting_in="all_reduce",
-        cpu_seconds=1.5,
-        sequence={"0": 3},
-        members={"0": (0, 1)},
-        records=(dataclasses.replace(collective(seq=3), time_ns=5),),
-        asleep=False,
-        ends_by_itself=True,
-        loops={"7": (3, True)},
-        moved=11,
-        in_flight=12,
-        threads=(("loader", "lock"),),
-        children={77: ("sh", 0.5)},
-        pause=("lock.acquire()", "lock"),
-        partners=partners("all_reduce"),
-        progress=4,
-        seen_through=False,
-    )
-    told = Look.from_message(2, {**sent, "facts": {"pid": 1}, "brief": True, "pause": None})
-    assert (told.facts, told.brief, told.pause) == ({"pid": 1}, True, None)
+def test_the_kernel_says_whose_look_it_is():
+    """A rank could say anything; the wire on which it came tells."""
+    assert look(7, [collective()]).of_rank(2) == look(2, [collective()])
 
 
 def test_the_collectives_of_a_span_of_time_include_its_ends():
@@ -329,7 +273,7 @@ def test_numbers_of_another_group_are_not_compared():
 
 def test_the_root_of_another_groups_call_or_of_one_that_is_over_says_nothing():
     def rooted(rank, root, **fields):
-        needs = {**partners("broadcast", root=root), "group": fields.get("group", "0")}
+        needs = partners("broadcast", root=root, group=fields.get("group", "0"))
         return look(
             rank, [collective("broadcast", done=fields.get("done", False))], "broadcast", partners=needs
         )

@@ -3,6 +3,7 @@
 import dataclasses
 
 from course_lib.doctor.alignment import left_out, out_of_step, unequal_numbers
+from course_lib.outcome.facts import NO_FACTS, Facts
 from course_lib.outcome.outcome import Ending
 from course_lib.outcome.places import Frame
 from tests.unit.outcomes import collective, outcome
@@ -63,12 +64,12 @@ def test_one_against_one_names_what_is_missing_and_blames_nobody():
 
 
 def ended(*sequences, members=None):
-    members = list(range(len(sequences))) if members is None else members
+    members = tuple(range(len(sequences))) if members is None else members
     return outcome(
         "ok",
         len(sequences),
         recorded=dict(enumerate(sequences)),
-        facts={rank: {"groups": {"0": members}} for rank in range(len(sequences))},
+        facts={rank: Facts(groups={"0": members}) for rank in range(len(sequences))},
     )
 
 
@@ -187,11 +188,11 @@ def test_two_against_two_that_left_one_open_blame_nobody():
 
 def test_groups_whose_members_do_not_agree_are_not_judged_and_the_others_are():
     one = ended(issued(4), (), issued(4))
-    facts = {rank: {"groups": {"0": [0, 1, 2], "00": [0, 1] if rank else [1, 0]}} for rank in range(3)}
+    facts = {rank: Facts(groups={"0": (0, 1, 2), "00": (0, 1) if rank else (1, 0)}) for rank in range(3)}
     assert unequal_numbers(dataclasses.replace(one, facts=facts)).culprits == (1,)
-    facts = {**one.facts, 1: {"groups": {"0": [1, 0, 2]}}}
+    facts = {**one.facts, 1: Facts(groups={"0": (1, 0, 2)})}
     assert unequal_numbers(dataclasses.replace(one, facts=facts)) is None
-    facts = {**one.facts, 2: {}}
+    facts = {**one.facts, 2: NO_FACTS}
     assert unequal_numbers(dataclasses.replace(one, facts=facts)) is None
 
 

@@ -7,6 +7,7 @@ import pytest
 from course_lib.doctor.diagnose import diagnose
 from course_lib.doctor.order import different_order
 from course_lib.doctor.passes import extra_pass, missing_forward
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Ending, Waiting
 from tests.unit.outcomes import died, outcome
 from tests.unit.watched import models, notes, record, watched
@@ -126,7 +127,10 @@ def test_other_counts_are_no_missing_forward(counts):
 
 
 def test_batches_that_did_not_train_make_no_missing_forward():
-    loaders = [{"trains": True, "epochs": []}, {"trains": False, "epochs": []}]
+    loaders = [
+        {"number": number, "sampler": "RandomSampler", "shuffles": True, "samples": 9, "trains": trains}
+        for number, trains in enumerate((True, False))
+    ]
     seen = watched(
         notes(counts={"batches": 5, "forwards": 5}, loaders=loaders[:1]),
         notes(counts={"batches": 5, "forwards": 3}, loaders=loaders),
@@ -145,7 +149,7 @@ def test_calls_are_compared_by_their_number_though_the_first_are_forgotten():
 
 
 def aborted(*records, dead=0):
-    groups = {"groups": {"0": list(range(len(records)))}}
+    groups = Facts(groups={"0": tuple(range(len(records)))})
     return died(
         {dead: -6},
         world_size=len(records),
@@ -186,7 +190,7 @@ def test_models_in_different_orders_explain_more_than_the_stages_that_meet():
 def asking(*made, inside, groups=None):
     waiting = [blocked(rank, "new_group") for rank in inside]
     facts = {
-        rank: {"groups_made": number, "groups": (groups or {}).get(rank, {"0": [0, 1, 2]})}
+        rank: Facts(groups_made=number, groups=(groups or {}).get(rank, {"0": (0, 1, 2)}))
         for rank, number in enumerate(made)
     }
     return hang(*waiting, world_size=len(made), facts=facts)

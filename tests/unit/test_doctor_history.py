@@ -3,15 +3,28 @@
 import pytest
 
 from course_lib.doctor.history import END, gap, lasting, made_equal_again, moment, ordered
+from course_lib.outcome.probe_notes import Digest
 
 
 def moments(*each, end=False):
     """One moment per step: `=` where two ranks are equal; else by how much they differ."""
     found = [
-        moment(step, [("weight", {0: (1, [1.0]), 1: (1, [1.0]) if how == "=" else (2, [1.0 + how])})])
+        moment(
+            step,
+            [
+                (
+                    "weight",
+                    {0: Digest(1, (1.0,)), 1: Digest(1, (1.0,)) if how == "=" else Digest(2, (1.0 + how,))},
+                )
+            ],
+        )
         for step, how in enumerate(each)
     ]
-    return [*found[:-1], moment(END, [("weight", {0: (1, [0.0]), 1: (2, [each[-1]])})])] if end else found
+    return (
+        [*found[:-1], moment(END, [("weight", {0: Digest(1, (0.0,)), 1: Digest(2, (each[-1],))})])]
+        if end
+        else found
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,10 +56,10 @@ def test_the_first_tensor_is_named_and_the_largest_gap_told():
     found = moment(
         3,
         [
-            ("equal", {0: (1, [1.0]), 1: (1, [1.0]), 2: (1, [1.0])}),
-            ("first", {0: (1, [1.0]), 1: (1, [1.0]), 2: (2, [1.5])}),
-            ("second", {0: (1, [1.0]), 1: (5, [4.0]), 2: (1, [1.0])}),
-            ("first", {0: (1, [1.0]), 1: (1, [1.0]), 2: (2, [1.5])}),
+            ("equal", {0: Digest(1, (1.0,)), 1: Digest(1, (1.0,)), 2: Digest(1, (1.0,))}),
+            ("first", {0: Digest(1, (1.0,)), 1: Digest(1, (1.0,)), 2: Digest(2, (1.5,))}),
+            ("second", {0: Digest(1, (1.0,)), 1: Digest(5, (4.0,)), 2: Digest(1, (1.0,))}),
+            ("first", {0: Digest(1, (1.0,)), 1: Digest(1, (1.0,)), 2: Digest(2, (1.5,))}),
         ],
     ).difference
     assert (found.step, found.name, found.at_least, found.odd) == (3, "first", 3.0, (2,))
@@ -54,13 +67,13 @@ def test_the_first_tensor_is_named_and_the_largest_gap_told():
 
 
 def test_what_was_not_looked_at_differs_from_nothing():
-    assert moment(0, [("weight", {0: (None, []), 1: (2, [])})]).difference is None
+    assert moment(0, [("weight", {0: Digest(None, ()), 1: Digest(2, ())})]).difference is None
 
 
 def test_samples_that_are_equal_say_nothing_of_a_gap():
-    assert gap([(1, [1.0, 2.0]), (2, [1.0, 2.0])]) is None
-    assert gap([(1, [None, 2.0]), (2, [None, 5.0])]) == 3.0
-    assert gap([(1, []), (2, [])]) is None
+    assert gap([Digest(1, (1.0, 2.0)), Digest(2, (1.0, 2.0))]) is None
+    assert gap([Digest(1, (None, 2.0)), Digest(2, (None, 5.0))]) == 3.0
+    assert gap([Digest(1, ()), Digest(2, ())]) is None
 
 
 def apart(step, **tensors):
@@ -71,7 +84,7 @@ def apart(step, **tensors):
             (
                 name,
                 {
-                    rank: (value, [value] if isinstance(value, float) else [])
+                    rank: Digest(value, (value,) if isinstance(value, float) else ())
                     for rank, value in enumerate(each)
                 },
             )

@@ -2,11 +2,19 @@
 
 from dataclasses import replace
 
+from course_lib.outcome.facts import Facts, NamedShape, WrappedModel
 from course_lib.outcome.places import Frame
 from course_lib.watch import snapshot
 from tests.unit.outcomes import collective, died, hung, outcome, raised
 
-MODEL = {"parameters": [["0.weight", [4, 2]], ["0.bias", [4]], ["1.weight", [4, 2]], ["1.bias", [4]]]}
+MODEL = WrappedModel(
+    "Net",
+    tuple(
+        NamedShape(*each)
+        for each in (("0.weight", (4, 2)), ("0.bias", (4,)), ("1.weight", (4, 2)), ("1.bias", (4,)))
+    ),
+    4,
+)
 
 
 def gradients(*sizes):
@@ -17,7 +25,7 @@ def gradients(*sizes):
 
 
 def seen(records, *models):
-    out = outcome(world_size=1, recorded={0: records}, facts={0: {"models": models, "memory_bytes": 5}})
+    out = outcome(world_size=1, recorded={0: records}, facts={0: Facts(models=models, memory_bytes=5)})
     return snapshot(out)[0]
 
 
@@ -33,7 +41,7 @@ def test_buckets_are_named_where_all_sizes_fit_the_order_of_the_parameters():
 
 
 def test_nothing_is_named_where_one_size_does_not_fit_or_two_models_fit():
-    other = {"parameters": [["a", [24]]]}
+    other = replace(MODEL, parameters=(NamedShape("a", (24,)),))
     assert seen(gradients(24, 11, 13), MODEL).parameters == {}
     assert seen(gradients(24), MODEL, other).parameters == {}
     assert seen(gradients(12, 12), MODEL, other).parameters[1] == ("0.bias", "0.weight")

@@ -22,6 +22,7 @@ NOT_TORCHS = {
     "_exit": "os",
     "_pylab_helpers": "matplotlib",
     "_repr_mimebundle_": "IPython",
+    "_typeshed": "type checkers",
     "_ZSt13set_terminatePFvvE": "libstdc++",
 }
 

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Collective
 from course_lib.outcome.places import Frame
+from course_lib.outcome.probe_notes import ProbeNotes
+from course_lib.ranks.codec import decode
 from tests.unit.outcomes import outcome
 
 SCRIPT = "/scripts/train.py"
 
 
-def notes(**told: Any) -> dict[str, Any]:
+def notes(**told: Any) -> ProbeNotes:
     """What a rank's probe tells: nothing happened, but what is given."""
     counts = {"forwards": 4, "backwards": 4, "batches": 0, "steps": 4, **told.pop("counts", {})}
     empty: dict[str, Any] = {
@@ -28,7 +31,7 @@ def notes(**told: Any) -> dict[str, Any]:
         "rooted": {},
         "strange": [],
     }
-    return {"counts": counts, **empty, **told}
+    return decode(ProbeNotes, {"counts": counts, **empty, **told})
 
 
 def models(*bypassed: int) -> list[dict[str, Any]]:
@@ -90,11 +93,11 @@ def outside(
     ]
 
 
-def watched(*each: dict[str, Any], kind: str = "ok", **fields: Any) -> Any:
+def watched(*each: ProbeNotes, kind: str = "ok", **fields: Any) -> Any:
     """An outcome of as many ranks as there are notes."""
     extra = fields.pop("facts", {})
     facts = {
-        rank: {"extras": {"probe": told}, "groups": {"0": list(range(len(each)))}, **extra.get(rank, {})}
+        rank: Facts(**{"probe": told, "groups": {"0": tuple(range(len(each)))}, **extra.get(rank, {})})
         for rank, told in enumerate(each)
     }
     return outcome(kind, len(each), facts=facts, what="script", **fields)

@@ -15,9 +15,10 @@ import socket
 import sys
 import threading
 
+from course_lib.grading.classroom.messages import Failed, Grade, Graded
 from course_lib.grading.grader import grade
-from course_lib.grading.verdict import as_data
 from course_lib.ranks.kernel.launcher import close_for_good, warm_up
+from course_lib.ranks.messages import Body, read, written
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 
@@ -30,7 +31,7 @@ def main(fd: int, folder: str) -> None:
     warm_up()
     with contextlib.suppress(OSError):
         while True:
-            channel.send(_reply(jobs.get()))
+            channel.send(written(_reply(read(Grade, jobs.get()))))
     # Nobody is there any more: the listener has noticed, too, and ends this process when it has tidied up.
     threading.Event().wait()
 
@@ -46,15 +47,13 @@ def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: 
     os._exit(0)
 
 
-def _reply(job: Message) -> Message:
-    data = job.data
+def _reply(job: Grade) -> Body:
     try:
-        verdict = grade(data["task"], data["source"], first_line=data["first_line"])
+        return Graded(grade(job.task, job.source, first_line=job.first_line))
     except Exception as error:
         # A machine that cannot start ranks, a task with a mistake in it: told for this answer, the next may do.
         why = str(error).strip().splitlines() or [type(error).__name__]
-        return Message("failed", {"why": f"The grader could not run it: {why[0]}"})
-    return Message("graded", {"verdict": as_data(verdict)})
+        return Failed(f"The grader could not run it: {why[0]}")
 
 
 if __name__ == "__main__":

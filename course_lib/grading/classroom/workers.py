@@ -6,7 +6,6 @@ than an answer may take, is replaced; its answer is graded once more, and given 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import selectors
@@ -21,8 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.grading.attempt import CALLS_IN_ALL
+from course_lib.grading.classroom import messages
 from course_lib.grading.classroom.submissions import Answer
-from course_lib.grading.verdict import Verdict, from_data
+from course_lib.grading.verdict import Verdict
+from course_lib.ranks.codec import MalformedError
+from course_lib.ranks.messages import read, written
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.server.zygote import VARIABLE as ZYGOTE
 from course_lib.tasks import find_task
@@ -84,8 +86,7 @@ class _Worker:
         answer = job.answer
         patience = find_task(answer.task).seconds * (CALLS_IN_ALL + 1)
         self.deadline = time.monotonic() + START_SECONDS + patience
-        data = {"task": answer.task, "source": answer.source, "first_line": answer.first_line}
-        self.channel.send(Message("grade", data))
+        self.channel.send(written(messages.Grade(answer.task, answer.source, answer.first_line)))
 
     def end(self) -> int:
         """Make sure that the process is gone, and all it started; returns how it ended."""
@@ -171,13 +172,14 @@ def _ready(workers: list[_Worker], selector: selectors.BaseSelector) -> list[_Wo
 
 
 def _graded(answer: Answer, message: Message) -> Graded | None:
-    if message.kind == "failed":
-        return Graded(answer, problem=str(message.data.get("why")))
-    if message.kind != "graded":
-        return None
-    with contextlib.suppress(LookupError, TypeError, ValueError):
-        return Graded(answer, from_data(message.data["verdict"]))
-    return Graded(answer, problem="The grader's own reply cannot be read.")
+    try:
+        if message.kind == messages.Failed.kind:
+            return Graded(answer, problem=read(messages.Failed, message).why)
+        if message.kind == messages.Graded.kind:
+            return Graded(answer, read(messages.Graded, message).verdict)
+    except MalformedError:
+        return Graded(answer, problem="The grader's own reply cannot be read.")
+    return None
 
 
 def _given_up(job: _Job) -> str:

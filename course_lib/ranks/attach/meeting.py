@@ -16,16 +16,16 @@ import socket
 import stat
 import struct
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.protocol import BlockingChannel, BufferedChannel, Message
+from course_lib.ranks.messages import Hello, Verdict, read, written
+from course_lib.ranks.protocol import BlockingChannel, BufferedChannel
 
 #: The job's number on the wire: an attached rank has only one, the code inside `observe()`.
 ONLY_JOB = 1
@@ -99,7 +99,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
     Raises:
         NotAllCame: one of them has gone before that.
     """
-    hellos: dict[int, tuple[BlockingChannel, Mapping[str, Any]]] = {}
+    hellos: dict[int, tuple[BlockingChannel, Hello]] = {}
     crashes: dict[int, socket.socket] = {}
     quiet: list[socket.socket] = []
     world_size = 1
@@ -115,14 +115,15 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
             wire, _ = listener.accept()
             stack.callback(wire.close)
             channel = BlockingChannel(wire)
-            hello = channel.receive()
-            if hello is None:
+            message = channel.receive()
+            if message is None:
                 continue
-            world_size = hello.data["world_size"]
-            if hello.kind == "crashes":
-                crashes[hello.data["rank"]] = wire
+            hello = read(Hello, message)
+            world_size = hello.world_size
+            if hello.wire == "crashes":
+                crashes[hello.rank] = wire
             else:
-                hellos[hello.data["rank"]] = (channel, hello.data)
+                hellos[hello.rank] = (channel, hello)
                 quiet.append(wire)
         stack.pop_all()
     return [
@@ -143,13 +144,11 @@ class AttachedLink(Link):
 
     outermost = "in <module>"
 
-    def __init__(
-        self, rank: int, channel: BufferedChannel, crash: socket.socket, hello: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, rank: int, channel: BufferedChannel, crash: socket.socket, hello: Hello) -> None:
         super().__init__(rank, channel, [_nothing(), _nothing(), OutputBuffer(crash.detach())])
         self.awaited = ONLY_JOB
-        self.started_ns: int = hello["started_ns"]
-        self._pid: int = hello["pid"]
+        self.started_ns = hello.started_ns
+        self._pid = hello.pid
         self._exit_code: int | None = None
         self.process: int | None = None
         with contextlib.suppress(OSError, AttributeError):
@@ -235,4 +234,4 @@ class AttachedRanks(Wires):
         """The verdict stands: ranks that wait for it may go on."""
         for link in self.links:
             if link.alive:
-                link.channel.send(Message("verdict", {}))
+                link.channel.send(written(Verdict()))

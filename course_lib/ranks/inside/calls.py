@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from course_lib.ranks.inside import tracing
 
@@ -58,7 +57,7 @@ def call_under_way(frame: FrameType) -> ast.Call | None:
     return call if isinstance(call, ast.Call) else None
 
 
-def object_of(node: ast.expr, frame: FrameType) -> Any:
+def object_of(node: ast.expr, frame: FrameType) -> object:
     """The object a simple expression stands for, found without running any code of the learner's; else None."""
     match node:
         case ast.Name(id=name):
@@ -68,12 +67,21 @@ def object_of(node: ast.expr, frame: FrameType) -> Any:
         case ast.Attribute(value=base, attr=name):
             return getattr(object_of(base, frame), "__dict__", {}).get(name)
         case ast.Subscript(value=base, slice=index):
-            container, key = object_of(base, frame), object_of(index, frame)
-            if type(container) in (list, tuple, dict) and type(key) in (int, str):
-                try:
-                    return container[key]
-                except LookupError:
-                    return None
+            return _item(object_of(base, frame), object_of(index, frame))
+    return None
+
+
+def _item(container: object, key: object) -> object:
+    """`container[key]` of exactly these types: a subclass of the learner's may run code of its own."""
+    if type(key) is not int and type(key) is not str:
+        return None
+    try:
+        if type(container) is dict:
+            return container[key]
+        if (type(container) is list or type(container) is tuple) and type(key) is int:
+            return container[key]
+    except LookupError:
+        pass
     return None
 
 

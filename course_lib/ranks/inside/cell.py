@@ -12,9 +12,9 @@ import os
 import pprint
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, TracebackType
-from typing import Any
 
 from course_lib.outcome.outcome import RankError
 from course_lib.outcome.places import COURSE, Frame, cell_filename, is_learners, package_of, remember_cell
@@ -57,7 +57,7 @@ def _ends_with_semicolon(source: str, last: ast.stmt) -> bool:
     return bool(lines) and lines[0][last.end_col_offset :].lstrip(b" \t\f\\").startswith(b";")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """What a notebook would print for a value; never raises, never gigabytes."""
     try:
         text = pprint.pformat(value, width=100, sort_dicts=False) if _is_plain(value) else repr(value)
@@ -70,7 +70,7 @@ def shown(value: Any) -> str:
     return text
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return isinstance(value, list | tuple | dict | set) and type(value).__module__ == "builtins"
 
 
@@ -98,7 +98,7 @@ def report_exception(error: BaseException) -> RankError:
     )
 
 
-def _safely(describe: Any, error: BaseException) -> str:
+def _safely(describe: Callable[[BaseException], str], error: BaseException) -> str:
     try:
         return str(describe(error))
     except BaseException as broken:

@@ -14,10 +14,8 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import asdict
-from typing import Any
 
-from course_lib.outcome.outcome import EXIT_CUT_OFF
+from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in
 from course_lib.ranks.inside.cell import current_stack
 from course_lib.ranks.inside.idle import idles
@@ -25,12 +23,18 @@ from course_lib.ranks.inside.partners import partners
 from course_lib.ranks.inside.pauses import pause, sleeps_in
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
+from course_lib.ranks.look import NOBODY, Look
+from course_lib.ranks.messages import Body, Cannot, Free, Freed, Seen, Stop, Where, number_of, read, written
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 #: Asks the C level for the Python stack, also of a thread that never gives up the GIL.
 STACK_SIGNAL = (
     getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 )
+
+
+#: What this thread reads and says.
+QUESTIONS = (Where, Free, Seen, Freed, Cannot)
 
 
 def answer_kernel(
@@ -46,17 +50,17 @@ def answer_kernel(
             leave(
                 EXIT_CUT_OFF
             )  # the kernel is gone, or the learner's code has closed the wire: nobody can tell here
-        elif message.kind in ("look", "free"):
+        elif message.kind in (Where.kind, Free.kind):
             try:
                 reply = answer(message, main_thread, store_port)
             except Exception as error:
                 # The learner's code may have replaced anything, also what an answer needs.
-                reply = Message("cannot", {"id": message.data["id"], "why": type(error).__name__})
+                reply = Cannot(type(error).__name__)
             try:
-                channel.send(reply)
+                channel.send(written(reply, number_of(message)))
             except OSError:
                 leave(0)
-        elif message.kind == "stop":
+        elif message.kind == Stop.kind:
             dismissed = True
             jobs.put(None)
             # A main thread that does not come back (an endless loop) must not keep the process.
@@ -65,16 +69,14 @@ def answer_kernel(
             jobs.put(message)
 
 
-def answer(question: Message, main_thread: int, store_port: int) -> Message:
-    """What to say to a `look` (where the main thread is) or a `free` (wake it from its collective)."""
-    if question.kind == "look":
-        detail = bool(question.data.get("detail"))
-        brief = bool(question.data.get("brief"))
-        return Message("seen", {"id": question.data["id"], **look(main_thread, detail, brief)})
+def answer(question: Message, main_thread: int, store_port: int) -> Body:
+    """What to say to `Where` (is the main thread) or `Free` (wake it from its collective)."""
+    if question.kind == Where.kind:
+        asked = read(Where, question)
+        return Seen(look(main_thread, asked.detail, asked.brief))
     from course_lib.ranks.inside import process_group
 
-    count = process_group.free_blocked(None if question.data.get("store") else store_port)
-    return Message("freed", {"id": question.data["id"], "connections": count})
+    return Freed(process_group.free_blocked(None if read(Free, question).store else store_port))
 
 
 def _leave_soon() -> None:
@@ -89,7 +91,7 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[str, Any]:
+def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     """Where the main thread is, what this rank has used of its core, what it has moved, and what it has issued.
 
     With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
@@ -100,56 +102,64 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
     stack = current_stack(main_thread)
     moved, awake = traffic(), awake_threads(our_threads())
     asleep = is_asleep(os.getpid())
-    seen: dict[str, Any] = {
-        "stack": [asdict(frame) for frame in stack],
-        "waiting_in": waiting_in(stack, main_thread),
-        # All threads but this one and gloo's, which `moved` and `loops` speak for.
-        "cpu_seconds": time.process_time() - time.thread_time() - awake.loop_seconds,
-        "asleep": asleep and not awake.others,
-        "loops": {str(thread): told for thread, told in awake.loops.items()},
-        "moved": moved.moved,
-        "in_flight": moved.in_flight,
-        "children": [[child.pid, child.name, child.cpu_seconds] for child in children()],
-        "ends_by_itself": False,
-        "threads": _other_threads(main_thread),
-        "pause": None,
-        "partners": None,
-        "sequence": {},
-        "members": {},
-        "records": [],
-        "progress": sum(tell() for tell in self_report.PROGRESS),
-        "seen_through": moved.known,
-        "brief": brief,
-    }
+    blocked_in = waiting_in(stack, main_thread)
+    # All threads but this one and gloo's, which `moved` and `loops` speak for; before what follows uses more.
+    cpu_seconds = time.process_time() - time.thread_time() - awake.loop_seconds
+    started, others = children(), _other_threads(main_thread)
+    progress = sum(tell() for tell in self_report.PROGRESS)
+    # Another thread of the learner's may change any of these while they are read: what was read until then counts.
+    sequence: dict[str, int] = {}
+    members: dict[str, tuple[int, ...]] = {}
+    records: tuple[Collective, ...] = ()
+    seen_through, soon = moved.known, False
     with contextlib.suppress(Exception):
-        seen["sequence"] = process_group.sequence_numbers()
-        seen["members"] = process_group.group_members()
-        seen["seen_through"] = moved.known and process_group.only_through_sockets()
+        sequence = process_group.sequence_numbers()
+        members = {name: tuple(ranks) for name, ranks in process_group.group_members().items()}
+        seen_through = moved.known and process_group.only_through_sockets()
         if not brief:
-            seen["records"] = flight_recorder.recorded_collectives(
-                process_group.RENDEZVOUS.since_ns, stacks=detail
-            )
-        under_way = {record["group"] for record in seen["records"] if not record["done"]}
-        if seen["waiting_in"] is not None:
-            seen["ends_by_itself"] = ends_by_itself(main_thread, process_group.groups_named(under_way))
+            recorded = flight_recorder.recorded_collectives(process_group.RENDEZVOUS.since_ns, stacks=detail)
+            records = tuple(map(Collective.from_record, recorded))
+        under_way = {record.group for record in records if not record.done}
+        if blocked_in is not None:
+            soon = ends_by_itself(main_thread, process_group.groups_named(under_way))
+    sleeps, needed, facts = None, None, None
     with contextlib.suppress(Exception):
-        if seen["waiting_in"] is None and asleep:
-            found = pause(main_thread)
-            seen["pause"] = [found.call, found.kind] if found is not None else None
-        elif seen["waiting_in"] is not None:
+        if blocked_in is None and asleep:
+            sleeps = pause(main_thread)
+        elif blocked_in is not None:
             needed = partners(main_thread)
-            seen["partners"] = needed.as_dict() if needed is not None else None
     if detail:
         with contextlib.suppress(Exception):
-            seen["facts"] = self_report.facts_of(main_thread)
-    return seen
+            facts = self_report.facts_of(main_thread)
+    return Look(
+        rank=NOBODY,
+        stack=tuple(stack),
+        waiting_in=blocked_in,
+        cpu_seconds=cpu_seconds,
+        sequence=sequence,
+        members=members,
+        records=records,
+        asleep=asleep and not awake.others,
+        ends_by_itself=soon,
+        facts=facts,
+        brief=brief,
+        loops={str(thread): told for thread, told in awake.loops.items()},
+        moved=moved.moved,
+        in_flight=moved.in_flight,
+        threads=tuple(others),
+        children={child.pid: (child.name, child.cpu_seconds) for child in started},
+        pause=(sleeps.call, sleeps.kind) if sleeps is not None else None,
+        partners=needed,
+        progress=progress,
+        seen_through=seen_through,
+    )
 
 
-def _other_threads(main_thread: int) -> list[list[str]]:
+def _other_threads(main_thread: int) -> list[tuple[str, str]]:
     """The learner's threads that could still do something, and what each sleeps in; an idle pool's threads cannot."""
     named = {thread.ident: thread for thread in threading.enumerate()}
     return [
-        [thread.name if (thread := named.get(ident)) is not None else "a thread", _thread_sleeps_in(ident)]
+        (thread.name if (thread := named.get(ident)) is not None else "a thread", _thread_sleeps_in(ident))
         for ident, frame in sys._current_frames().items()
         if ident not in (main_thread, threading.get_ident())
         and not _is_ours(named.get(ident))

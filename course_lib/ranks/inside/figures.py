@@ -6,7 +6,7 @@ Loaded by matplotlib itself (MPLBACKEND) when a rank imports pyplot.
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Callable
 
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureManagerBase as _FigureManagerBase
@@ -27,21 +27,21 @@ class FigureManager(_FigureManagerBase):
 FigureCanvas.manager_class = FigureManager  # type: ignore[method-assign, assignment]
 
 
-def png_of(figure: Any) -> bytes:
-    """The figure as PNG bytes."""
+def png_of(savefig: Callable[..., object]) -> bytes:
+    """A figure as PNG bytes, by its own method `savefig`."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=96, bbox_inches="tight")
+    savefig(buffer, format="png", dpi=96, bbox_inches="tight")
     return buffer.getvalue()
 
 
 def open_figures() -> list[bytes]:
     """All figures pyplot holds, drawn and closed: each is shown once."""
-    pictures = [png_of(manager.canvas.figure) for manager in list(Gcf.get_all_fig_managers())]
+    pictures = [png_of(manager.canvas.figure.savefig) for manager in list(Gcf.get_all_fig_managers())]
     Gcf.destroy_all()
     return pictures
 
 
-def show(*_: Any, **__: Any) -> None:
+def show(*_: object, **__: object) -> None:
     """Send the open figures now."""
     from course_lib.ranks.inside import worker
 

@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord
 from course_lib.outcome.places import is_learners
 
 #: How far back is told.
@@ -28,7 +29,7 @@ _STAGES = {
 }
 
 
-def recorded_collectives(since_ns: int, stacks: bool = False) -> list[dict[str, Any]]:
+def recorded_collectives(since_ns: int, stacks: bool = False) -> list[CollectiveRecord]:
     """The newest collectives of the process groups that exist now, oldest first.
 
     Args:
@@ -66,9 +67,9 @@ def _newest_lives(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[M
     return [entry for _, entry in newest if entry["time_created_ns"] >= since_ns]
 
 
-def _record(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _record(entry: Mapping[str, Any]) -> CollectiveRecord:
     name = str(entry["profiling_name"])
-    record = {
+    record: CollectiveRecord = {
         "group": str(entry["process_group"][0]),
         "seq": entry["collective_seq_id"],
         "op": name.partition(":")[2] or name,
@@ -81,19 +82,20 @@ def _record(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, **_origin(frames)} if frames else record
 
 
-def _origin(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _origin(frames: Iterable[Mapping[str, Any]]) -> CollectiveOrigin:
     """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
     stage, call = "", ""
-    told: dict[str, Any] = {"file": "", "line": 0, "function": "", "source": "", "callers": []}
+    told = CollectiveOrigin(stage="", call="", file="", line=0, function="", source="", callers=[])
     for frame in frames:
         file, function = str(frame["filename"]), str(frame["name"])
         path = file.replace(os.sep, "/")
         if is_learners(file):
             if told["file"]:
-                told["callers"].append([file, frame["line"]])
+                told["callers"].append((file, frame["line"]))
                 continue
             source = linecache.getline(file, frame["line"]).strip()
-            told.update(file=file, line=frame["line"], function=function, source=source)
+            told["file"], told["line"] = file, frame["line"]
+            told["function"], told["source"] = function, source
         elif told["file"]:
             continue
         elif path.endswith("distributed/algorithms/join.py"):
@@ -107,4 +109,5 @@ def _origin(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             stage = "gradients"
         elif path.endswith("distributed/distributed_c10d.py") and not stage:
             call = function
-    return {"stage": stage, "call": call, **told}
+    told["stage"], told["call"] = stage, call
+    return told

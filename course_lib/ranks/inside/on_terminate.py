@@ -12,12 +12,12 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import cast
 
 from course_lib.ranks.inside import control_thread
-from course_lib.ranks.protocol import BlockingChannel, Message
+from course_lib.ranks.messages import LastWords, written
+from course_lib.ranks.protocol import BlockingChannel
 
-KIND = "last_words"
 _HANDLER = ctypes.CFUNCTYPE(None)
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.dylib", "libc++.1.dylib")
 
@@ -36,7 +36,7 @@ def last_words(channel: BlockingChannel) -> Iterator[None]:
     def terminating() -> None:
         if os.getpid() == process:
             with contextlib.suppress(BaseException):
-                channel.send(Message(KIND, {"id": 0, **control_thread.look(main_thread, detail=True)}))
+                channel.send(written(LastWords(control_thread.look(main_thread, detail=True))))
         if before:
             _HANDLER(before)()
 
@@ -47,11 +47,11 @@ def last_words(channel: BlockingChannel) -> Iterator[None]:
         set_handler(before)
 
 
-def _set_terminate() -> Callable[[Any], int | None] | None:
+def _set_terminate() -> Callable[[ctypes.c_void_p | int | None], int | None] | None:
     """`std::set_terminate` of the C++ library that torch uses; None where it is not found."""
     for name in _LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             found = ctypes.CDLL(name)._ZSt13set_terminatePFvvE
             found.argtypes, found.restype = [ctypes.c_void_p], ctypes.c_void_p
-            return cast(Callable[[Any], int | None], found)
+            return cast(Callable[[ctypes.c_void_p | int | None], int | None], found)
     return None

@@ -7,36 +7,12 @@ from __future__ import annotations
 
 import ast
 import os
-from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import Any
 
+from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import is_learners
 from course_lib.ranks.inside.blocking_calls import waiting_call
 from course_lib.ranks.inside.calls import assigned, innermost, named, number_of
-
-
-@dataclass(frozen=True)
-class Partners:
-    """What a blocking call of torch.distributed says of whom it needs.
-
-    Attributes:
-        call: its name. group: the process group's name. members: its global ranks.
-        root: of a broadcast, reduce, scatter or gather. to, source: of a send and a receive, as global ranks; for a
-            receive from any rank both are None.
-    """
-
-    call: str
-    group: str = ""
-    members: tuple[int, ...] = ()
-    root: int | None = None
-    to: int | None = None
-    source: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the wire."""
-        return asdict(self)
-
 
 _SENDING, _RECEIVING = ("send", "isend"), ("recv", "irecv")
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")

@@ -11,60 +11,77 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
+from course_lib.outcome.facts import Facts, InitArguments, NamedShape, StoreAddress, ThreadPlace, WrappedModel
 from course_lib.outcome.places import Frame, is_learners
+from course_lib.outcome.probe_notes import ProbeNotes
+from course_lib.ranks.codec import decode
 from course_lib.ranks.inside.idle import idles
 
+if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+
 _MOST_MODELS, _MOST_PARAMETERS = 16, 400
-#: What other rooms add to a rank's facts: a name, and a function that gives JSON-able data (see `watch.probe`).
-EXTRAS: dict[str, Callable[[], Any]] = {}
+#: What other rooms add to a rank's facts: `probe` gives what JSON is to have of a `ProbeNotes` (see `watch.probe`).
+EXTRAS: dict[str, Callable[[], object]] = {}
 #: What other rooms count that goes up while a script gets on: steps of optimizers, batches.
 PROGRESS: list[Callable[[], int]] = []
-_INIT_NAMES = ("rank", "world_size", "backend", "init_method", "timeout")
 
 
-def facts_of(main_thread: int) -> dict[str, Any]:
+def facts_of(main_thread: int) -> Facts:
     """All that can be said while the main thread is wherever it is."""
     frame = sys._current_frames().get(main_thread)
     frames = []
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    return {**_common(), "init": _init_arguments(frames)}
+    return _facts(_init_arguments(frames))
 
 
-def facts_at(traceback: TracebackType | None) -> dict[str, Any]:
+def facts_at(traceback: TracebackType | None) -> Facts:
     """The same for a rank on which an exception was raised, told before its frames are given up."""
     frames = []
     while traceback is not None:
         frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
-    return {**_common(), "init": _init_arguments(frames)}
+    return _facts(_init_arguments(frames))
 
 
-def _common() -> dict[str, Any]:
-    found: dict[str, Any] = {"models": [], "groups": {}, "memory_bytes": _resident_bytes(), "extras": {}}
+def _facts(init: InitArguments | None) -> Facts:
+    models: tuple[WrappedModel, ...] = ()
+    groups: dict[str, tuple[int, ...]] = {}
+    groups_made, probe = None, None
+    threads: tuple[ThreadPlace, ...] = ()
     with contextlib.suppress(Exception):
-        found["models"] = [_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS]]
+        models = tuple(_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS])
     with contextlib.suppress(Exception):
         from course_lib.ranks.inside.process_group import group_members
 
-        found["groups"] = group_members()
-        found["groups_made"] = sys.modules["torch.distributed.distributed_c10d"]._world.group_count
-    for name, tell in EXTRAS.items():
-        with contextlib.suppress(Exception):
-            found["extras"][name] = tell()
+        groups = {name: tuple(ranks) for name, ranks in group_members().items()}
+        groups_made = sys.modules["torch.distributed.distributed_c10d"]._world.group_count
     with contextlib.suppress(Exception):
-        found["threads"] = _threads_that_keep_it()
-    found["agent_store"] = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == str(True)
-    found["master"] = [os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")]
-    return found
+        if "probe" in EXTRAS:
+            probe = decode(ProbeNotes, EXTRAS["probe"]())
+    with contextlib.suppress(Exception):
+        threads = tuple(_threads_that_keep_it())
+    return Facts(
+        models=models,
+        groups=groups,
+        groups_made=groups_made,
+        memory_bytes=_resident_bytes(),
+        threads=threads,
+        agent_store=os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == str(True),
+        master=StoreAddress(os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")),
+        init=init,
+        probe=probe,
+    )
 
 
-def _threads_that_keep_it() -> list[list[str]]:
+def _threads_that_keep_it() -> list[ThreadPlace]:
     """The learner's threads without which this process could end: name, and the line at which each is now."""
     frames = sys._current_frames()
     found = []
@@ -79,13 +96,8 @@ def _threads_that_keep_it() -> list[list[str]]:
         place = ""
         if frame is not None:
             place = Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, "").where()
-        found.append([thread.name, place])
+        found.append(ThreadPlace(thread.name, place))
     return found
-
-
-def groups_told(facts: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The members of each group that a rank has told of in its facts, also of groups that are gone."""
-    return {**facts.get("extras", {}).get("probe", {}).get("groups", {}), **facts.get("groups", {})}
 
 
 def _resident_bytes() -> int:
@@ -99,7 +111,7 @@ def _resident_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def ddp_wrappers() -> list[Any]:
+def ddp_wrappers() -> list[DistributedDataParallel]:
     """The DDP wrappers alive on this rank, of subclasses too, oldest first."""
     module = sys.modules.get("torch.nn.parallel.distributed")
     if module is None:
@@ -113,41 +125,45 @@ def ddp_wrappers() -> list[Any]:
     return [thing for thing in gc.get_objects() if type(thing) in kinds and "reducer" in vars(thing)]
 
 
-def _model(wrapper: Any) -> dict[str, Any]:
+def _model(wrapper: DistributedDataParallel) -> WrappedModel:
     names = {id(parameter): name for name, parameter in wrapper.module.named_parameters()}
     managed = list(wrapper._module_parameters)
     wrapped = {id(parameter) for parameter in managed}
-    return {
-        "type": type(wrapper.module).__name__,
-        "parameters": [
-            [names.get(id(parameter), "?"), list(parameter.shape)] for parameter in managed[:_MOST_PARAMETERS]
-        ],
-        "number": len(managed),
-        "without_gradient": [names.get(id(p), "?") for p in managed if p.grad is None][:_MOST_PARAMETERS],
-        "added": [name for key, name in names.items() if key not in wrapped][:_MOST_PARAMETERS],
-        "buffers": sum(1 for _ in wrapper.module.buffers()),
-        "syncs_buffers": bool(wrapper.forward_sync_buffers),
-        "find_unused_parameters": bool(wrapper.find_unused_parameters),
-        "static_graph": bool(wrapper.static_graph),
-        "no_sync": not wrapper.require_backward_grad_sync,
-    }
+    return WrappedModel(
+        type=type(wrapper.module).__name__,
+        parameters=tuple(
+            NamedShape(names.get(id(parameter), "?"), tuple(parameter.shape))
+            for parameter in managed[:_MOST_PARAMETERS]
+        ),
+        number=len(managed),
+        without_gradient=tuple(names.get(id(p), "?") for p in managed if p.grad is None)[:_MOST_PARAMETERS],
+        added=tuple(name for key, name in names.items() if key not in wrapped)[:_MOST_PARAMETERS],
+        buffers=sum(1 for _ in wrapper.module.buffers()),
+        syncs_buffers=bool(wrapper.forward_sync_buffers),
+        find_unused_parameters=bool(wrapper.find_unused_parameters),
+        static_graph=bool(wrapper.static_graph),
+        no_sync=not wrapper.require_backward_grad_sync,
+    )
 
 
-def _init_arguments(frames: Iterable[FrameType]) -> dict[str, Any] | None:
+def _init_arguments(frames: Iterable[FrameType]) -> InitArguments | None:
     """What `init_process_group` was called with, where it is on the stack."""
     for frame in frames:
-        code = frame.f_code
+        code, given = frame.f_code, frame.f_locals
         if code.co_name == "init_process_group" and code.co_filename.endswith("distributed_c10d.py"):
-            told = {name: _told(frame.f_locals.get(name)) for name in _INIT_NAMES}
-            # torch fills these in from the environment only later: -1 means that nobody gave them.
-            for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
-                if told[name] in (-1, None):
-                    told[name] = int(os.environ.get(variable, "-1"))
-            return told
+            backend, method, timeout = (given.get(name) for name in ("backend", "init_method", "timeout"))
+            return InitArguments(
+                rank=_number_or(given.get("rank"), "RANK"),
+                world_size=_number_or(given.get("world_size"), "WORLD_SIZE"),
+                backend=None if backend is None else str(backend),
+                init_method=None if method is None else str(method),
+                timeout=timeout.total_seconds() if isinstance(timeout, timedelta) else None,
+            )
     return None
 
 
-def _told(value: Any) -> Any:
-    if value is None or isinstance(value, int | str):
-        return value
-    return value.total_seconds() if hasattr(value, "total_seconds") else str(value)
+def _number_or(given: object, variable: str) -> int | None:
+    """A rank or a world size; torch fills in from the environment what nobody gave, which is -1."""
+    if given in (-1, None):
+        return int(os.environ.get(variable, "-1"))
+    return given if isinstance(given, int) else None

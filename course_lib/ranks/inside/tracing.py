@@ -14,7 +14,12 @@ import inspect
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import ParamSpec, Protocol, TypeVar
+
+from course_lib.outcome.outcome import TraceEvent
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _SHORTEST_NS = 1_000
 _MOST_EVENTS = 20_000
@@ -45,6 +50,17 @@ _HOLDERS = frozenset({"DistributedDataParallel.forward", *RANGES})
 COMMUNICATION = ("gloo:", "nccl:", "c10d::")
 
 
+class _Recorded(Protocol):
+    """An event of the profiler's."""
+
+    def name(self) -> str: ...
+    def start_ns(self) -> int: ...
+    def duration_ns(self) -> int: ...
+    def start_thread_id(self) -> int: ...
+    def dtypes(self) -> list[str]: ...
+    def shapes(self) -> list[list[int]]: ...
+
+
 class Tracer:
     """A context manager around the learner's code; afterwards `events()` has what happened."""
 
@@ -71,16 +87,18 @@ class Tracer:
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[TraceEvent]:
         """`name`, `start_ns`, `duration_ns` and `thread` of what was recorded, in order of time.
 
         Collectives have `dtypes` too, and all-reduces `issued_ns`: a thread of the backend's works on them, perhaps
         later. Operators inside operators are left out; of more than 20,000 events the first are kept.
         """
-        profiler: Any = self._profile.profiler
-        recorded = [
+        profiler = self._profile.profiler
+        results = profiler.kineto_results if profiler is not None else None
+        events = results.events() if results is not None else []
+        recorded: list[_Recorded] = [
             event
-            for event in profiler.kineto_results.events()
+            for event in events
             if event.duration_ns() >= _SHORTEST_NS and not event.name().startswith("PyTorch Profiler")
         ]
         recorded.sort(key=lambda event: (event.start_ns(), -event.duration_ns()))
@@ -101,8 +119,8 @@ def _let_finish(since_ns: int) -> None:
         time.sleep(0.001)
 
 
-def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:
-    data = {
+def _as_data(event: _Recorded, issued: dict[int, int]) -> TraceEvent:
+    data: TraceEvent = {
         "name": event.name(),
         "start_ns": event.start_ns(),
         "duration_ns": event.duration_ns(),
@@ -115,7 +133,7 @@ def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:
     return data
 
 
-def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
+def _issued(events: list[_Recorded], since_ns: int) -> dict[int, int]:
     """When each all-reduce was issued, by the id of its event.
 
     Two threads of gloo's take what was issued from one queue, so the order in which all-reduces begin may differ from
@@ -126,7 +144,9 @@ def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
     issues = [event.start_ns() for event in events if event.name() == "c10d::allreduce_"]
     flights = [event for event in events if event.name() in ("gloo:all_reduce", "nccl:all_reduce")]
     recorded = [one["sizes"] for one in recorded_collectives(since_ns) if one["op"] == "all_reduce"]
-    sizes: list[Any] = recorded if len(recorded) == len(issues) else [None] * len(issues)
+    sizes: list[list[list[int]] | None] = (
+        [*recorded] if len(recorded) == len(issues) else [None] * len(issues)
+    )
     found: dict[int, int] = {}
     for start_ns, size in zip(issues, sizes, strict=True):
         for number, flight in enumerate(flights):
@@ -136,7 +156,7 @@ def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
     return found
 
 
-def _outermost(events: list[Any]) -> Iterator[Any]:
+def _outermost(events: list[_Recorded]) -> Iterator[_Recorded]:
     """Leave out operators that run inside another operator of the same thread."""
     covered: dict[int, int] = {}
     for event in events:
@@ -164,11 +184,11 @@ def _ranges() -> Iterator[None]:
         yield
 
 
-def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _recorded(function: Callable[_P, _R], name: str) -> Callable[_P, _R]:
     from torch.profiler import record_function
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
         with record_function(name):
             return function(*arguments, **options)
 

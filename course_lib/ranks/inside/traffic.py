@@ -16,8 +16,8 @@ import stat
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 #: What Linux tells of this process's threads.
 TASKS = "/proc/self/task"
@@ -67,7 +67,7 @@ def traffic() -> Traffic:
     return Traffic(True, sum(moved for moved, _ in others), sum(wait for _, wait in others))
 
 
-def _address(ask: Any, fd: int) -> bytes:
+def _address(ask: Callable[..., int], fd: int) -> bytes:
     answer = ctypes.create_string_buffer(_ADDRESS_BYTES)
     size = ctypes.c_uint32(_ADDRESS_BYTES)
     return answer.raw[: size.value] if ask(fd, answer, ctypes.byref(size)) == 0 else str(fd).encode()

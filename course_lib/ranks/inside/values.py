@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import io
 import reprlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-from course_lib.outcome.packed import Packed
+from course_lib.outcome.packed import NotSent, Packed
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 #: Values up to this size come back with the cell; larger ones are fetched when asked for.
 EAGER_BYTES = 4 << 20
@@ -24,13 +27,13 @@ class _LimitedBuffer(io.BytesIO):
         super().__init__()
         self._limit = limit
 
-    def write(self, data: Any) -> int:
-        if self._limit is not None and self.tell() + len(data) > self._limit:
+    def write(self, data: ReadableBuffer) -> int:
+        if self._limit is not None and self.tell() + memoryview(data).nbytes > self._limit:
             raise _TooLarge
         return super().write(data)
 
 
-def pack(value: Any, limit: int | None = EAGER_BYTES) -> Packed:
+def pack(value: object, limit: int | None = EAGER_BYTES) -> Packed:
     """The value as bytes, and None; or no bytes, and why."""
     if value is None:
         return b"", None
@@ -39,7 +42,7 @@ def pack(value: Any, limit: int | None = EAGER_BYTES) -> Packed:
     buffer = _LimitedBuffer(limit)
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, part: Any) -> Any:
+        def reducer_override(self, part: object) -> object:
             # Asked before torch copies a big tensor into bytes, only to learn that they are too many.
             if limit is not None and hasattr(type(part), "untyped_storage") and _bytes_of(part) > limit:
                 raise _TooLarge
@@ -49,23 +52,24 @@ def pack(value: Any, limit: int | None = EAGER_BYTES) -> Packed:
         Pickler(buffer).dump(value)
     except _TooLarge:
         reason = "large" if limit == EAGER_BYTES else "too large to send"
-        return b"", {"text": _short(value), "reason": reason}
+        return b"", NotSent(_short(value), reason)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return b"", {"text": _short(value), "reason": f"{type(error).__name__}: {str(error)[:200]}"}
+        return b"", NotSent(_short(value), f"{type(error).__name__}: {str(error)[:200]}")
     return buffer.getvalue(), None
 
 
-def _bytes_of(part: Any) -> int:
+def _bytes_of(part: object) -> int:
     try:
         # A small view of a large tensor travels with all of it.
-        return int(part.untyped_storage().nbytes())
+        storage = getattr(part, "untyped_storage", None)
+        return int(storage().nbytes()) if storage is not None else 0
     except Exception:
         return 0
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     try:
         return reprlib.repr(value)[:200]
     except BaseException:

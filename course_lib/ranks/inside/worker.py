@@ -19,13 +19,34 @@ import sys
 import threading
 import time
 import types
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
-from course_lib.ranks.done import Done
+from course_lib.outcome.outcome import Collective, RankError
+from course_lib.outcome.packed import NotSent
+from course_lib.ranks.codec import prepare
 from course_lib.ranks.inside import control_thread, self_report, values
 from course_lib.ranks.inside.cell import compile_cell, report_exception, shown
+from course_lib.ranks.messages import (
+    Around,
+    Body,
+    Call,
+    Cell,
+    Done,
+    Fetch,
+    Fetched,
+    Picture,
+    Ready,
+    Rebuild,
+    Rebuilt,
+    Script,
+    Work,
+    number_of,
+    read_job,
+    written,
+)
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
+from course_lib.ranks.starting import RankConfig
 
 #: Nobody can type on a rank. What to do instead depends on what is run.
 _NO_INPUT = {
@@ -40,19 +61,23 @@ _NO_DEBUGGER = {
 }
 
 
+# Here, in the process that forks: it takes some milliseconds, in each rank.
+prepare(Cell, Call, Script, Fetch, Rebuild, Ready, Picture, Done, Fetched, Rebuilt, *control_thread.QUESTIONS)
+
+
 class Rank:
     """One rank: its channel to the kernel and the learner's namespace."""
 
-    def __init__(self, channel: BlockingChannel, config: dict[str, Any]) -> None:
+    def __init__(self, channel: BlockingChannel, config: RankConfig) -> None:
         self.channel = channel
         self.config = config
-        self.rank: int = config["rank"]
+        self.rank = config.rank
         self.pid = os.getpid()
         self.main_thread = threading.get_ident()
         self.in_learners_code = False
         self.job_kind = ""
         self.main = types.ModuleType("__main__")
-        self.kept_value: Any = None
+        self.kept_value: object = None
         self.jobs: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self.saved_output = (os.dup(1), os.dup(2))
         self.figures: list[bytes] = []
@@ -65,15 +90,15 @@ class Rank:
         self.open_streams()
         self._prepare_main()
         os.register_at_fork(after_in_child=self._forked)
-        control_thread.stack_on_signal(self.config["extra_fd"])
+        control_thread.stack_on_signal(self.config.extra_fd)
         threading.Thread(
             target=control_thread.answer_kernel,
-            args=(self.channel, self.jobs, threading.get_ident(), self.config["store_port"]),
+            args=(self.channel, self.jobs, threading.get_ident(), self.config.store_port),
             name="course-answering",
             daemon=True,
         ).start()
         problem = self._start_group()
-        self.channel.send(Message("ready", {"rank": self.rank, "pid": self.pid, "problem": problem}))
+        self.channel.send(written(Ready(self.rank, self.pid, problem)))
         while True:
             try:
                 job = self.jobs.get()
@@ -85,20 +110,13 @@ class Rank:
         self._tidy_up()
         return 0
 
-    def _answer(self, job: Message) -> None:
-        self.job_kind = job.kind
-        handler = {
-            "cell": self._cell,
-            "call": self._call,
-            "script": self._script,
-            "fetch": self._fetch,
-            "rebuild": self._rebuild,
-        }[job.kind]
+    def _answer(self, message: Message) -> None:
+        self.job_kind = message.kind
         try:
-            reply = handler(job)
+            reply = self._reply(read_job(message))
         except KeyboardInterrupt as error:
             # The interrupt came between the learner's code and ours.
-            reply = Done(error=report_exception(error)).message(job.data["id"])
+            reply = Done(error=report_exception(error))
         if os.getpid() != self.pid:
             # A process the learner's code forked came out of the cell: it is no rank and must not answer for one.
             with contextlib.suppress(BaseException):
@@ -106,9 +124,22 @@ class Rank:
                 sys.stderr.flush()
             os._exit(0)
         try:
-            self.channel.send(reply)
+            self.channel.send(written(reply, number_of(message)))
         except OSError:
             control_thread.leave(0)
+
+    def _reply(self, job: Cell | Call | Script | Fetch | Rebuild) -> Body:
+        match job:
+            case Cell():
+                return self._cell(job)
+            case Call():
+                return self._call(job)
+            case Script():
+                return self._script(job)
+            case Fetch():
+                return self._fetch(job)
+            case Rebuild():
+                return self._rebuild(job)
 
     def _tidy_up(self) -> None:
         # Files the learner left open are flushed; gloo's destructors are not risked: the caller ends with os._exit.
@@ -164,70 +195,71 @@ class Rank:
         # Figures drawn on a rank are sent to the notebook (see rank_figures).
         os.environ["MPLBACKEND"] = "module://course_lib.ranks.inside.figures"
 
-    def _start_group(self) -> dict[str, Any] | None:
+    def _start_group(self) -> RankError | None:
         try:
             from course_lib.ranks.inside import process_group
 
             process_group.make_thread_pool()
             process_group.RENDEZVOUS.install()
-            process_group.RENDEZVOUS.new_epoch(self.config["epoch"])
-            if self.config["init"]:
-                process_group.start_group(self.config["backend"], self.rank)
+            process_group.RENDEZVOUS.new_epoch(self.config.epoch)
+            if self.config.init:
+                process_group.start_group(self.config.backend, self.rank)
         except Exception as error:
-            return asdict(report_exception(error))
+            return report_exception(error)
         return None
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
-    def display(self, *things: Any) -> None:
+    def display(self, *things: object) -> None:
         """Show objects in the notebook: figures as pictures, the rest as text."""
         for thing in things:
-            if hasattr(thing, "savefig"):
+            savefig = getattr(thing, "savefig", None)
+            if savefig is not None:
                 from course_lib.ranks.inside.figures import png_of
 
-                self._show_picture(png_of(thing))
+                self._show_picture(png_of(savefig))
             else:
                 print(shown(thing))
 
     def _show_picture(self, png: bytes) -> None:
-        self.channel.send(Message("picture", {"rank": self.rank}, png))
+        self.channel.send(written(Picture(png)))
 
-    def _cell(self, job: Message) -> Message:
+    def _cell(self, job: Cell) -> Done:
         space = self.main.__dict__
 
-        def body() -> Any:
-            compiled = compile_cell(job.data["source"], job.data["label"], job.data["first_line"])
+        def body() -> object:
+            compiled = compile_cell(job.source, job.label, job.first_line)
             exec(compiled.statements, space)
             if compiled.value is not None:
                 return eval(compiled.value, space)
             return None
 
-        return self._run_learners(job, body).message(job.data["id"])
+        return self._run_learners(job, body)
 
-    def _call(self, job: Message) -> Message:
+    def _call(self, job: Call) -> Done:
         import cloudpickle
 
         never_struck: list[str] = []
 
-        def body() -> Any:
-            function, arguments, faults = cloudpickle.loads(job.blob)
+        def body() -> object:
+            function, arguments, faults = cloudpickle.loads(job.payload)
             with contextlib.ExitStack() as stack:
                 for fault in faults:
                     stack.enter_context(fault.armed(self.rank, never_struck))
                 return function(*arguments)
 
         done = self._run_learners(job, body)
-        return replace(done, never_struck=tuple(never_struck)).message(job.data["id"])
+        return replace(done, never_struck=tuple(never_struck))
 
-    def _script(self, job: Message) -> Message:
+    def _script(self, job: Script) -> Done:
         def body() -> None:
             from course_lib.ranks.inside.script import run_script
 
-            run_script(self.main, job.data["path"], job.data["arguments"])
+            run_script(self.main, job.path, job.arguments)
 
-        return self._run_learners(job, body).message(job.data["id"])
+        return self._run_learners(job, body)
 
-    def _run_learners(self, job: Message, body: Any) -> Done:
+    def _run_learners(self, job: Work, body: Callable[[], object]) -> Done:
         self.open_streams()
         self_report.EXTRAS.clear()  # what an earlier job was asked to note
         done = Done()
@@ -236,14 +268,14 @@ class Rank:
         try:
             try:
                 self.in_learners_code = True
-                if job.data.get("trace"):
+                if job.trace:
                     from course_lib.ranks.inside.tracing import Tracer
 
                     tracer = Tracer()
-                with _around(job.data.get("around")), tracer or contextlib.nullcontext():
+                with _around(job.around), tracer or contextlib.nullcontext():
                     value = body()
                 text = None
-                if value is not None and job.kind == "cell":
+                if value is not None and isinstance(job, Cell):
                     self.main.__dict__["_"] = value
                     text = shown(value)
                 self.kept_value = value
@@ -258,9 +290,9 @@ class Rank:
             with contextlib.suppress(Exception):
                 done = replace(done, facts=self_report.facts_at(error.__traceback__))
             error.__traceback__ = None
-        if job.data.get("around"):
+        if job.around is not None:
             facts = done.facts or self_report.facts_of(self.main_thread)
-            done = replace(done, facts=facts, records=tuple(records_since(started)))
+            done = replace(done, facts=facts, records=records_since(started))
         if os.getpid() == self.pid:
             self._send_open_figures()
             self._flush()
@@ -282,30 +314,30 @@ class Rank:
                 for png in open_figures():
                     self._show_picture(png)
 
-    def _fetch(self, job: Message) -> Message:
-        if job.data["name"] is None:
+    def _fetch(self, job: Fetch) -> Fetched:
+        if job.name is None:
             value, found = self.kept_value, True
         else:
-            found = job.data["name"] in self.main.__dict__
-            value = self.main.__dict__.get(job.data["name"])
+            found = job.name in self.main.__dict__
+            value = self.main.__dict__.get(job.name)
         blob, not_sent = b"", None
         if found:
             try:
-                blob, not_sent = values.pack(_through(job.data.get("through"), value), limit=MAX_BLOB_BYTES)
+                blob, not_sent = values.pack(_through(job.through, value), limit=MAX_BLOB_BYTES)
             except Exception as error:
-                not_sent = {"text": "", "reason": f"{type(error).__name__}: {error}"}
-        return Message("fetched", {"id": job.data["id"], "found": found, "not_sent": not_sent}, blob)
+                not_sent = NotSent("", f"{type(error).__name__}: {error}")
+        return Fetched(found, not_sent, blob)
 
-    def _rebuild(self, job: Message) -> Message:
+    def _rebuild(self, job: Rebuild) -> Rebuilt:
         from course_lib.ranks.inside import process_group
 
         problem = None
         moved = 0
         try:
-            moved = process_group.rebuild_group(self.config["backend"], self.rank, job.data["epoch"])
+            moved = process_group.rebuild_group(self.config.backend, self.rank, job.epoch)
         except Exception as error:
-            problem = asdict(report_exception(error))
-        return Message("rebuilt", {"id": job.data["id"], "problem": problem, "wrappers": moved})
+            problem = report_exception(error)
+        return Rebuilt(moved, problem)
 
 
 def sequence_numbers() -> dict[str, int]:
@@ -320,17 +352,17 @@ def sequence_numbers() -> dict[str, int]:
     return {}
 
 
-def records_since(started_ns: int) -> list[dict[str, Any]]:
+def records_since(started_ns: int) -> tuple[Collective, ...]:
     """The collectives this rank has issued since then, without the lines that issued them: reading those takes long."""
     with contextlib.suppress(Exception):
         from course_lib.ranks.inside import flight_recorder, process_group
 
         records = flight_recorder.recorded_collectives(process_group.RENDEZVOUS.since_ns)
-        return [record for record in records if record["time_ns"] >= started_ns]
-    return []
+        return tuple(Collective.from_record(record) for record in records if record["time_ns"] >= started_ns)
+    return ()
 
 
-def _around(named: tuple[str, dict[str, Any]] | None) -> contextlib.AbstractContextManager[Any]:
+def _around(named: Around | None) -> contextlib.AbstractContextManager[object]:
     """The context manager of this name: how other rooms of the course come to watch what runs on a rank."""
     if named is None:
         return contextlib.nullcontext()
@@ -338,13 +370,13 @@ def _around(named: tuple[str, dict[str, Any]] | None) -> contextlib.AbstractCont
 
     where, arguments = named
     module, _, function = where.partition(":")
-    made: contextlib.AbstractContextManager[Any] = getattr(importlib.import_module(module), function)(
+    made: contextlib.AbstractContextManager[object] = getattr(importlib.import_module(module), function)(
         **arguments
     )
     return made
 
 
-def _through(how: str | None, value: Any) -> Any:
+def _through(how: str | None, value: object) -> object:
     """The value as a function of the course, named as `module:function`, sees it."""
     if how is None:
         return value
@@ -367,12 +399,12 @@ class _RankStream(io.TextIOWrapper):
 CURRENT: Rank | None = None
 
 
-def run_rank(fd: int, config: dict[str, Any]) -> int:
-    """Be rank `config["rank"]` of a gang until the kernel says stop; returns the exit code."""
+def run_rank(fd: int, config: RankConfig) -> int:
+    """Be rank `config.rank` of a gang until the kernel says stop; returns the exit code."""
     global CURRENT
     import socket
 
-    for resource_name, limit in config.get("limits", {}).items():
+    for resource_name, limit in config.limits.items():
         import resource
 
         number = getattr(resource, resource_name)

@@ -14,127 +14,15 @@ neither: silence alone (a straggler, a slow loader) proves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Collective, Waiting
-from course_lib.outcome.places import Frame, is_learners
+from course_lib.outcome.partners import Partners
+from course_lib.outcome.places import is_learners
+from course_lib.ranks.look import Look
 
-#: A blocked rank uses next to nothing; more than this between two looks means that it computes or moves data.
-_CPU_SECONDS = 0.005
-#: A thread of gloo's connections that wants a core must have had one as often as this between two looks: then it has
-#: seen that there is nothing to do.
-_TURNS = 2
-_STORE_CALLS = ("get", "wait")
-
-
-@dataclass(frozen=True)
-class Look:
-    """What one rank said of itself at one moment (see `control_thread.look`).
-
-    Attributes:
-        asleep: neither the main thread nor another one wants a core, apart from those in `loops`.
-        loops: gloo's threads: how often each has had a core, and whether it wants one now.
-        moved: bytes sent and received on its connections so far.
-        in_flight: bytes on its connections that have not been read yet.
-        threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
-        children: its child processes, by pid: name, seconds of a core.
-        pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
-        partners: whom its communication call needs (see `ranks.partners`).
-        progress: grows while a script makes progress.
-        brief: without `records`, which cost the rank tens of milliseconds.
-        seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
-            `moved` says nothing.
-    """
-
-    rank: int
-    stack: tuple[Frame, ...]
-    waiting_in: str | None
-    cpu_seconds: float
-    sequence: Mapping[str, int]
-    members: Mapping[str, tuple[int, ...]]
-    records: tuple[Collective, ...]
-    asleep: bool = True
-    ends_by_itself: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    brief: bool = False
-    loops: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
-    moved: int = 0
-    in_flight: int = 0
-    threads: tuple[tuple[str, str], ...] = ()
-    children: Mapping[int, tuple[str, float]] = field(default_factory=dict)
-    pause: tuple[str, str] | None = None
-    partners: Mapping[str, Any] | None = None
-    progress: int = 0
-    seen_through: bool = True
-
-    @classmethod
-    def from_message(cls, rank: int, data: Mapping[str, Any]) -> Look:
-        """Rebuild the look from what the rank sent."""
-        return cls(
-            rank=rank,
-            stack=tuple(Frame(**frame) for frame in data["stack"]),
-            waiting_in=data["waiting_in"],
-            cpu_seconds=data["cpu_seconds"],
-            sequence=data["sequence"],
-            members={name: tuple(ranks) for name, ranks in data["members"].items()},
-            records=tuple(Collective.from_record(record) for record in data["records"]),
-            asleep=data["asleep"],
-            ends_by_itself=data["ends_by_itself"],
-            facts=data.get("facts", {}),
-            brief=data.get("brief", False),
-            loops={thread: (turns, wants) for thread, (turns, wants) in data["loops"].items()},
-            moved=data["moved"],
-            in_flight=data["in_flight"],
-            threads=tuple((name, kind) for name, kind in data["threads"]),
-            children={pid: (name, seconds) for pid, name, seconds in data["children"]},
-            pause=tuple(data["pause"]) if data["pause"] else None,
-            partners=data["partners"],
-            progress=data["progress"],
-            seen_through=data["seen_through"],
-        )
-
-    def issued(self, group: str) -> int:
-        """How many collectives of `group` this rank has issued."""
-        return max((record.seq for record in self.records if record.group == group), default=0)
-
-    def learners_line(self) -> tuple[str, str]:
-        """Where in the learner's code the rank is, and the text of that line."""
-        for frame in reversed(self.stack):
-            if is_learners(frame.file):
-                return frame.where(), frame.source
-        return "", ""
-
-    def same_place(self, other: Look) -> bool:
-        """True when the rank's own code has not moved between the two looks (`other` is the earlier one)."""
-        return (
-            self.stack == other.stack
-            and (self.brief or other.brief or self.records == other.records)
-            and self.sequence == other.sequence
-        )
-
-    def still_since(self, other: Look) -> bool:
-        """True when nothing of this rank has run, wants to run, or has anything to take since the earlier look."""
-        return (
-            self.asleep
-            and other.asleep
-            and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
-            and self.in_flight == other.in_flight
-            and self.moved == other.moved
-            # Bytes may lie in a connection for ever, when nobody has asked for them; gloo's threads must have had the
-            # time to take them.
-            and all(
-                turns - other.loops.get(thread, (turns, wants))[0] >= _TURNS
-                for thread, (turns, wants) in self.loops.items()
-                if wants or self.in_flight
-            )
-            and self.children.keys() == other.children.keys()
-            and all(
-                abs(seconds - other.children[pid][1]) < _CPU_SECONDS
-                for pid, (_, seconds) in self.children.items()
-            )
-        )
+_STORE_CALLS, _RECEIVING = ("get", "wait"), ("recv", "irecv")
 
 
 def issued_between(
@@ -233,10 +121,9 @@ def _partners(
 def _root(look: Look, record: Collective) -> int | None:
     """Which rank this one takes for the root of the collective it is blocked in."""
     needed = look.partners
-    if needed is None or needed["group"] != record.group or record.done:
+    if needed is None or needed.group != record.group or record.done:
         return None
-    root = needed["root"]
-    return root if isinstance(root, int) else None
+    return needed.root
 
 
 def _absent(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
@@ -244,32 +131,36 @@ def _absent(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
     needed = look.partners
     if needed is None:
         return ()
-    if needed["to"] is not None:
-        return () if _meets(looks.get(needed["to"]), "source", look.rank) else (needed["to"],)
-    if needed["source"] is not None:
-        return () if _meets(looks.get(needed["source"]), "to", look.rank) else (needed["source"],)
-    if needed["call"] in ("recv", "irecv"):
+    if needed.to is not None:
+        return () if _receives_from(looks.get(needed.to), look.rank) else (needed.to,)
+    if needed.source is not None:
+        return () if _sends_to(looks.get(needed.source), look.rank) else (needed.source,)
+    if needed.call in _RECEIVING:
         return ()
     return tuple(
         member
-        for member in needed["members"]
+        for member in needed.members
         if member != look.rank and not _in_the_same_call(looks.get(member), needed)
     )
 
 
-def _meets(other: Look | None, word: str, rank: int) -> bool:
-    """True when that rank is blocked in the other half of a send and receive with this one."""
-    if other is None or other.partners is None:
-        return False
-    anybody = (
-        word == "source" and other.partners["call"] in ("recv", "irecv") and other.partners["source"] is None
-    )
-    return other.partners[word] == rank or anybody
-
-
-def _in_the_same_call(other: Look | None, needed: Mapping[str, Any]) -> bool:
+def _receives_from(other: Look | None, rank: int) -> bool:
+    """True when that rank is blocked in a receive from this one, or from anybody."""
     theirs = other.partners if other is not None else None
-    return theirs is not None and (theirs["call"], theirs["group"]) == (needed["call"], needed["group"])
+    if theirs is None:
+        return False
+    return theirs.source == rank or (theirs.call in _RECEIVING and theirs.source is None)
+
+
+def _sends_to(other: Look | None, rank: int) -> bool:
+    """True when that rank is blocked in a send to this one."""
+    theirs = other.partners if other is not None else None
+    return theirs is not None and theirs.to == rank
+
+
+def _in_the_same_call(other: Look | None, needed: Partners) -> bool:
+    theirs = other.partners if other is not None else None
+    return theirs is not None and (theirs.call, theirs.group) == (needed.call, needed.group)
 
 
 def fit(one: Collective, two: Collective) -> bool:

@@ -10,12 +10,16 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
-from course_lib.ranks.kernel.deadlock import Look
+from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.protocol import BufferedChannel, Message
+from course_lib.ranks.look import Look
+from course_lib.ranks.messages import Body, Cannot, Seen, Where, written
+from course_lib.ranks.protocol import BufferedChannel
+
+_Reply = TypeVar("_Reply", bound=Body)
 
 _LONGEST_WAIT = 1.0
 
@@ -32,7 +36,7 @@ class Wires:
         self._selector = selectors.DefaultSelector()
         self._watched: set[int] = set()
 
-    def _watch(self, fd: int, on_ready: Callable[[], Any]) -> None:
+    def _watch(self, fd: int, on_ready: Callable[[], object]) -> None:
         self._selector.register(fd, selectors.EVENT_READ, (on_ready, None))
         self._watched.add(fd)
 
@@ -43,7 +47,7 @@ class Wires:
         for buffer in (link.stdout, link.stderr, link.stack_dump):
             self._watch(buffer.fd, buffer.read)
 
-    def _changed(self, channel: BufferedChannel, read: Callable[[], Any]) -> None:
+    def _changed(self, channel: BufferedChannel, read: Callable[[], object]) -> None:
         """A channel has bytes left that its rank does not take yet, or none any more, or is closed."""
         fd = channel.fileno()
         if channel.closed:
@@ -85,34 +89,38 @@ class Wires:
 
     def ask(
         self,
-        kind: str,
-        reply: str,
-        data: dict[str, Any],
+        question: Body,
+        reply: type[_Reply],
         timeout: float,
         ranks: Sequence[int] | None = None,
         stop: StopRequests | None = None,
         enough: Callable[[], bool] | None = None,
-    ) -> dict[int, Message]:
+    ) -> dict[int, _Reply]:
         """Send a message to ranks and collect their replies; ranks that do not answer in time are left out.
+
+        So are those whose reply cannot be read: the learner's code may have spoken in the rank's name.
 
         A press of the stop button ends the waiting too (given `stop`), and so does `enough()`, asked after each event.
         """
         self.job += 1
         job = self.job
         links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
-        question = Message(kind, {"id": job, **data}).encode()
+        encoded = written(question, job).encode()
         for link in links:
-            link.channel.send_encoded(question)
-        replies: dict[int, Message] = {}
+            link.channel.send_encoded(encoded)
+        replies: dict[int, _Reply] = {}
         unable: set[int] = set()
         deadline = time.monotonic() + timeout
         while True:
             for link in links:
                 if link.rank not in replies:
-                    message = link.take(reply, job)
-                    if message is not None:
-                        replies[link.rank] = message
-                    elif link.take("cannot", job) is not None:
+                    try:
+                        answer = link.take(reply, job)
+                        if answer is not None:
+                            replies[link.rank] = answer
+                        elif link.take(Cannot, job) is not None:
+                            unable.add(link.rank)
+                    except MalformedError:
                         unable.add(link.rank)
             left = deadline - time.monotonic()
             if left <= 0 or all(link.rank in {*replies, *unable} or not link.answers for link in links):
@@ -124,5 +132,5 @@ class Wires:
     def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
         """Where every rank is now, without those that do not answer in time. `detail`: see `control_thread.look`."""
         with self._lock:
-            replies = self.ask("look", "seen", {"detail": detail}, timeout)
-            return {rank: Look.from_message(rank, message.data) for rank, message in replies.items()}
+            replies = self.ask(Where(detail=detail), Seen, timeout)
+            return {rank: seen.look.of_rank(rank) for rank, seen in replies.items()}

@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Unpack
 
 import psutil
 
@@ -25,10 +25,12 @@ from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_b
 from course_lib.ranks.kernel.deadlock import issued_between
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
-from course_lib.ranks.kernel.job import Job
+from course_lib.ranks.kernel.job import Job, Options
 from course_lib.ranks.kernel.launcher import Launcher, LaunchError, warm_up
 from course_lib.ranks.kernel.rank_handle import RankLink
+from course_lib.ranks.messages import Call, Cell, Fetch, Fetched, Free, Freed, Rebuild, Rebuilt, Script
 from course_lib.ranks.server.store import listen_on_loopback
+from course_lib.ranks.starting import RankConfig, StoreConfig
 
 #: Connecting every rank with every other takes time that grows with their number.
 START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
@@ -152,20 +154,20 @@ class Gang(Wires):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
             fds = [theirs.fileno(), null, null, listener.fileno()]
-            self._store_token = self.launcher.start("store", {"port": port}, dict(os.environ), fds)
+            self._store_token = self.launcher.start(StoreConfig(port), os.environ, fds)
         finally:
             os.close(null)
             theirs.close()
             listener.close()
         for rank in range(self.world_size):
-            config = {
-                "rank": rank,
-                "init": self.init,
-                "backend": self.backend.init_argument,
-                "store_port": port,
-                "epoch": self.epoch,
-                "limits": self.limits,
-            }
+            config = RankConfig(
+                rank=rank,
+                init=self.init,
+                backend=self.backend.init_argument,
+                store_port=port,
+                epoch=self.epoch,
+                limits=self.limits,
+            )
             self.links.append(RankLink(rank, self.launcher, config, self._environment_of(rank, port)))
         self._watch(self.launcher.fileno(), self.launcher.pump)
         for link in self.links:
@@ -212,14 +214,12 @@ class Gang(Wires):
                     stop.heed()
                     self.stop()
                     raise KeyboardInterrupt
-        problems = {
-            link.rank: link.ready["problem"] for link in self.links if link.ready and link.ready["problem"]
-        }
+        problems = {link.rank: link.ready.problem for link in self.links if link.ready and link.ready.problem}
         if problems:
             rank, problem = next(iter(problems.items()))
             self.stop()
             raise GangError(
-                f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}"
+                f"The process group did not start: rank {rank}: {problem.type}: {problem.message}"
             )
         if self.state is State.STARTING:
             self.state = State.IDLE
@@ -269,19 +269,20 @@ class Gang(Wires):
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
-    def run_cell(self, source: str, *, label: str = "cell", first_line: int = 1, **options: Any) -> Outcome:
+    def run_cell(
+        self, source: str, *, label: str = "cell", first_line: int = 1, **options: Unpack[Options]
+    ) -> Outcome:
         """Run source code on the ranks as a notebook cell; options as in `job.Job`."""
         remember_cell(source, label, first_line)
-        data = {"source": source, "label": label, "first_line": first_line}
-        return self._run(Job("cell", data, **options))
+        return self._run(Job(Cell(source, label, first_line), **options))
 
-    def call(self, payload: bytes, **options: Any) -> Outcome:
+    def call(self, payload: bytes, **options: Unpack[Options]) -> Outcome:
         """Call a pickled `(function, arguments, faults)` on the ranks; options as in `job.Job`."""
-        return self._run(Job("call", {}, blob=payload, **options))
+        return self._run(Job(Call(payload), **options))
 
-    def run_script(self, path: str, arguments: Sequence[str] = (), **options: Any) -> Outcome:
+    def run_script(self, path: str, arguments: Sequence[str] = (), **options: Unpack[Options]) -> Outcome:
         """Run a script on the ranks as `torchrun` would; options as in `job.Job`."""
-        return self._run(Job("script", {"path": path, "arguments": list(arguments)}, **options))
+        return self._run(Job(Script(path, tuple(arguments)), **options))
 
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
@@ -329,7 +330,7 @@ class Gang(Wires):
         if not all(link.alive for link in self.links):
             self.state = State.BROKEN
 
-    def fetch(self, name: str | None, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+    def fetch(self, name: str | None, through: Callable[..., object] | None = None) -> dict[int, Packed]:
         """A variable of the ranks' namespace (or, with None, the last value) by rank, still packed.
 
         Args:
@@ -345,16 +346,16 @@ class Gang(Wires):
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
                 )
             how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
-            replies = self.ask("fetch", "fetched", {"name": name, "through": how}, FETCH_SECONDS, stop=stop)
+            replies = self.ask(Fetch(name, how), Fetched, FETCH_SECONDS, stop=stop)
             if stop.pressed:
                 stop.heed()
                 raise KeyboardInterrupt
         if not replies:
             raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: no rank answers.")
-        found = {rank: message for rank, message in sorted(replies.items()) if message.data["found"]}
+        found = {rank: reply for rank, reply in sorted(replies.items()) if reply.found}
         if not found:
             raise RankVariableError(f"No rank has a variable named {name!r}.")
-        return {rank: (message.blob, message.data["not_sent"]) for rank, message in found.items()}
+        return {rank: (reply.value, reply.not_sent) for rank, reply in found.items()}
 
     def mark_broken(self) -> None:
         """A rank is gone: only a restart helps."""
@@ -378,19 +379,19 @@ class Gang(Wires):
             return 0
         self.epoch += 1
         patience = REBUILD_SECONDS + REBUILD_SECONDS_PER_RANK * self.world_size
-        replies = self.ask("rebuild", "rebuilt", {"epoch": self.epoch}, patience)
-        if len(replies) < self.world_size or any(message.data["problem"] for message in replies.values()):
+        replies = self.ask(Rebuild(self.epoch), Rebuilt, patience)
+        if len(replies) < self.world_size or any(reply.problem is not None for reply in replies.values()):
             for link in self.links:
                 link.kill()
             self.state = State.BROKEN
             return None
-        return int(replies[0].data["wrappers"])
+        return replies[0].wrappers
 
     def rescue(self) -> int | None:
         """Free ranks that are blocked, then rebuild the group; see `rebuild_group`."""
         with self._lock, deferred():
             self._check_alive()
-            self.ask("free", "freed", {}, 1.0)
+            self.ask(Free(), Freed, 1.0)
             return self.rebuild_group()
 
     def restarted(self) -> Gang:

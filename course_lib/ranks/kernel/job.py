@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.outcome.progress import Progress
-from course_lib.ranks.done import DONE, Done
-from course_lib.ranks.kernel.deadlock import Look, StandStill
+from course_lib.ranks.kernel.deadlock import StandStill
+from course_lib.ranks.look import Look
+from course_lib.ranks.messages import Around, Call, Cell, Done, Script
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.rank_handle import Link
@@ -21,13 +22,28 @@ if TYPE_CHECKING:
 PROBABLE_SECONDS = 5.0
 
 
+class Options(TypedDict, total=False):
+    """How a job is run, as `run_cell` and the like take it: see `Job`."""
+
+    only: tuple[int, ...] | None
+    timeout: float
+    trace: bool
+    repair: bool
+    around: Around | None
+    on_progress: Callable[[Progress], None] | None
+    patience: float
+    on_stall: Callable[[Outcome], None] | None
+
+
 @dataclass(frozen=True)
 class Job:
     """What to run and how.
 
     Attributes:
-        kind, data, blob: the message for the ranks. only: the ranks to run on (None: all).
+        work: what the ranks are to do.
+        only: the ranks to run on (None: all).
         timeout: seconds after which ranks that have not finished are stopped.
+        trace: record a timeline on every rank.
         repair: whether a broken process group is rebuilt afterwards; not worth it for a gang that is stopped next.
         around: a context manager that the ranks enter before the learner's code: `module:function` and its arguments.
         patience: seconds without progress on any rank (no operation issued, no step made) after which `on_stall` is
@@ -35,14 +51,12 @@ class Job:
         on_progress: called while the job runs, at most ten times a second; what it raises ends the job.
     """
 
-    kind: str
-    data: dict[str, Any]
-    blob: bytes = b""
+    work: Cell | Call | Script
     only: tuple[int, ...] | None = None
     timeout: float = 300.0
     trace: bool = False
     repair: bool = True
-    around: tuple[str, dict[str, Any]] | None = None
+    around: Around | None = None
     on_progress: Callable[[Progress], None] | None = None
     patience: float = math.inf
     on_stall: Callable[[Outcome], None] | None = None
@@ -104,17 +118,17 @@ def collect(this: Run) -> None:
     """Take in the answers that have come, and notice who has died without one."""
     for link in this.links:
         if link.rank not in this.done:
-            message = link.take(DONE, this.number)
-            if message is not None:
-                this.done[link.rank] = Done.of(message)
+            done = link.take(Done, this.number)
+            if done is not None:
+                this.done[link.rank] = done
                 link.stdout.drain()
                 link.stderr.drain()
             elif not link.alive and link.rank not in {*this.died_first, *this.killed, *this.ended}:
                 # The reply may still be on the wire: a rank can say `done` and die a moment later.
                 link.read()
-                message = link.take(DONE, this.number)
-                if message is not None:
-                    this.done[link.rank] = Done.of(message)
+                done = link.take(Done, this.number)
+                if done is not None:
+                    this.done[link.rank] = done
                 for written in (link.stdout, link.stderr, link.stack_dump):
                     written.drain()
                 cut = link.rank in this.cut_off

@@ -14,15 +14,26 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from course_lib.ranks.kernel.silence import LOOK_SECONDS, Silence
+from course_lib.ranks.messages import read, written
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server.zygote import ask_zygote, server_environment, working_folder
+from course_lib.ranks.starting import (
+    Exited,
+    Failed,
+    Kill,
+    Machine,
+    RankConfig,
+    ServerReady,
+    Start,
+    Started,
+    StoreConfig,
+)
 
 METHODS = ("forkserver", "spawn")
 _COURSE_PARENT = str(Path(__file__).resolve().parents[3])
@@ -42,15 +53,6 @@ def default_method() -> str:
     return "forkserver" if hasattr(os, "fork") else "spawn"
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What the forkserver's torch sees of the machine."""
-
-    torch_version: str
-    gpus: int
-    nccl: bool
-
-
 class Launcher:
     """Starts processes through one forkserver process and collects their exit codes."""
 
@@ -63,7 +65,7 @@ class Launcher:
         self.exits: dict[int, int] = {}
         self.pids: dict[int, int] = {}
         self.failures: dict[int, str] = {}
-        self.ready: Message | None = None
+        self.ready: ServerReady | None = None
         self.gone = False
         self._token = 0
         self._unanswered: set[int] = set()
@@ -108,7 +110,7 @@ class Launcher:
     @property
     def pid(self) -> int:
         """The server's process id; waits for the server if need be."""
-        return int(self.wait_ready().data["pid"])
+        return self.wait_ready().pid
 
     def has_ended(self) -> bool:
         """True once the server is no more; where a zygote gave none, one is started here instead."""
@@ -135,7 +137,7 @@ class Launcher:
             if self.ready is None or self.gone:
                 continue
             with contextlib.suppress(psutil.Error):  # it has ended, which is nobody's secret
-                silence = silence or Silence(psutil.Process(int(self.ready.data["pid"])))
+                silence = silence or Silence(psutil.Process(self.ready.pid))
                 if silence.look(self._oldest_request()):
                     silence.process.kill()
 
@@ -153,7 +155,7 @@ class Launcher:
         """The socket's descriptor, for selectors."""
         return self.sock.fileno()
 
-    def wait_ready(self) -> Message:
+    def wait_ready(self) -> ServerReady:
         """Block until the server has torch loaded.
 
         Raises:
@@ -172,8 +174,7 @@ class Launcher:
     @property
     def machine(self) -> Machine:
         """The machine as torch sees it; waits for the server if need be."""
-        data = self.wait_ready().data
-        return Machine(data.get("torch", ""), data.get("gpus", 0), data.get("nccl", False))
+        return self.wait_ready().machine
 
     def last_words(self) -> str:
         """The end of what the server printed, for error messages."""
@@ -183,22 +184,23 @@ class Launcher:
             return "\n".join(text.splitlines()[-5:]) or "it printed nothing"
         return "it printed nothing"
 
-    def start(self, role: str, config: dict[str, Any], environment: dict[str, str], fds: list[int]) -> int:
+    def start(self, config: RankConfig | StoreConfig, environment: Mapping[str, str], fds: list[int]) -> int:
         """Ask for a process; returns a token under which `pids` or `failures` will have the answer."""
         self.wait_ready()
-        spec: dict[str, Any] = {
-            "role": role,
-            "config": config,
-            "env": environment,
-            "cwd": working_folder(),
-            "path": [_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)],
-            "fds": len(fds),
-        }
         with self._lock:
             self._token += 1
-            spec["token"] = token = self._token
+            token = self._token
             self._unanswered.add(token)
-            data = Message("start", spec).encode()
+            wanted = Start(
+                token=token,
+                cwd=working_folder(),
+                path=(_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)),
+                fds=len(fds),
+                env=dict(environment),
+                rank=config if isinstance(config, RankConfig) else None,
+                store=config if isinstance(config, StoreConfig) else None,
+            )
+            data = written(wanted).encode()
             try:
                 self.sock.setblocking(True)
                 sent = socket.send_fds(self.sock, [data], fds)
@@ -217,7 +219,7 @@ class Launcher:
         with contextlib.suppress(OSError), self._lock:
             try:
                 self.sock.setblocking(True)
-                self.sock.sendall(Message("kill", {"pid": pid, "after": after}).encode())
+                self.sock.sendall(written(Kill(pid, after)).encode())
             finally:
                 self.sock.setblocking(False)
 
@@ -235,17 +237,24 @@ class Launcher:
                     self.gone = True
                     return
                 for message in self._decoder.feed(chunk):
-                    if message.kind == "ready":
-                        self.ready = message
-                    elif message.kind == "started":
-                        self._unanswered.discard(message.data["token"])
-                        self.pids[message.data["token"]] = message.data["pid"]
-                        self.exits.pop(message.data["pid"], None)  # the system uses numbers again
-                    elif message.kind == "failed":
-                        self._unanswered.discard(message.data["token"])
-                        self.failures[message.data["token"]] = message.data["reason"]
-                    elif message.kind == "exited":
-                        self.exits[message.data["pid"]] = message.data["code"]
+                    self._heard(message)
+
+    def _heard(self, message: Message) -> None:
+        match message.kind:
+            case ServerReady.kind:
+                self.ready = read(ServerReady, message)
+            case Started.kind:
+                started = read(Started, message)
+                self._unanswered.discard(started.token)
+                self.pids[started.token] = started.pid
+                self.exits.pop(started.pid, None)  # the system uses numbers again
+            case Failed.kind:
+                failed = read(Failed, message)
+                self._unanswered.discard(failed.token)
+                self.failures[failed.token] = failed.reason
+            case Exited.kind:
+                exited = read(Exited, message)
+                self.exits[exited.pid] = exited.code
 
     def close(self) -> None:
         """End the server and with it every rank."""
@@ -260,7 +269,7 @@ class Launcher:
                 self._process.kill()
                 self._process.wait()
         elif self.ready is not None:
-            _end(int(self.ready.data["pid"]))
+            _end(self.ready.pid)
         self._log.close()
 
 

@@ -27,7 +27,7 @@ class Handle:
     started_ns: int
     ended_ns: int
 
-    def fetch(self, name: str | None, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+    def fetch(self, name: str | None, through: Callable[..., object] | None = None) -> dict[int, Packed]:
         """See `Gang.fetch`."""
         return self.gang.fetch(name, through)
 
@@ -50,13 +50,13 @@ class LiveOutcome(Outcome):
     def all_packed(self) -> Mapping[int, Packed]:
         """See `Outcome.all_packed`: what was too large is fetched."""
         packed = dict(self.packed)
-        large = [rank for rank, (_, not_sent) in packed.items() if not_sent and not_sent["reason"] == "large"]
+        large = [rank for rank, (_, not_sent) in packed.items() if not_sent and not_sent.reason == "large"]
         if large:
             fetched = self.handle.fetch(None)
             packed.update({rank: fetched[rank] for rank in large if rank in fetched})
         return packed
 
-    def fetched(self, name: str, through: Callable[[Any], Any] | None = None) -> dict[int, Packed]:
+    def fetched(self, name: str, through: Callable[..., object] | None = None) -> dict[int, Packed]:
         """See `Outcome.fetched`."""
         return self.handle.fetch(name, through)
 

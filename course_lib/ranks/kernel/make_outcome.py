@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
 from course_lib.outcome.places import Frame, is_learners
-from course_lib.ranks.inside import on_terminate
-from course_lib.ranks.kernel.deadlock import Look
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.stop_ranks import main_stack
+from course_lib.ranks.look import Look
+from course_lib.ranks.messages import Call, LastWords
 
 #: What torch says on a rank whose peers are gone.
 PEER_LOST = (
@@ -135,7 +135,7 @@ def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tup
 
 
 def _what(this: Run) -> str:
-    return {"call": "function"}.get(this.job.kind, this.job.kind)
+    return "function" if isinstance(this.job.work, Call) else this.job.work.kind
 
 
 def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
@@ -152,20 +152,14 @@ def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
 
 def _last_words(this: Run) -> dict[int, Look]:
     """What ranks that C++ has ended could still say."""
-    told = {link.rank: link.take(on_terminate.KIND, 0) for link in this.links if link.rank in this.died_first}
-    return {
-        rank: Look.from_message(rank, message.data) for rank, message in told.items() if message is not None
-    }
+    told = {link.rank: link.take(LastWords, 0) for link in this.links if link.rank in this.died_first}
+    return {rank: words.look.of_rank(rank) for rank, words in told.items() if words is not None}
 
 
 def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
     """The collectives of a run that went wrong (a rebuilt group forgets them), or that was watched."""
     if kind is Kind.OK:
-        return {
-            rank: tuple(map(Collective.from_record, done.records))
-            for rank, done in sorted(this.done.items())
-            if done.records is not None
-        }
+        return {rank: done.records for rank, done in sorted(this.done.items()) if done.records is not None}
     return _seen(this)
 
 
@@ -178,10 +172,10 @@ def _seen(this: Run) -> dict[int, tuple[Collective, ...]]:
     }
 
 
-def _facts(this: Run) -> dict[int, dict[str, Any]]:
+def _facts(this: Run) -> dict[int, Facts]:
     """What the ranks told of themselves: when they raised, at the end, or while they were blocked."""
-    told = {rank: dict(look.facts) for rank, look in this.details.items() if look.facts}
-    told.update({rank: dict(done.facts) for rank, done in this.done.items() if done.facts})
+    told = {rank: look.facts for rank, look in this.details.items() if look.facts is not None}
+    told.update({rank: done.facts for rank, done in this.done.items() if done.facts is not None})
     return dict(sorted(told.items()))
 
 

@@ -7,13 +7,17 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-from course_lib.ranks.done import DONE
+from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
+from course_lib.ranks.messages import Body, Done, Picture, Ready, Stop, number_of, read, written
 from course_lib.ranks.protocol import BufferedChannel, Message
+from course_lib.ranks.starting import RankConfig
+
+_Reply = TypeVar("_Reply", bound=Body)
 
 #: How long a rank may take to close the learner's files when it is dismissed.
 LEAVE_SECONDS = 1.0
@@ -29,7 +33,7 @@ class Link(abc.ABC):
         self.rank = rank
         self.channel = channel
         self.stdout, self.stderr, self.stack_dump = buffers
-        self.ready: dict[str, Any] | None = None
+        self.ready: Ready | None = None
         self.inbox: list[Message] = []
         self.pictures: list[bytes] = []
         self.killed_by_course = False
@@ -65,16 +69,22 @@ class Link(abc.ABC):
     def read(self) -> None:
         """Take in messages and output that have arrived."""
         for message in self.channel.receive():
-            if message.kind == "ready":
-                self.ready = message.data
-            elif message.kind == "picture":
+            if message.kind == Ready.kind:
+                self._started(message)
+            elif message.kind == Picture.kind:
                 self.pictures.append(message.blob)
-            elif message.kind == DONE and message.data.get("id") != self.awaited:
+            elif message.kind == Done.kind and number_of(message) != self.awaited:
                 self.unasked = True
             else:
-                if message.kind == DONE:
+                if message.kind == Done.kind:
                     self.awaited = None
                 self.inbox.append(message)
+
+    def _started(self, message: Message) -> None:
+        try:
+            self.ready = read(Ready, message)
+        except MalformedError:
+            self.channel.give_up()
 
     def forget_last_job(self) -> None:
         """Make room for what the next job writes and answers."""
@@ -83,13 +93,17 @@ class Link(abc.ABC):
         self.pictures.clear()
         self.inbox.clear()
 
-    def take(self, kind: str, job: int) -> Message | None:
-        """The reply of this kind to this job, if it has come; older replies are dropped."""
+    def take(self, kind: type[_Reply], job: int) -> _Reply | None:
+        """The reply of this kind to this job, if it has come; older replies are dropped.
+
+        Raises:
+            MalformedError: there is one, and it cannot be read.
+        """
         for message in list(self.inbox):
-            if message.kind == kind:
+            if message.kind == kind.kind:
                 self.inbox.remove(message)
-                if message.data.get("id") == job:
-                    return message
+                if number_of(message) == job:
+                    return read(kind, message)
         return None
 
     def signal(self, number: int) -> None:
@@ -125,7 +139,7 @@ class RankLink(Link):
     """A rank of a gang: its process is the launcher's child."""
 
     def __init__(
-        self, rank: int, launcher: Launcher, config: dict[str, Any], environment: dict[str, str]
+        self, rank: int, launcher: Launcher, config: RankConfig, environment: Mapping[str, str]
     ) -> None:
         self.launcher = launcher
         mine, theirs = socket.socketpair()
@@ -133,7 +147,7 @@ class RankLink(Link):
         with theirs:
             fds = [theirs.fileno(), *(write for _, write in pipes)]
             try:
-                self.token = launcher.start("rank", config, environment, fds)
+                self.token = launcher.start(config, environment, fds)
             finally:
                 for _, write in pipes:
                     os.close(write)
@@ -164,5 +178,5 @@ class RankLink(Link):
         """Ask the rank to close its files and leave, and see to it that it does."""
         self.killed_by_course = True
         if self.pid is not None and self.alive:
-            self.channel.send(Message("stop", {}))
+            self.channel.send(written(Stop()))
             self.launcher.kill(self.pid, after=LEAVE_SECONDS)

@@ -7,13 +7,14 @@ else has started.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Outcome, Waiting
-from course_lib.ranks.inside.self_report import groups_told
+from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.interrupts import StopRequests
@@ -30,7 +31,8 @@ from course_lib.ranks.kernel.stop_ranks import (
     see_details,
     see_where,
 )
-from course_lib.ranks.protocol import Message
+from course_lib.ranks.look import Look
+from course_lib.ranks.messages import Seen, Where, written
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.gang import Gang
@@ -55,8 +57,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
     this = Run(job, gang.job, links)
     for link in gang.links:
         link.forget_last_job()
-    data = {**job.data, "id": this.number, "trace": job.trace, "around": job.around}
-    message = Message(job.kind, data, job.blob).encode()
+    work = dataclasses.replace(job.work, trace=job.trace, around=job.around)
+    message = written(work, this.number).encode()
     for taking_part in links:
         taking_part.awaited = this.number
         taking_part.channel.send_encoded(message)
@@ -70,7 +72,8 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
         outcome = dataclasses.replace(
             outcome,
             recorded=deadlock.issued_between(looks, started, ended),
-            facts=outcome.facts or {rank: look.facts for rank, look in sorted(looks.items())},
+            facts=outcome.facts
+            or {rank: look.facts for rank, look in sorted(looks.items()) if look.facts is not None},
         )
     outcome = dataclasses.replace(outcome, notes=notes)
     return LiveOutcome.of(outcome, Handle(gang, started, ended)) if fetchable else outcome
@@ -78,7 +81,7 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
 
 def _met_wrongly(outcome: Outcome) -> bool:
     """True when ranks that told of their collectives have met in some that do not fit."""
-    groups = {rank: groups_told(facts) for rank, facts in outcome.facts.items()}
+    groups = {rank: facts.all_groups() for rank, facts in outcome.facts.items()}
     return bool(outcome.recorded) and deadlock.first_misfit(outcome.recorded, groups) is not None
 
 
@@ -88,7 +91,7 @@ def _left_open(gang: Gang, this: Run) -> bool:
     The groups' own numbers come with every answer; they also count what is sent from one rank to another, so that
     unequal ones are only a reason to look.
     """
-    before, gang.numbers = gang.numbers, {rank: done.sequence for rank, done in this.done.items()}
+    before, gang.numbers = gang.numbers, {rank: dict(done.sequence) for rank, done in this.done.items()}
     grown = {
         rank: {name: number - before.get(rank, {}).get(name, 0) for name, number in numbers.items()}
         for rank, numbers in gang.numbers.items()
@@ -189,9 +192,9 @@ class Watch:
         self.wires = wires
         self.this = this
         self.next_look = _FIRST_LOOK
-        self.before: dict[int, deadlock.Look] = {}
+        self.before: dict[int, Look] = {}
         self.asked: int | None = None
-        self.replies: dict[int, deadlock.Look] = {}
+        self.replies: dict[int, Look] = {}
         self.connecting_since: float | None = None
         self.thorough = False  # two brief looks speak for a stand-still: the next one reads the collectives
         self.looked_closely = 0.0
@@ -203,9 +206,10 @@ class Watch:
                 self._ask()
             return False
         for link in self.wires.links:
-            message = link.take("seen", self.asked)
-            if message is not None:
-                self.replies[link.rank] = deadlock.Look.from_message(link.rank, message.data)
+            with contextlib.suppress(MalformedError):  # then it has not answered, for all that is known
+                seen = link.take(Seen, self.asked)
+                if seen is not None:
+                    self.replies[link.rank] = seen.look.of_rank(link.rank)
         living = [link for link in self.wires.links if link.alive]
         if len(self.replies) < len(living) and self.this.seconds() < self.next_look:
             return False
@@ -216,7 +220,7 @@ class Watch:
         self.asked = self.wires.job
         self.replies = {}
         self.next_look = self.this.seconds() + _IDLE_LOOK
-        question = Message("look", {"id": self.asked, "brief": not self.thorough}).encode()
+        question = written(Where(brief=not self.thorough), self.asked).encode()
         for link in self.wires.links:
             if link.alive:
                 link.channel.send_encoded(question)
@@ -247,9 +251,7 @@ class Watch:
             return False
         return self._stands_still(found, thorough, before)
 
-    def _stands_still(
-        self, found: deadlock.StandStill, thorough: bool, before: dict[int, deadlock.Look]
-    ) -> bool:
+    def _stands_still(self, found: deadlock.StandStill, thorough: bool, before: dict[int, Look]) -> bool:
         since = self.this.still.since if self.this.still is not None else self.this.seconds()
         if not thorough and (found.proved or self.this.seconds() - self.looked_closely >= _CLOSE_LOOK):
             self.thorough, self.next_look = True, self.this.seconds()
@@ -268,14 +270,14 @@ class Watch:
         self.this.still = Still(since, found)
         return False
 
-    def _note_progress(self, looks: dict[int, deadlock.Look]) -> None:
+    def _note_progress(self, looks: dict[int, Look]) -> None:
         """Has any rank issued or counted anything since the last look?"""
         counts = {rank: (look.progress, sum(look.sequence.values())) for rank, look in looks.items()}
         known = self.this.counts
         if any(known.get(rank) != count for rank, count in counts.items()):
             self.this.counts, self.this.progressed = {**known, **counts}, self.this.seconds()
 
-    def _connecting(self, looks: dict[int, deadlock.Look]) -> bool:
+    def _connecting(self, looks: dict[int, Look]) -> bool:
         """True while ranks may still be finding each other: what they wait for may be a thread that gets no core."""
         grace = self._grace(looks)
         if not grace:
@@ -285,7 +287,7 @@ class Watch:
             self.connecting_since = self.this.seconds()
         return self.this.seconds() - self.connecting_since < grace
 
-    def _grace(self, looks: dict[int, deadlock.Look]) -> float:
+    def _grace(self, looks: dict[int, Look]) -> float:
         """How long ranks that stand still may look like this before it means something, in seconds."""
         stacks = [[frame.function for frame in look.stack] for look in looks.values()]
         # The store is rank 0's: it does not come once that has left.

@@ -20,6 +20,7 @@ from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, collect
 from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.messages import Free, Freed
 
 GRACE_SECONDS = 1.0
 #: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
@@ -127,7 +128,7 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
     this.freed = True
     for cut_store in (False, True):
         # The thread that frees may still be at the question before: reading the first stacks takes it a second.
-        wires.ask("free", "freed", {"store": cut_store}, ANSWER_SECONDS, enough=lambda: _all_left(this))
+        wires.ask(Free(store=cut_store), Freed, ANSWER_SECONDS, enough=lambda: _all_left(this))
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
     # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.

@@ -19,13 +19,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from course_lib.ranks.codec import decode, encode
+from course_lib.ranks.messages import Body, read, written
 from course_lib.ranks.process import die_with_parent, prctl, run_and_exit, take_turns
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server import huge_pages, preload
 from course_lib.ranks.server.orphans import children, orphans_of_the_dead
+from course_lib.ranks.starting import Exited, Failed, Kill, Machine, ServerReady, Start, Started
 
 _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
@@ -78,7 +81,7 @@ class Forkserver:
 
     def _loop(self) -> None:
         while True:
-            wanted: list[Any] = [self.sock, self._wake_read]
+            wanted: list[socket.socket | int] = [self.sock, self._wake_read]
             due = self._kill_those_due()
             readable, _, _ = select.select(wanted, [], [], due if self.leisure is None else _QUIET)
             has_time = not readable or self.started >= _MANY
@@ -104,33 +107,32 @@ class Forkserver:
                 for message in self._decoder.feed(chunk):
                     self._handle(message)
 
-    def _send(self, kind: str, **data: Any) -> None:
+    def say(self, body: Body) -> None:
+        """Tell the kernel, if it is still there."""
         with contextlib.suppress(OSError):
-            self.sock.sendall(Message(kind, data).encode())
+            self.sock.sendall(written(body).encode())
 
     def _handle(self, message: Message) -> None:
-        if message.kind == "start":
-            wanted = message.data["fds"]
-            fds, self._fds = self._fds[:wanted], self._fds[wanted:]
-            if wanted > 3:
-                message.data["config"]["extra_fd"] = fds[3]
+        if message.kind == Start.kind:
+            wanted = read(Start, message)
+            fds, self._fds = self._fds[: wanted.fds], self._fds[wanted.fds :]
             try:
-                pid = self._start(message.data, fds)
+                pid = self._start(_with_extra(wanted, fds), fds)
             except OSError as error:
-                self._send("failed", token=message.data["token"], reason=str(error))
+                self.say(Failed(wanted.token, str(error)))
             else:
                 self.started += 1
-                environment = message.data["env"]
                 self.living[pid] = (
-                    os.fsencode(environment.get("MASTER_PORT", "")),
-                    os.fsencode(environment.get("RANK", "")),
+                    os.fsencode(wanted.env.get("MASTER_PORT", "")),
+                    os.fsencode(wanted.env.get("RANK", "")),
                 )
-                self._send("started", token=message.data["token"], pid=pid)
+                self.say(Started(wanted.token, pid))
             finally:
                 for fd in fds:
                     os.close(fd)
-        elif message.kind == "kill":
-            self._due[message.data["pid"]] = time.monotonic() + message.data["after"]
+        elif message.kind == Kill.kind:
+            kill = read(Kill, message)
+            self._due[kill.pid] = time.monotonic() + kill.after
 
     def _kill_those_due(self) -> float | None:
         """Kill the ranks whose time is up; returns the seconds until the next is due."""
@@ -146,13 +148,13 @@ class Forkserver:
         coming = [*self._due.values(), *self._janitors.values()]
         return max(0.0, min(coming) - now) if coming else None
 
-    def _start(self, spec: dict[str, Any], fds: list[int]) -> int:
+    def _start(self, wanted: Start, fds: list[int]) -> int:
         if self.method == "spawn":
-            return self._spawn(spec, fds)
+            return self._spawn(wanted, fds)
 
         def role() -> int:
-            self._become(spec, fds)
-            return run_role(spec, fds[0])
+            self._become(wanted, fds)
+            return run_role(wanted, fds[0])
 
         pid = os.fork()
         if pid == 0:
@@ -162,7 +164,7 @@ class Forkserver:
             os.setpgid(pid, pid)
         return pid
 
-    def _become(self, spec: dict[str, Any], fds: list[int]) -> None:
+    def _become(self, wanted: Start, fds: list[int]) -> None:
         """Turn a freshly forked child into a clean process of its own."""
         server = os.getppid()
         die_with_parent()
@@ -177,15 +179,15 @@ class Forkserver:
             os.close(fd)
         connect_streams(fds)
         os.environ.clear()
-        os.environ.update(spec["env"])
-        enter_place(spec)
+        os.environ.update(wanted.env)
+        enter_place(wanted)
         if os.getppid() != server:
             os._exit(1)
 
-    def _spawn(self, spec: dict[str, Any], fds: list[int]) -> int:
+    def _spawn(self, wanted: Start, fds: list[int]) -> int:
         import json
 
-        place = {"cwd": spec["cwd"], "path": spec["path"], "role": spec["role"], "config": spec["config"]}
+        told = json.dumps(encode(replace(wanted, env={})))
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -193,9 +195,9 @@ class Forkserver:
                 "course_lib.ranks.server.forkserver",
                 "role",
                 str(fds[0]),
-                json.dumps(place),
+                told,
             ],
-            env={**spec["env"], "PYTHONPATH": os.pathsep.join(p for p in spec["path"] if p)},
+            env={**wanted.env, "PYTHONPATH": os.pathsep.join(p for p in wanted.path if p)},
             pass_fds=[fds[0], *fds[3:]],
             stdin=subprocess.DEVNULL,
             stdout=fds[1],
@@ -222,7 +224,7 @@ class Forkserver:
                 # What the rank started (data loader workers, forks) ends with it.
                 self._kill_group(pid)
                 code = os.waitstatus_to_exitcode(status)
-                self._send("exited", pid=pid, code=code)
+                self.say(Exited(pid, code))
         # So does what left its process group; killing that may bring up more, of which SIGCHLD tells.
         if ended:
             orphans = orphans_of_the_dead(self.living.keys(), set(self.living.values()))
@@ -302,21 +304,25 @@ def _members_of(group: int) -> set[int]:
     return {int(name) for name in os.listdir("/proc") if name.isdigit() and _group_of(int(name)) == group}
 
 
-def describe_machine(method: str) -> dict[str, Any]:
+def _with_extra(wanted: Start, fds: list[int]) -> Start:
+    """The same; a fourth descriptor is known to the process by its number."""
+    if len(fds) < 4:
+        return wanted
+    rank = replace(wanted.rank, extra_fd=fds[3]) if wanted.rank is not None else None
+    store = replace(wanted.store, extra_fd=fds[3]) if wanted.store is not None else None
+    return replace(wanted, rank=rank, store=store)
+
+
+def describe_machine(method: str) -> Machine:
     """torch's version, the number of GPUs and whether NCCL is there; makes no CUDA context."""
     if method == "spawn" and not os.path.exists("/proc/driver/nvidia"):
         from importlib.metadata import version
 
-        return {"method": method, "torch": version("torch"), "gpus": 0, "nccl": False}
+        return Machine(method, version("torch"))
     import torch
 
     gpus = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
-    return {
-        "method": method,
-        "torch": torch.__version__,
-        "gpus": gpus,
-        "nccl": torch.distributed.is_nccl_available(),
-    }
+    return Machine(method, str(torch.__version__), gpus, torch.distributed.is_nccl_available())
 
 
 def connect_streams(fds: list[int]) -> None:
@@ -329,35 +335,38 @@ def connect_streams(fds: list[int]) -> None:
         os.close(fd)
 
 
-def enter_place(spec: dict[str, Any]) -> None:
+def enter_place(wanted: Start) -> None:
     """Take over the kernel's working folder and module search path."""
     with contextlib.suppress(OSError):
-        os.chdir(spec["cwd"])
-    sys.path[:] = spec["path"]
+        os.chdir(wanted.cwd)
+    sys.path[:] = wanted.path
 
 
-def run_role(spec: dict[str, Any], fd: int) -> int:
+def run_role(wanted: Start, fd: int) -> int:
     """Be what was asked for - a rank, or the host of the gang's store - and return the exit code."""
     with contextlib.suppress(OSError):
         # Numbers drawn from numpy's global generator differ between real processes; forked ones would share them.
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             numpy.random.seed()
-    role: Callable[[int, dict[str, Any]], int]
-    if spec["role"] == "store":
-        from course_lib.ranks.server.store import host_store as role
-    else:
+    if wanted.store is not None:
+        from course_lib.ranks.server.store import host_store
+
+        return host_store(fd, wanted.store)
+    if wanted.rank is not None:
         take_turns()
-        from course_lib.ranks.inside.worker import run_rank as role
-    return role(fd, spec["config"])
+        from course_lib.ranks.inside.worker import run_rank
+
+        return run_rank(fd, wanted.rank)
+    return 1
 
 
-def _spawned(fd: int, place: dict[str, Any]) -> int:
+def _spawned(fd: int, wanted: Start) -> int:
     die_with_parent()
-    enter_place(place)
+    enter_place(wanted)
     for name, value in preload.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    return run_role(place, fd)
+    return run_role(wanted, fd)
 
 
 def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
@@ -373,7 +382,7 @@ def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
         preload.preload(server.kernel_is_there)
         if not loaded:
             server.leisure = huge_pages.collapsing()
-    server._send("ready", pid=os.getpid(), **describe_machine(method))
+    server.say(ServerReady(os.getpid(), describe_machine(method)))
     server.serve()
     return 0
 
@@ -386,7 +395,7 @@ def main(arguments: list[str]) -> int:
         # The module runs as __main__ here, which belongs to the learner in a rank: hand over to the real one.
         from course_lib.ranks.server import forkserver
 
-        return forkserver._spawned(int(arguments[1]), json.loads(arguments[2]))
+        return forkserver._spawned(int(arguments[1]), decode(Start, json.loads(arguments[2])))
     from course_lib.ranks.server import forkserver
 
     return forkserver.serve(socket.socket(fileno=int(arguments[0])), arguments[1])

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
-from typing import Any
 
 from course_lib.ranks.host_names import ask_no_name_server
+from course_lib.ranks.starting import StoreConfig
 
 
-def host_store(fd: int, config: dict[str, Any]) -> int:
+def host_store(fd: int, config: StoreConfig) -> int:
     """Serve the store on the inherited listening socket until the kernel closes its end of `fd`."""
     control = socket.socket(fileno=fd)
     ask_no_name_server()
@@ -22,11 +22,11 @@ def host_store(fd: int, config: dict[str, Any]) -> int:
 
     store = dist.TCPStore(
         "127.0.0.1",
-        config["port"],
+        config.port,
         is_master=True,
         wait_for_workers=False,
         timeout=timedelta(minutes=30),
-        master_listen_fd=config["extra_fd"],
+        master_listen_fd=config.extra_fd,
     )
     while control.recv(1):
         pass

@@ -24,9 +24,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.process import name_process, run_and_exit
 
 #: Where the address stands in the environment of those who may ask.
@@ -47,6 +49,25 @@ _READ_WHEN_LOADED = (
 #: torch writes it itself when DDP or its compiler is imported: who has imported torch may still ask.
 _WRITTEN_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 _REQUEST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """What must be the same in the zygote and in who asks."""
+
+    python: tuple[str, ...]
+    course: tuple[str, ...]
+    loaded_with: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A kernel wants a forkserver in its environment and working folder."""
+
+    fitting: _Fitting
+    env: Mapping[str, str]
+    cwd: str
+    pid: int
 
 
 def start_zygote() -> int:
@@ -106,17 +127,12 @@ def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) ->
     address = os.environ.get(VARIABLE)
     if not address:
         return False
-    request = {
-        **_fitting(environment),
-        "env": dict(environment),
-        "cwd": working_folder(),
-        "pid": os.getpid(),
-    }
+    request = _Request(_fitting(environment), dict(environment), working_folder(), os.getpid())
     try:
         with socket.socket(socket.AF_UNIX) as wire:
             wire.settimeout(_REQUEST_SECONDS)
             wire.connect(address)
-            data = json.dumps(request).encode() + b"\n"
+            data = json.dumps(encode(request)).encode() + b"\n"
             sent = socket.send_fds(wire, [data], [sock.fileno(), log])
             wire.sendall(data[sent:])
     except OSError:
@@ -132,23 +148,22 @@ def working_folder() -> str:
         return os.sep
 
 
-def _fitting(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What must be the same in the zygote and in who asks."""
-    return {
-        "python": [sys.prefix, sys.version],
-        "course": [str(_COURSE), *_newest_files()],
-        "loaded_with": {
+def _fitting(environment: Mapping[str, str]) -> _Fitting:
+    return _Fitting(
+        python=(sys.prefix, sys.version),
+        course=(str(_COURSE), *map(str, _newest_files())),
+        loaded_with={
             key: environment[key]
             for key in sorted(environment)
             if key.startswith(_READ_WHEN_LOADED) and key not in _WRITTEN_BY_TORCH
         },
-    }
+    )
 
 
-def _newest_files() -> list[int]:
+def _newest_files() -> tuple[int, int]:
     """How many files the course has, and when the youngest was written (ns)."""
     times = [path.stat().st_mtime_ns for path in _COURSE.rglob("*.py")]
-    return [len(times), max(times)]
+    return len(times), max(times)
 
 
 class _Zygote:
@@ -163,7 +178,7 @@ class _Zygote:
     def serve(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what it forks
         while True:
-            wanted: list[Any] = [self.listener, self.owner]
+            wanted: list[socket.socket | int] = [self.listener, self.owner]
             readable, _, _ = select.select(wanted, [], [])
             if self.owner in readable:
                 return
@@ -178,23 +193,20 @@ class _Zygote:
             try:
                 while data and not data.endswith(b"\n"):
                     data += wire.recv(1 << 16)
-                request = json.loads(data)
-                if len(fds) == 2 and self._fits(request) and not os.fork():
+                request = decode(_Request, json.loads(data))
+                if len(fds) == 2 and request.fitting == self.fitting and not os.fork():
                     self._become(request, wire, *fds)
             finally:
                 for fd in fds:
                     os.close(fd)
 
-    def _fits(self, request: dict[str, Any]) -> bool:
-        return all(request[key] == value for key, value in self.fitting.items())
-
-    def _become(self, request: dict[str, Any], wire: socket.socket, sock: int, log: int) -> NoReturn:
+    def _become(self, request: _Request, wire: socket.socket, sock: int, log: int) -> NoReturn:
         """In a forked child: be the forkserver of the kernel at the other end of `sock`."""
         from course_lib.ranks.server import forkserver
 
         def serve() -> int:
             os.setsid()
-            name_process(f"ranks-{request['pid']}")
+            name_process(f"ranks-{request.pid}")
             wire.close()
             self.listener.close()
             os.close(self.owner)
@@ -204,9 +216,9 @@ class _Zygote:
             os.close(null)
             os.close(log)
             os.environ.clear()
-            os.environ.update(request["env"])
+            os.environ.update(request.env)
             with contextlib.suppress(OSError):
-                os.chdir(request["cwd"])
+                os.chdir(request.cwd)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the server reaps its ranks itself
             return forkserver.serve(socket.socket(fileno=sock), "forkserver", loaded=True)
 

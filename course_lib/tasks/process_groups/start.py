@@ -224,9 +224,9 @@ class Start(Task):
         messages = " ".join(error.message for error in outcome.errors.values())
         if "device_ids" in messages:
             return "device_ids_on_cpu"
-        asked = [facts["init"] for facts in outcome.facts.values() if facts.get("init")]
-        ranks = [init["rank"] for init in asked]
-        if any(init["world_size"] != outcome.world_size for init in asked):
+        asked = [facts.init for facts in outcome.facts.values() if facts.init is not None]
+        ranks = [init.rank for init in asked]
+        if any(init.world_size != outcome.world_size for init in asked):
             return "gpus_counted"
         if "NCCL" in messages or "CUDA" in messages:
             return "nccl_without_gpu"

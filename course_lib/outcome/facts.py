@@ -1,0 +1,108 @@
+"""What a rank says of itself when something has gone wrong, or when it was watched (`ranks/inside/self_report.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from course_lib.outcome.probe_notes import ProbeNotes
+
+
+class NamedShape(NamedTuple):
+    """A parameter: its name and its shape."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+class ThreadPlace(NamedTuple):
+    """A thread: its name, and the learner's line at which it is; empty where it is at none."""
+
+    name: str
+    where: str
+
+
+class StoreAddress(NamedTuple):
+    """MASTER_ADDR and MASTER_PORT, each empty where it is not set."""
+
+    host: str
+    port: str
+
+
+@dataclass(frozen=True)
+class WrappedModel:
+    """A DDP wrapper that is alive.
+
+    Attributes:
+        type: of what is wrapped.
+        parameters: those that DDP manages, in its order; the first of very many.
+        number: how many there are.
+        without_gradient: those that have none.
+        added: parameters of the module that DDP does not manage.
+        buffers: how many the module has.
+        syncs_buffers: DDP synchronises them in a forward pass.
+        no_sync: it is within `no_sync()`.
+    """
+
+    type: str
+    parameters: tuple[NamedShape, ...]
+    number: int
+    without_gradient: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    buffers: int = 0
+    syncs_buffers: bool = True
+    find_unused_parameters: bool = False
+    static_graph: bool = False
+    no_sync: bool = False
+
+
+@dataclass(frozen=True)
+class InitArguments:
+    """What `init_process_group` was called with; rank and world size may come from the environment instead.
+
+    Attributes:
+        timeout: in seconds.
+    """
+
+    rank: int | None
+    world_size: int | None
+    backend: str | None = None
+    init_method: str | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a rank says of itself.
+
+    Attributes:
+        models: its DDP models.
+        groups: the global ranks of each process group it belongs to, by the group's name.
+        groups_made: how many groups were asked for so far; None without torch.distributed.
+        memory_bytes: resident memory.
+        threads: the learner's threads without which the process could end.
+        agent_store: it was told that whoever started it has made the store.
+        master: where it looks for the store.
+        init: what `init_process_group` was called with, where that is on the stack.
+        probe: what was noted while it was watched; None where it was not.
+    """
+
+    models: tuple[WrappedModel, ...] = ()
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    groups_made: int | None = None
+    memory_bytes: int | None = None
+    threads: tuple[ThreadPlace, ...] = ()
+    agent_store: bool = False
+    master: StoreAddress | None = None
+    init: InitArguments | None = None
+    probe: ProbeNotes | None = None
+
+    def all_groups(self) -> dict[str, tuple[int, ...]]:
+        """The members of each group that the rank has told of, also of groups that are gone."""
+        gone = self.probe.groups if self.probe is not None else {}
+        return {**gone, **self.groups}
+
+
+#: What is known of a rank that has said nothing of itself.
+NO_FACTS = Facts()

@@ -1,0 +1,26 @@
+"""With whom a blocking call of torch.distributed has to do: its group, its root, the other end of a send or receive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Partners:
+    """What a blocking call of torch.distributed says of whom it needs.
+
+    Attributes:
+        call: its name.
+        group: the process group's name.
+        members: its global ranks.
+        root: of a broadcast, reduce, scatter or gather.
+        to: of a send, as a global rank.
+        source: of a receive, as a global rank; None for a receive from any rank.
+    """
+
+    call: str
+    group: str = ""
+    members: tuple[int, ...] = ()
+    root: int | None = None
+    to: int | None = None
+    source: int | None = None

@@ -1,0 +1,243 @@
+"""What the probe of one rank has noted while a script was watched (`watch.probe`), as the doctor reads it.
+
+A record here has the fields that the probe writes, and nothing else comes from a rank: `ranks.codec` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Digest(NamedTuple):
+    """A tensor in short: a checksum, None where there is no data, and some of its values, None where not finite."""
+
+    crc: int | None
+    values: tuple[float | None, ...]
+
+
+class ModelCall(NamedTuple):
+    """A call of a DDP model: the model's number, and the learner's line."""
+
+    model: int
+    where: str
+
+
+class RootedCall(NamedTuple):
+    """A collective with a root: its number in its group (from 0), its name, the root's rank in the group, the line."""
+
+    number: int
+    operation: str
+    root: int
+    where: str
+
+
+class OutsideParameter(NamedTuple):
+    """A parameter that no DDP model holds: its name in the code, its shape, the digests of its data and its gradient.
+
+    `among` are the ranks that are to hold the same data; None where nothing says that only some are.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    data: Digest
+    gradient: Digest
+    among: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often a rank has done a thing, over all of its models and loaders."""
+
+    forwards: int = 0
+    backwards: int = 0
+    batches: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a forward or backward pass has raised.
+
+    Attributes:
+        what: `forward` or `backward`.
+        type: the name of the exception's class.
+        where: the learner's line.
+        message: its text.
+    """
+
+    what: str = field(metadata={"json": "in"})
+    type: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ModelNotes:
+    """One DDP wrapper.
+
+    Attributes:
+        number: counted from 0 in the order in which the rank has made them.
+        ranks: those among which it averages.
+        type: of what is wrapped.
+        found: it was there before the watching began.
+        statistics: the buffers that are a norm's.
+        forwards, backwards: calls with gradients on, and backward passes that average them.
+        steps: of the optimizers that hold its parameters.
+        bare_backwards: backward passes that it did not see, because no forward pass came before.
+        no_sync_steps: steps after `no_sync()` alone.
+        plain_forwards: calls without gradients.
+        bypassed: calls of the wrapped module itself.
+        without_gradient: parameters that had none after the last backward pass.
+        parameters: how many it has.
+        inputs: checksums of what it was called with first.
+        events: the learner's line at which something happened last, by what it was.
+    """
+
+    number: int
+    ranks: tuple[int, ...] = ()
+    type: str = ""
+    found: bool = False
+    statistics: tuple[str, ...] = ()
+    forwards: int = 0
+    backwards: int = 0
+    steps: int = 0
+    bare_backwards: int = 0
+    no_sync_steps: int = 0
+    plain_forwards: int = 0
+    bypassed: int = 0
+    without_gradient: tuple[str, ...] = ()
+    parameters: int = 0
+    inputs: tuple[int, ...] = ()
+    events: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The newest calls of DDP models; `first` is the number of the first of them."""
+
+    first: int = 0
+    last: tuple[ModelCall, ...] = ()
+
+
+@dataclass(frozen=True)
+class EpochNotes:
+    """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all."""
+
+    indices: tuple[int, ...]
+    batches: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class LoaderNotes:
+    """One DataLoader.
+
+    Attributes:
+        number: counted from 0 in the order of their first use.
+        sampler: the name of its class.
+        shuffles: whether the sampler is to shuffle.
+        samples: how many the dataset has; -1 where it does not say.
+        share: for a DistributedSampler its own rank and the number of ranks it deals to.
+        trains: a model was trained with what it gave.
+    """
+
+    number: int
+    sampler: str
+    shuffles: bool
+    samples: int
+    trains: bool
+    share: tuple[int, ...] = ()
+    epochs: tuple[EpochNotes, ...] = ()
+
+
+@dataclass(frozen=True)
+class WeightCheck:
+    """The parameters and buffers of a DDP model before a step; step -1 is the end of the run.
+
+    Attributes:
+        model: its number.
+        managed: DDP synchronises the buffers.
+        late: parameters that require a gradient and are not among those that DDP manages.
+    """
+
+    model: int
+    step: int
+    parameters: Mapping[str, Digest]
+    buffers: Mapping[str, Digest]
+    managed: bool
+    late: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradientCheck:
+    """What an optimizer is about to use, by `0:weight` (the model's number, the parameter's name).
+
+    Attributes:
+        reduced: what DDP had left of the gradients, as far as it is known.
+        settings: the numbers among the optimizer's options, group by group.
+    """
+
+    step: int
+    gradients: Mapping[str, Digest]
+    reduced: Mapping[str, Digest]
+    settings: tuple[Mapping[str, float | bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class OutsideCheck:
+    """What an optimizer steps that belongs to no DDP model, before one of its steps; step -1 is the end of the run.
+
+    Attributes:
+        optimizer: its number.
+        beside_ddp: it steps parameters of DDP models, too.
+        settings: the numbers among its options, group by group.
+    """
+
+    optimizer: int
+    step: int
+    beside_ddp: bool
+    parameters: tuple[OutsideParameter, ...]
+    settings: tuple[Mapping[str, float | bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class WaitingShare:
+    """Seconds that were watched, and the share of them in which the rank waited for others."""
+
+    seconds: float = 0.0
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class ProbeNotes:
+    """Everything that one rank's probe has noted.
+
+    Attributes:
+        bare_backwards: backward passes that no DDP model saw.
+        no_sync_steps: steps after `no_sync()` alone.
+        failures: of passes, also those that the script has caught.
+        unseen: what could not be looked at, and the first reason for it.
+        messages: from one rank to another.
+        rooted: by group, the newest collectives with a root.
+        strange: the lines of calls for a group that the rank is not in.
+        groups: the members of groups that are gone, by name.
+    """
+
+    counts: Counts
+    bare_backwards: int = 0
+    no_sync_steps: int = 0
+    failures: tuple[Failure, ...] = ()
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[ModelNotes, ...] = ()
+    calls: Calls = field(default_factory=Calls)
+    loaders: tuple[LoaderNotes, ...] = ()
+    weights: tuple[WeightCheck, ...] = ()
+    gradients: tuple[GradientCheck, ...] = ()
+    outside: tuple[OutsideCheck, ...] = ()
+    waiting: WaitingShare = field(default_factory=WaitingShare)
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    messages: int = 0
+    rooted: Mapping[str, tuple[RootedCall, ...]] = field(default_factory=dict)
+    strange: tuple[str, ...] = ()

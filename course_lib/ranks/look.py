@@ -1,0 +1,114 @@
+"""What one rank said of itself at one moment: what the kernel judges a deadlock by (`kernel/deadlock.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from course_lib.outcome.facts import Facts
+from course_lib.outcome.outcome import Collective
+from course_lib.outcome.partners import Partners
+from course_lib.outcome.places import Frame, is_learners
+
+#: A blocked rank uses next to nothing; more than this between two looks means that it computes or moves data.
+_CPU_SECONDS = 0.005
+#: A thread of gloo's connections that wants a core must have had one as often as this between two looks: then it has
+#: seen that there is nothing to do.
+_TURNS = 2
+#: A rank does not say which one it is: the kernel knows on whose wire its look came.
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one rank said of itself at one moment (see `control_thread.look`).
+
+    Attributes:
+        rank: `NOBODY` until the kernel has filled it in (`of_rank`).
+        stack: the frames of its main thread, outermost first.
+        waiting_in: the communication call in which that is, if it is in one.
+        cpu_seconds: used by all threads but gloo's and the one that answers.
+        sequence: how many operations it has issued on each of its groups.
+        members: the global ranks of each of its groups.
+        records: what it has issued (torch's flight recorder).
+        asleep: neither the main thread nor another one wants a core, apart from those in `loops`.
+        ends_by_itself: the wait has a short timeout.
+        facts: what else it says of itself, where it was asked for details.
+        loops: gloo's threads: how often each has had a core, and whether it wants one now.
+        moved: bytes sent and received on its connections so far.
+        in_flight: bytes on its connections that have not been read yet.
+        threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
+        children: its child processes, by pid: name, seconds of a core.
+        pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
+        partners: whom its communication call needs (see `inside/partners.py`).
+        progress: grows while a script makes progress.
+        brief: without `records`, which cost the rank tens of milliseconds.
+        seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
+            `moved` says nothing.
+    """
+
+    rank: int
+    stack: tuple[Frame, ...]
+    waiting_in: str | None
+    cpu_seconds: float
+    sequence: Mapping[str, int]
+    members: Mapping[str, tuple[int, ...]]
+    records: tuple[Collective, ...]
+    asleep: bool = True
+    ends_by_itself: bool = False
+    facts: Facts | None = None
+    brief: bool = False
+    loops: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    moved: int = 0
+    in_flight: int = 0
+    threads: tuple[tuple[str, str], ...] = ()
+    children: Mapping[int, tuple[str, float]] = field(default_factory=dict)
+    pause: tuple[str, str] | None = None
+    partners: Partners | None = None
+    progress: int = 0
+    seen_through: bool = True
+
+    def of_rank(self, rank: int) -> Look:
+        """The same, and whose look it is."""
+        return replace(self, rank=rank)
+
+    def issued(self, group: str) -> int:
+        """How many collectives of `group` this rank has issued."""
+        return max((record.seq for record in self.records if record.group == group), default=0)
+
+    def learners_line(self) -> tuple[str, str]:
+        """Where in the learner's code the rank is, and the text of that line."""
+        for frame in reversed(self.stack):
+            if is_learners(frame.file):
+                return frame.where(), frame.source
+        return "", ""
+
+    def same_place(self, other: Look) -> bool:
+        """True when the rank's own code has not moved between the two looks (`other` is the earlier one)."""
+        return (
+            self.stack == other.stack
+            and (self.brief or other.brief or self.records == other.records)
+            and self.sequence == other.sequence
+        )
+
+    def still_since(self, other: Look) -> bool:
+        """True when nothing of this rank has run, wants to run, or has anything to take since the earlier look."""
+        return (
+            self.asleep
+            and other.asleep
+            and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
+            and self.in_flight == other.in_flight
+            and self.moved == other.moved
+            # Bytes may lie in a connection for ever, when nobody has asked for them; gloo's threads must have had the
+            # time to take them.
+            and all(
+                turns - other.loops.get(thread, (turns, wants))[0] >= _TURNS
+                for thread, (turns, wants) in self.loops.items()
+                if wants or self.in_flight
+            )
+            and self.children.keys() == other.children.keys()
+            and all(
+                abs(seconds - other.children[pid][1]) < _CPU_SECONDS
+                for pid, (_, seconds) in self.children.items()
+            )
+        )

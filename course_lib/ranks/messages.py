@@ -1,0 +1,304 @@
+"""What a kernel and a rank say to each other: one frozen dataclass per kind of message, written and read in one place.
+
+How a message becomes bytes is `protocol`, how a dataclass becomes JSON `codec`. A job, or a question, has a number;
+the answer has the same one. What comes from a rank may come from the learner's code: reading it gives a dataclass of
+the kind that was asked for, or raises `MalformedError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+from course_lib.outcome.facts import Facts
+from course_lib.outcome.outcome import Collective, RankError, TraceEvent
+from course_lib.outcome.packed import NotSent
+from course_lib.ranks.codec import MalformedError, decode, encode
+from course_lib.ranks.look import Look
+from course_lib.ranks.protocol import Message
+
+#: A context manager of the course, as `module:function`, and its arguments.
+Around = tuple[str, Mapping[str, object]]
+
+_NUMBER = "id"
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a message says; `kind` is its name on the wire."""
+
+    kind: ClassVar[str]
+
+
+_Body = TypeVar("_Body", bound=Body)
+
+
+# -- from the kernel to a rank --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Body):
+    """Code to be run on the main thread; the answer is `Done`.
+
+    Attributes:
+        trace: record a timeline.
+        around: a context manager that is entered before the learner's code.
+    """
+
+    trace: bool = False
+    around: Around | None = None
+
+
+@dataclass(frozen=True)
+class Cell(Work):
+    """A cell of a notebook; `label` and `first_line` are what the learner knows it by."""
+
+    kind: ClassVar[str] = "cell"
+    source: str
+    label: str = "cell"
+    first_line: int = 1
+
+
+@dataclass(frozen=True)
+class Call(Work):
+    """A pickled `(function, arguments, faults)`."""
+
+    kind: ClassVar[str] = "call"
+    payload: bytes = b""
+
+
+@dataclass(frozen=True)
+class Script(Work):
+    """A script, as `torchrun` would run it."""
+
+    kind: ClassVar[str] = "script"
+    path: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fetch(Body):
+    """A variable is wanted (None: the last value), or what the function `module:function` makes of it: `Fetched`."""
+
+    kind: ClassVar[str] = "fetch"
+    name: str | None
+    through: str | None = None
+
+
+@dataclass(frozen=True)
+class Rebuild(Body):
+    """Make a new process group, in a corner of the store that no earlier group has used: `Rebuilt`."""
+
+    kind: ClassVar[str] = "rebuild"
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Where(Body):
+    """Where is the main thread? Answered with `Seen` by the control thread, whatever the main thread does.
+
+    Attributes:
+        detail: also which line issued each collective, and the rank's `Facts`.
+        brief: without the collectives.
+    """
+
+    kind: ClassVar[str] = "look"
+    detail: bool = False
+    brief: bool = False
+
+
+@dataclass(frozen=True)
+class Free(Body):
+    """Wake the main thread from its collective; with `store`, also from a wait for a key: `Freed`."""
+
+    kind: ClassVar[str] = "free"
+    store: bool = False
+
+
+@dataclass(frozen=True)
+class Stop(Body):
+    """Close the learner's files and leave."""
+
+    kind: ClassVar[str] = "stop"
+
+
+@dataclass(frozen=True)
+class Verdict(Body):
+    """What has become of the run is known: a rank that waits for it may go on (`attach`)."""
+
+    kind: ClassVar[str] = "verdict"
+
+
+# -- from a rank to the kernel --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hello(Body):
+    """A rank that somebody else has started opens a wire: `questions`, or `crashes` (`attach`).
+
+    Attributes:
+        started_ns: when it began to be watched.
+    """
+
+    kind: ClassVar[str] = "hello"
+    wire: str
+    rank: int
+    world_size: int
+    pid: int
+    started_ns: int
+
+
+@dataclass(frozen=True)
+class Ready(Body):
+    """The rank has started, with its process group; or says what was in the way."""
+
+    kind: ClassVar[str] = "ready"
+    rank: int
+    pid: int
+    problem: RankError | None = None
+
+
+@dataclass(frozen=True)
+class Picture(Body):
+    """A figure that the learner's code shows."""
+
+    kind: ClassVar[str] = "picture"
+    png: bytes = b""
+
+
+@dataclass(frozen=True)
+class Done(Body):
+    """How a job went on one rank, in its own words: the last message about the job.
+
+    Attributes:
+        error: the exception that ended it.
+        shown: the value as text.
+        value: the pickled value; empty where it stayed on the rank, and then `not_sent` says why.
+        has_value: False where it is None.
+        facts: what the rank says of itself (`inside/self_report.py`), if it raised or was watched.
+        records: the collectives it issued, if it was watched (`inside/flight_recorder.py`).
+        trace: the events of its timeline, if it was traced.
+        never_struck: faults meant for this job whose moment never came, one sentence each.
+        sequence: by process group, the number of the last collective issued on it.
+        started_ns, ended_ns: when the learner's code began and ended; 0 where it was interrupted outside of it.
+    """
+
+    kind: ClassVar[str] = "done"
+    error: RankError | None = None
+    shown: str | None = None
+    value: bytes = b""
+    not_sent: NotSent | None = None
+    has_value: bool = False
+    facts: Facts | None = None
+    records: tuple[Collective, ...] | None = None
+    trace: tuple[TraceEvent, ...] = ()
+    never_struck: tuple[str, ...] = ()
+    sequence: Mapping[str, int] = field(default_factory=dict)
+    started_ns: int = 0
+    ended_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Fetched(Body):
+    """The variable, pickled; or that there is none, or why it is not sent."""
+
+    kind: ClassVar[str] = "fetched"
+    found: bool
+    not_sent: NotSent | None = None
+    value: bytes = b""
+
+
+@dataclass(frozen=True)
+class Rebuilt(Body):
+    """There is a new process group, to which so many DDP wrappers were moved; or what was in the way."""
+
+    kind: ClassVar[str] = "rebuilt"
+    wrappers: int
+    problem: RankError | None = None
+
+
+@dataclass(frozen=True)
+class Seen(Body):
+    """The answer to `Where`."""
+
+    kind: ClassVar[str] = "seen"
+    look: Look
+
+
+@dataclass(frozen=True)
+class Freed(Body):
+    """So many connections were shut down."""
+
+    kind: ClassVar[str] = "freed"
+    connections: int
+
+
+@dataclass(frozen=True)
+class Cannot(Body):
+    """The control thread cannot answer; `why` is the type of the exception."""
+
+    kind: ClassVar[str] = "cannot"
+    why: str
+
+
+@dataclass(frozen=True)
+class LastWords(Body):
+    """A rank that C++ code is about to end says where it is (`inside/on_terminate.py`)."""
+
+    kind: ClassVar[str] = "last_words"
+    look: Look
+
+
+# -- written and read -----------------------------------------------------------------------------------------------
+
+
+def written(body: Body, number: int = 0) -> Message:
+    """What goes over the wire; `number` is that of the job or question to which it belongs."""
+    return Message(body.kind, {_NUMBER: number, **encode(body)}, _blob_of(body))
+
+
+def number_of(message: Message) -> int:
+    """The number of the job or question to which a message belongs; 0 where it says none."""
+    number = message.data.get(_NUMBER)
+    return number if isinstance(number, int) else 0
+
+
+def read(kind: type[_Body], message: Message) -> _Body:
+    """The message as one of this kind.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    if message.kind != kind.kind:
+        raise MalformedError(f"{message.kind!r:.40} is no {kind.kind}")
+    return decode(
+        kind, {name: value for name, value in message.data.items() if name != _NUMBER}, message.blob
+    )
+
+
+def read_job(message: Message) -> Cell | Call | Script | Fetch | Rebuild:
+    """What the kernel wants the main thread to do.
+
+    Raises:
+        MalformedError: nothing that it can do.
+    """
+    match message.kind:
+        case Cell.kind:
+            return read(Cell, message)
+        case Call.kind:
+            return read(Call, message)
+        case Script.kind:
+            return read(Script, message)
+        case Fetch.kind:
+            return read(Fetch, message)
+        case Rebuild.kind:
+            return read(Rebuild, message)
+    raise MalformedError(f"{message.kind!r:.40} is no job")
+
+
+def _blob_of(body: Body) -> bytes:
+    match body:
+        case Call(payload=blob) | Picture(png=blob) | Done(value=blob) | Fetched(value=blob):
+            return blob
+    return b""

@@ -1,0 +1,123 @@
+"""What a kernel and its forkserver say to each other about processes: one frozen dataclass per kind of message.
+
+How they become bytes is `messages`, which also has what a rank says once it has started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from course_lib.ranks.messages import Body
+
+
+@dataclass(frozen=True)
+class RankConfig:
+    """What a rank is told when it is started.
+
+    Attributes:
+        init: make the process group at once.
+        backend: as `init_process_group` takes it.
+        store_port: where the gang's store listens.
+        epoch: how often the process group has been rebuilt.
+        limits: resource limits, by the name in the `resource` module.
+        extra_fd: where a dump of the main thread's stack goes; the server fills it in.
+    """
+
+    rank: int
+    init: bool
+    backend: str
+    store_port: int
+    epoch: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
+    extra_fd: int = -1
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """What the process of a gang's store is told: its port, and the listening socket, which the server fills in."""
+
+    port: int
+    extra_fd: int = -1
+
+
+# -- from the kernel to the server ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Start(Body):
+    """Start a rank, or a store: one of both is given. `Started` or `Failed` answers.
+
+    Attributes:
+        token: by which the answer is known.
+        env, cwd, path: environment, working folder and `sys.path` of the process.
+        fds: how many descriptors come with this message: its wire, standard output and error, and perhaps one more.
+    """
+
+    kind: ClassVar[str] = "start"
+    token: int
+    cwd: str
+    path: tuple[str, ...]
+    fds: int
+    env: Mapping[str, str] = field(default_factory=dict)
+    rank: RankConfig | None = None
+    store: StoreConfig | None = None
+
+
+@dataclass(frozen=True)
+class Kill(Body):
+    """Kill a process and what it started, unless it has ended by itself `after` seconds from now."""
+
+    kind: ClassVar[str] = "kill"
+    pid: int
+    after: float = 0.0
+
+
+# -- from the server to the kernel ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The start method, and what the server's torch sees of the machine."""
+
+    method: str
+    torch: str
+    gpus: int = 0
+    nccl: bool = False
+
+
+@dataclass(frozen=True)
+class ServerReady(Body):
+    """The server has loaded what ranks need."""
+
+    kind: ClassVar[str] = "ready"
+    pid: int
+    machine: Machine
+
+
+@dataclass(frozen=True)
+class Started(Body):
+    """A process has been started."""
+
+    kind: ClassVar[str] = "started"
+    token: int
+    pid: int
+
+
+@dataclass(frozen=True)
+class Failed(Body):
+    """A process could not be started."""
+
+    kind: ClassVar[str] = "failed"
+    token: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Exited(Body):
+    """A process has ended; a negative code is the number of a signal."""
+
+    kind: ClassVar[str] = "exited"
+    pid: int
+    code: int

@@ -1,0 +1,26 @@
+"""What the first rank of a launcher's run tells the process that watches all of them (`observe` -> `watcher`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AttachedRun:
+    """A run that a launcher has started.
+
+    Attributes:
+        fd: the listening socket, inherited.
+        files: what is removed when all ranks have come.
+        report: the file for the report.
+        script: what is run.
+        world_size: how many ranks there are.
+        attempt: from 0; a launcher may start the ranks again.
+    """
+
+    fd: int
+    files: tuple[str, ...]
+    report: str
+    script: str
+    world_size: int
+    attempt: int = 0
