@@ -7,9 +7,11 @@ cells, `observe` for scripts that `torchrun` starts. Importing this package does
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from course_lib.notebook.machine import machine
     from course_lib.notebook.predict import predict
     from course_lib.outcome.outcome import Outcome
@@ -27,7 +29,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     if name == "faults":
@@ -35,7 +37,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'course_lib' has no attribute {name!r}")
 
 
-def load_ipython_extension(shell: Any) -> None:
+def load_ipython_extension(shell: InteractiveShell) -> None:
     """Called by `%load_ext course_lib`: register the magics, and start loading torch in the background."""
     from course_lib.notebook import extension
 

@@ -12,9 +12,15 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 Moment = Literal["start", "forward", "step", "collective"]
 _MOMENTS = ("start", "forward", "step", "collective")
@@ -81,7 +87,7 @@ class Fault:
             return
         seen = 0
 
-        def count(*_: Any, **__: Any) -> None:
+        def count() -> None:
             nonlocal seen
             seen += 1
             if seen == self.nth:
@@ -106,7 +112,7 @@ class Fault:
 
 
 @contextlib.contextmanager
-def _moment(at: Moment, count: Any) -> Iterator[None]:
+def _moment(at: Moment, count: Callable[[], None]) -> Iterator[None]:
     if at == "forward":
         from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -136,33 +142,33 @@ def _moment(at: Moment, count: Any) -> Iterator[None]:
 class _TopLevel:
     """Counts calls of modules that are not made by another module."""
 
-    def __init__(self, count: Any) -> None:
+    def __init__(self, count: Callable[[], None]) -> None:
         self._count = count
         self._depth = 0
 
-    def before(self, *_: Any) -> None:
+    def before(self, *_: object) -> None:
         self._depth += 1
         if self._depth == 1:
             self._count()
 
-    def after(self, *_: Any) -> None:
+    def after(self, *_: object) -> None:
         self._depth -= 1
 
 
-def _after_hook(depth: _TopLevel) -> Any:
+def _after_hook(depth: _TopLevel) -> RemovableHandle:
     from torch.nn.modules.module import register_module_forward_hook
 
     return register_module_forward_hook(depth.after, always_call=True)
 
 
 @contextlib.contextmanager
-def _counting_collectives(count: Any) -> Iterator[None]:
+def _counting_collectives(count: Callable[[], None]) -> Iterator[None]:
     import torch.distributed as dist
 
     originals = {name: getattr(dist, name) for name in _COLLECTIVES if hasattr(dist, name)}
 
-    def counted(function: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
+    def counted(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
             count()
             return function(*arguments, **options)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from course_lib.doctor import explained
 from course_lib.faults import Fault
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.progress import Progress
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.watch.probe import as_around
 
 
-def pack_call(function: Callable[..., Any], arguments: Sequence[Any], faults: Sequence[Fault]) -> bytes:
+def pack_call(function: Callable[..., object], arguments: Sequence[object], faults: Sequence[Fault]) -> bytes:
     """A function with its arguments as bytes; functions from cells, closures and lambdas travel too.
 
     Raises:
@@ -28,12 +28,12 @@ def pack_call(function: Callable[..., Any], arguments: Sequence[Any], faults: Se
         raise TypeError(f"Cannot be sent to the ranks: {culprit} ({type(error).__name__}: {error})") from None
 
 
-def _unpicklable(function: Callable[..., Any], arguments: Sequence[Any]) -> str:
+def _unpicklable(function: Callable[..., object], arguments: Sequence[object]) -> str:
     import inspect
 
     import cloudpickle
 
-    def travels(thing: Any) -> bool:
+    def travels(thing: object) -> bool:
         try:
             cloudpickle.dumps(thing)
         except Exception:
@@ -55,8 +55,8 @@ def _unpicklable(function: Callable[..., Any], arguments: Sequence[Any]) -> str:
 
 
 def run_quietly(
-    function: Callable[..., Any],
-    *arguments: Any,
+    function: Callable[..., object],
+    *arguments: object,
     ranks: int = 4,
     timeout: float = 30.0,
     faults: Sequence[Fault] = (),
@@ -64,7 +64,7 @@ def run_quietly(
     watch: bool = False,
     backend: str = "auto",
     init: bool = True,
-    on_progress: Any = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Call `function(*arguments)` on every rank of a gang of its own; shows nothing, checks nothing.
 
@@ -84,8 +84,8 @@ def run_quietly(
 
 
 def run(
-    fn: Callable[..., Any],
-    *args: Any,
+    fn: Callable[..., object],
+    *args: object,
     ranks: int = 4,
     timeout: float = 30.0,
     expect: str = "ok",

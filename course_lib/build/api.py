@@ -8,12 +8,13 @@ import enum
 import inspect
 import math
 import re
-from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from argparse import Action, ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from .pages import is_up_to_date, write_page
 
@@ -45,7 +46,7 @@ class Documented:
         called: how it is reached, where that is not its name.
     """
 
-    what: Any
+    what: Callable[..., object]
     members: tuple[str, ...] = ()
     called: str = ""
 
@@ -122,7 +123,7 @@ def chapters() -> list[Chapter]:
     ]
 
 
-def api_page(commands: Any) -> str:
+def api_page(commands: TyperGroup) -> str:
     """Return the text of docs/api.md; ``commands`` is the command ``ddp-course`` with those below it."""
     parts = [_HEAD, *_magics()]
     for chapter in chapters():
@@ -131,12 +132,12 @@ def api_page(commands: Any) -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def write_api_page(root: Path, commands: Any) -> None:
+def write_api_page(root: Path, commands: TyperGroup) -> None:
     """Write docs/api.md; a course without docs gets none."""
     write_page(root / PAGE, api_page(commands))
 
 
-def check_api_page(root: Path, commands: Any) -> list[str]:
+def check_api_page(root: Path, commands: TyperGroup) -> list[str]:
     """Return one line for each thing wrong: a docstring that describes what is not there, an old page."""
     problems = [
         problem
@@ -149,7 +150,7 @@ def check_api_page(root: Path, commands: Any) -> list[str]:
     return problems
 
 
-def docstring_problems(what: Any) -> Iterator[str]:
+def docstring_problems(what: Callable[..., object]) -> Iterator[str]:
     """What is wrong with the lists in a docstring: unknown names, and a second entry in the line of another."""
     known = _names_of(what)
     for section, lines in _parts(inspect.getdoc(what) or ""):
@@ -163,7 +164,7 @@ def docstring_problems(what: Any) -> Iterator[str]:
                     yield f"{what.__qualname__}: {name!r} is described in the line of {names[0]!r}"
 
 
-def _names_of(what: Any) -> set[str]:
+def _names_of(what: Callable[..., object]) -> set[str]:
     if inspect.isclass(what):
         return {name for name in (*getattr(what, "__dataclass_fields__", ()), *vars(what)) if name[:1] != "_"}
     return set(inspect.signature(what).parameters)
@@ -175,7 +176,7 @@ def _magics() -> Iterator[str]:
 
     yield "## Magics"
     yield "`%load_ext course_lib` gives a notebook these."
-    magics: list[tuple[str, Any]] = [
+    magics: list[tuple[str, Callable[..., object]]] = [
         ("`%%ranks` and `%ranks`", RankMagics.ranks),
         ("`%%task`", TaskMagics.task),
         ("`%hint`", TaskMagics.hint),
@@ -184,12 +185,12 @@ def _magics() -> Iterator[str]:
     ]
     for name, magic in magics:
         yield f"### {name}"
-        parser: ArgumentParser = magic.parser
+        parser: ArgumentParser = vars(magic)["parser"]
         yield (parser.description or "").strip()
         yield "\n".join(_option(action) for action in parser._actions if action.dest != "help")
 
 
-def _option(action: Any) -> str:
+def _option(action: Action) -> str:
     name = ", ".join(action.option_strings) or action.dest
     value = f" {action.dest.upper()}" if action.option_strings and action.nargs is None else ""
     return f"- `{name}{value}`: {action.help}"
@@ -202,7 +203,7 @@ def entry_text(entry: Documented) -> str:
     if not inspect.isclass(what):
         parts.append(f"```python\n{_signature(what)}\n```")
     parts.append(_text(inspect.getdoc(what) or ""))
-    if entry.members:
+    if inspect.isclass(what) and entry.members:
         parts.append("\n".join(_member(what, name) for name in entry.members))
     return "\n\n".join(parts)
 
@@ -220,7 +221,7 @@ def _member(cls: type, name: str) -> str:
     return f"- `{said}`: {text}"
 
 
-def _signature(function: Any) -> str:
+def _signature(function: Callable[..., object]) -> str:
     """A call as it is written, one parameter per line where it is long."""
     parameters: list[str] = []
     starred = False
@@ -244,7 +245,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
     return f"{stars}{parameter.name}{kind} = {_default(parameter.default)}"
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     return f"{type(value).__module__}.{value.name}" if isinstance(value, enum.Enum) else repr(value)
 
 
@@ -282,30 +283,29 @@ def _entries(lines: Sequence[str]) -> Iterator[tuple[list[str], str]]:
             yield found[1].split(", "), found[2]
 
 
-def _commands(command: Any, path: str) -> Iterator[str]:
-    words = " ".join(_word(each) for each in command.params if each.param_type_name == "argument")
+def _commands(command: TyperGroup | TyperCommand, path: str) -> Iterator[str]:
+    parameters = [each for each in command.params if isinstance(each, TyperOption | TyperArgument)]
+    words = " ".join(_word(each) for each in parameters if isinstance(each, TyperArgument))
     yield f"### `{path}{f' {words}' if words else ''}`"
     yield " ".join((command.help or "").split())
-    helped = [f"- `{_word(each)}`: {_help(each)}" for each in command.params if each.help]
+    helped = [f"- `{_word(each)}`: {_help(each)}" for each in parameters if each.help]
     if helped:
         yield "\n".join(helped)
-    for name, below in getattr(command, "commands", {}).items():
-        yield from _commands(below, f"{path} {name}")
+    for name, below in command.commands.items() if isinstance(command, TyperGroup) else ():
+        if isinstance(below, TyperGroup | TyperCommand):
+            yield from _commands(below, f"{path} {name}")
 
 
-def _word(parameter: Any) -> str:
-    if parameter.param_type_name == "option":
-        value = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.upper()}"
-        return f"{', '.join(parameter.opts)}{value}"
-    name = parameter.metavar or parameter.name.upper()
+def _word(parameter: TyperOption | TyperArgument) -> str:
+    name = parameter.metavar or (parameter.name or "").upper()
+    if isinstance(parameter, TyperOption):
+        return f"{', '.join(parameter.opts)}{'' if parameter.is_flag else f' {name}'}"
     if parameter.required or name.startswith("["):
-        return str(name)
+        return name
     return f"[{name}]{'...' if parameter.nargs == -1 else ''}"
 
 
-def _help(parameter: Any) -> str:
-    default = getattr(parameter, "default", None)
-    known = (
-        parameter.param_type_name == "option" and not parameter.is_flag and default not in (None, math.inf)
-    )
+def _help(parameter: TyperOption | TyperArgument) -> str:
+    default = parameter.default
+    known = isinstance(parameter, TyperOption) and not parameter.is_flag and default not in (None, math.inf)
     return f"{parameter.help}{f' Default: {default}.' if known else ''}"

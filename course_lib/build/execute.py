@@ -5,7 +5,6 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from ipykernel.kernelspec import RESOURCES, get_kernel_dict
@@ -119,7 +118,7 @@ def _strip(cell: nbformat.NotebookNode) -> None:
     cell.outputs = [output for output in cell.outputs if _shows_something(output)]
 
 
-def _shows_something(output: dict[str, Any]) -> bool:
+def _shows_something(output: nbformat.NotebookNode) -> bool:
     return "data" not in output or bool(output["data"])
 
 

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import jupytext
 import nbformat
@@ -49,7 +48,9 @@ def notebook_for(target: Target) -> nbformat.NotebookNode:
     parsed = jupytext.reads(text, fmt={"extension": ".py", "format_name": "percent", "comment_magics": True})
     cells: list[nbformat.NotebookNode] = []
     for number, cell in enumerate(parsed.cells, start=1):
-        metadata = {key: value for key, value in cell.metadata.items() if key not in _JUPYTEXT_OWN}
+        metadata = nbformat.NotebookNode(
+            {key: value for key, value in cell.metadata.items() if key not in _JUPYTEXT_OWN}
+        )
         if not _belongs(metadata, target.edition):
             continue
         try:
@@ -72,7 +73,7 @@ def open_holes(source: str, edition: Edition) -> str:
     return "\n".join(_edited(source.splitlines(), edition))
 
 
-def _source_of(cell: nbformat.NotebookNode, metadata: dict[str, Any], edition: Edition) -> str:
+def _source_of(cell: nbformat.NotebookNode, metadata: nbformat.NotebookNode, edition: Edition) -> str:
     source = str(cell.source)
     if cell.cell_type != "code":
         return source
@@ -115,7 +116,7 @@ def _edited(lines: Iterable[str], edition: Edition) -> Iterator[str]:
         raise ValueError(f"{_BEGIN} without {_END}")
 
 
-def _belongs(metadata: dict[str, Any], edition: Edition) -> bool:
+def _belongs(metadata: nbformat.NotebookNode, edition: Edition) -> bool:
     """Whether the cell is in this edition; takes the tags that decide it out of the metadata."""
     tags = metadata.pop("tags", [])
     editions = {_EDITION_TAG[tag] for tag in tags if tag in _EDITION_TAG}

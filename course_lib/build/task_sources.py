@@ -6,10 +6,13 @@ import ast
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.grading.cells import answer_in_file
 from course_lib.tasks import Task
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,11 +52,11 @@ def _docstrings(module: ast.Module, *, deep: bool) -> Iterator[str]:
                 yield said
 
 
-def _below_magic(cell: Any) -> str:
+def _below_magic(cell: NotebookNode) -> str:
     return str(cell.source).partition("\n")[2]
 
 
-def _cells(task: Task, solved: bool, root: Path) -> list[Any]:
+def _cells(task: Task, solved: bool, root: Path) -> list[NotebookNode]:
     """The cells of the notebook that the task stands in; none where there is no such notebook."""
     from course_lib.build.plan import Edition, Target
     from course_lib.build.source import notebook_for
@@ -65,7 +68,7 @@ def _cells(task: Task, solved: bool, root: Path) -> list[Any]:
     return list(notebook_for(Target(source, root / folder / f"{task.lesson}.ipynb", edition)).cells)
 
 
-def _place(task: Task, cells: list[Any]) -> int | None:
+def _place(task: Task, cells: list[NotebookNode]) -> int | None:
     """The number of the task's own cell."""
     magic = ["%%task", task.name]
     return next(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from course_lib.cli import check, doctor, grade, lab, new_task, notebooks, progress, selfcheck
 
@@ -29,9 +30,9 @@ def application() -> typer.Typer:
     return app
 
 
-def command_line() -> Any:
+def command_line() -> TyperGroup:
     """Return `ddp-course` as a command with those below it, for the page of the public API."""
-    return typer.main.get_command(application())
+    return typer.main.get_group(application())
 
 
 def _say_version(wanted: bool) -> None:

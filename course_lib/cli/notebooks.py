@@ -6,6 +6,7 @@ import time
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
@@ -27,6 +28,7 @@ def notebooks(
 
     root = course_root()
     command_line = context.find_root().command
+    assert isinstance(command_line, TyperGroup)
     try:
         if check:
             problems = build.check_notebooks(root, names or ())

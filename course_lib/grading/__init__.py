@@ -10,7 +10,7 @@ and below, never the notebook.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course_lib.ranks.server.preload import preload_also
 
@@ -25,7 +25,7 @@ HARNESS = f"{__name__}.harness"
 preload_also(HARNESS)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Ranks import this package for `harness` alone: everything else would cost each of them a tenth of a second.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,6 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cloudpickle
 
@@ -65,7 +64,7 @@ class Attempt:
     outcome: Outcome | None = None
     reason: str = ""
     world_size: int = 0
-    case: Mapping[str, Any] | None = None
+    case: Mapping[str, object] | None = None
     last_words: str = ""
 
 
@@ -87,7 +86,7 @@ def attempt(task: Task, source: str, first_line: int, seeds: Sequence[int], fold
     plan: dict[int, list[_Question]] = {}
     trials: list[Trial] = []
     printed: list[str] = []
-    case: Mapping[str, Any] | None = None
+    case: Mapping[str, object] | None = None
     world_size = 0
     with Gangs(task.world_sizes, task.backend, folder, launchers=bool(task.script)) as gangs:
         try:
@@ -117,8 +116,8 @@ def attempt(task: Task, source: str, first_line: int, seeds: Sequence[int], fold
 class _Question:
     """A case, and what the oracle says of it."""
 
-    case: Mapping[str, Any]
-    oracle: Any = None
+    case: Mapping[str, object]
+    oracle: object = None
 
 
 def _plan(task: Task, seeds: Sequence[int], gang: Gang) -> dict[int, list[_Question]]:
@@ -151,12 +150,12 @@ class _Place:
     world_size: int
     seed: int
     number: int
-    case: dict[str, Any]
-    oracle: Any = None
+    case: Mapping[str, object]
+    oracle: object = None
     steady: bool = False
 
 
-def _cases(task: Task, world_size: int, seed: int, draw: int = 0) -> list[dict[str, Any]]:
+def _cases(task: Task, world_size: int, seed: int, draw: int = 0) -> list[Mapping[str, object]]:
     drawn = f"/{draw}" if draw else ""
     return list(task.cases(world_size, random.Random(f"{seed}/{world_size}{drawn}")))
 
@@ -206,7 +205,7 @@ class _Ranks:
         self.clock = clock
         watch.look()
 
-    def ask(self, function: Callable[..., str], *arguments: Any) -> tuple[dict[int, Any], str]:
+    def ask(self, function: Callable[..., str], *arguments: object) -> tuple[dict[int, object], str]:
         """Run a function of the harness on all ranks: their replies, and what was printed."""
         outcome = self.run(function, *arguments)
         if any(link.unasked for link in self.gang.links):
@@ -218,7 +217,7 @@ class _Ranks:
             raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
         return replies, _printed(outcome)
 
-    def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
+    def run(self, function: Callable[..., object], *arguments: object) -> Outcome:
         """Run a function of the harness on all ranks; raises _Ended where one of them does not come to its end."""
         payload = cloudpickle.dumps((function, arguments, []))
         limit, called = self.clock.limit()
@@ -256,9 +255,10 @@ def _text(blob: bytes) -> str:
     return str(strings[0])
 
 
-def _observations(replies: Mapping[int, Any], first: bool) -> dict[int, Any]:
+def _observations(answers: Mapping[int, object], first: bool) -> dict[int, object]:
     """What was seen on each rank; raises _Ended where there is nothing to see."""
-    if not all(isinstance(reply, dict) for reply in replies.values()):
+    replies = {rank: answer for rank, answer in answers.items() if isinstance(answer, dict)}
+    if len(replies) < len(answers):
         raise _Ended(End.UNREADABLE, "no observation")
     stubs = [rank for rank, reply in replies.items() if reply.get("stub")]
     if any(reply.get("missing") for reply in replies.values()):

@@ -15,9 +15,12 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.tasks import Task, UnknownTaskError, find_task
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 #: Larger files, and larger cells, are nothing that anybody has written.
 MAX_BYTES, MAX_SOURCE = 256 << 20, 1 << 20
@@ -204,7 +207,7 @@ def _cell_magic(source: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _code_of(notebook: Any) -> Iterator[str]:
+def _code_of(notebook: NotebookNode) -> Iterator[str]:
     """The source of each cell; empty for what is no code."""
     for cell in notebook.get("cells", ()):
         source = cell.get("source", "") if isinstance(cell, dict) else ""
@@ -212,7 +215,7 @@ def _code_of(notebook: Any) -> Iterator[str]:
         yield source if is_code and isinstance(source, str) else ""
 
 
-def _notebook(text: str) -> Any:
+def _notebook(text: str) -> NotebookNode:
     """The notebook in today's format, without its outputs: they may be large, broken or both, and nobody reads them."""
     try:
         data = json.loads(text)
@@ -233,13 +236,14 @@ def _notebook(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a missing cell id changes no answer
-            return nbformat.reads(json.dumps(data), as_version=4)
+            notebook: NotebookNode = nbformat.reads(json.dumps(data), as_version=4)
+            return notebook
     except Exception as error:  # a notebook can be wrong in more ways than nbformat has exceptions for
         why = " ".join(str(error).split())[:120]
         raise _Unreadable(f"is a damaged notebook ({type(error).__name__}: {why})") from None
 
 
-def _without_outputs(cell: Any) -> dict[str, Any]:
+def _without_outputs(cell: object) -> dict[str, object]:
     """The cell; an empty one for what is no cell, so that the others keep their numbers."""
     if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
         return {"cell_type": "raw", "metadata": {}, "source": ""}

@@ -16,7 +16,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from course_lib.grading.confine import confine, forget_forks
 from course_lib.outcome.places import CELL_PREFIX
@@ -81,8 +80,8 @@ def sign_off() -> str:
     return _dumps({})
 
 
-def _noticing_stubs(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
+def _noticing_stubs(function: Callable[..., object]) -> Callable[..., object]:
+    def call(*arguments: object) -> object:
         try:
             result = function(*arguments)
         except NotImplementedError as error:
@@ -129,7 +128,7 @@ def run_oracle(task_name: str, cases: str) -> str:
         torch.random.set_rng_state(states[2])
 
 
-def _is_steady(task: Task, oracle: Any, case: Any, world_size: int) -> bool:
+def _is_steady(task: Task, oracle: object, case: Mapping[str, object], world_size: int) -> bool:
     if task.tolerance is None:
         return True
     with in_float64():
@@ -137,7 +136,7 @@ def _is_steady(task: Task, oracle: Any, case: Any, world_size: int) -> bool:
         return agree(task.reference(oracle), computed(task.reference(precise)), task.tolerance)
 
 
-def computed(oracle: Any) -> Any:
+def computed(oracle: object) -> object:
     """What it says, with the functions in it called."""
     if isinstance(oracle, Mapping):
         return {name: computed(value) for name, value in oracle.items()}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from course_lib.grading.progress import COLUMNS, KINDS, Event, Progress
 from course_lib.own_files import NotOurFileError, check_ours
@@ -63,7 +61,7 @@ def import_progress(progress: Progress, path: Path) -> int:
     return progress.merge([_event(path, number, item) for number, item in enumerate(events, start=1)])
 
 
-def _event(path: Path, number: int, item: Any) -> Event:
+def _event(path: Path, number: int, item: object) -> Event:
     try:
         return _checked(item)
     except (ValueError, LookupError, TypeError) as error:
@@ -72,7 +70,7 @@ def _event(path: Path, number: int, item: Any) -> Event:
         ) from None
 
 
-def _checked(item: Mapping[str, Any]) -> Event:
+def _checked(item: object) -> Event:
     if not isinstance(item, dict):
         raise TypeError("not an object")
     texts = {name: item[name] for name in COLUMNS if name != "seconds"}

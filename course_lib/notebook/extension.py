@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.notebook import magics, show
 from course_lib.ranks.kernel.launcher import LaunchError, warm_up
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
-def load(shell: Any) -> None:
+
+def load(shell: InteractiveShell) -> None:
     """Register the magics, bring `run`, `predict` and `machine` into the notebook, start loading torch."""
     magics.register(shell)
     show.register()

@@ -6,7 +6,6 @@ import argparse
 import itertools
 import keyword
 import warnings
-from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -234,5 +233,4 @@ def status(gang: Gang) -> str:
 
 def register(shell: InteractiveShell) -> None:
     """Make the magics known to IPython."""
-    magics: Any = RankMagics(shell)
-    shell.register_magics(magics)
+    shell.register_magics(RankMagics(shell))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 from IPython.core.magic_arguments import parse_argstring
 
 from course_lib.notebook.session import Refused
 
 
-def options_of(magic: Callable[..., Any], line: str, called: str) -> argparse.Namespace:
+def options_of(magic: Callable[..., object], line: str, called: str) -> argparse.Namespace:
     """What stands on the line of a magic that has `magic_arguments`; a comment behind it is none of its words.
 
     `called` is the magic's name as it is typed, `%%ranks`.
@@ -19,7 +18,8 @@ def options_of(magic: Callable[..., Any], line: str, called: str) -> argparse.Na
     Raises:
         Refused: an option that there is not, or a word too many; in one line.
     """
-    parser: Any = magic.parser  # type: ignore[attr-defined]
+    parser = getattr(magic, "parser", None)
+    assert isinstance(parser, argparse.ArgumentParser), "not a magic that has `magic_arguments`"
     parser.allow_abbrev = False
     words, _, _ = f" {line}".partition(" #")
     try:

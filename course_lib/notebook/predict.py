@@ -15,13 +15,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import in_notebook, show_html
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.html import ORANGE, box, panel
 from course_lib.outcome.outcome import Outcome
+
+if TYPE_CHECKING:
+    import ipywidgets as widgets
 
 #: What makes an answer right.
 Decider = Expectation | Callable[[Outcome], bool]
@@ -39,8 +42,8 @@ class Prediction:
         self.answers = dict(answers)
         self.choice: str | None = None
         self.outcome: Outcome | None = None
-        self._status: Any = None
-        self._radio: Any = None
+        self._status: widgets.HTML | None = None
+        self._radio: widgets.RadioButtons | None = None
 
     def choose(self, answer: str | int) -> None:
         """Commit to an answer, by its text or its number (from 1). Until the run you may change your mind.
@@ -102,7 +105,7 @@ class Prediction:
             return
         from IPython.display import display
 
-        bundle = {"text/plain": repr(self), "text/html": self._html()}
+        bundle: dict[str, object] = {"text/plain": repr(self), "text/html": self._html()}
         with contextlib.suppress(ImportError):
             bundle.update(self._widget_view())
         display(bundle, raw=True)
@@ -111,7 +114,7 @@ class Prediction:
         items = "".join(f'<li style="margin: 2px 0">{escape(text)}</li>' for text in self.answers)
         return panel(box("ask", self.question, f'<ol style="margin: 4px 0; padding-left: 2em">{items}</ol>'))
 
-    def _widget_view(self) -> dict[str, Any]:
+    def _widget_view(self) -> dict[str, object]:
         import ipywidgets as widgets
 
         self._radio = widgets.RadioButtons(
@@ -120,7 +123,7 @@ class Prediction:
         self._status = widgets.HTML("<i>Choose before you run the next cell.</i>")
         question = widgets.HTML(f"<b>{escape(self.question)}</b>")
 
-        def chosen(change: dict[str, Any]) -> None:
+        def chosen(change: Mapping[str, str | None]) -> None:
             if change["new"] is not None and self.outcome is None:
                 self.choose(change["new"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
@@ -13,11 +13,15 @@ from course_lib.outcome.html import html_report
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.display import DisplayHandle
+
 #: Cells shorter than this show nothing before they end: no flicker.
 _LIVE_AFTER = 0.4
 
 
-def _shell() -> Any:
+def _shell() -> InteractiveShell | None:
     """IPython's shell, in a kernel or a terminal; None elsewhere."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
@@ -40,7 +44,7 @@ def can_update() -> bool:
 def register() -> None:
     """Have IPython, where this runs in one, show outcomes as HTML."""
     shell = _shell()
-    if shell is not None:
+    if shell is not None and shell.display_formatter is not None:
         shell.display_formatter.formatters["text/html"].for_type(Outcome, html_report)
 
 
@@ -48,7 +52,7 @@ class View:
     """One place in the output area: progress while the ranks run, then the outcome in its stead."""
 
     def __init__(self) -> None:
-        self._handle: Any = None
+        self._handle: DisplayHandle | None = None
         self._live = can_update()
 
     def progress(self, progress: Progress) -> None:

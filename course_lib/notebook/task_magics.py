@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -167,6 +166,6 @@ def _number(text: str | None) -> int | None:
         raise Refused(f"%%task --seed takes a whole number, not {text!r}.") from None
 
 
-def register(shell: Any) -> None:
+def register(shell: InteractiveShell) -> None:
     """Give an IPython shell the magics of this module."""
     shell.register_magics(TaskMagics(shell))
