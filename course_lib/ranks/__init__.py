@@ -6,5 +6,6 @@
 * `inside/`: a rank. Its main thread runs jobs, a second thread answers the kernel while the first is blocked.
 * `attach/`: ranks that somebody else has started, such as `torchrun`, watched from outside.
 
-`protocol.py` is the framing that they share.
+What they share: `protocol.py` is the framing, `messages.py` and `starting.py` are the kinds of messages, `codec.py`
+reads them, and `look.py` is what a rank says of where it is.
 """

@@ -70,3 +70,47 @@ def test_also_after_an_error_nothing_stays_behind(ranks):
     assert out.diagnosis.kind == "raised"
     out = ranks("len(model.module._forward_pre_hooks), DDP.forward.__qualname__")
     assert set(out.values.values()) == {(0, "DistributedDataParallel.forward")}
+
+
+EVERYTHING = """
+import torch.utils.data as data
+tensors = data.TensorDataset(torch.arange(16.0).reshape(4, 4))
+loader = data.DataLoader(tensors, sampler=data.DistributedSampler(tensors), batch_size=1)
+alone = nn.Linear(2, 1)
+both = torch.optim.SGD([*model.parameters(), *alone.parameters()], lr=0.1)
+for (batch,) in loader:
+    model(batch).sum().backward()
+    alone(torch.ones(2)).sum().backward()
+    both.step()
+try:
+    model(torch.ones(3))
+except RuntimeError:
+    pass
+dist.broadcast(torch.ones(1), 0)
+others = dist.new_group([0])
+if rank:
+    dist.all_reduce(torch.ones(1), group=others)
+if rank == 0:
+    dist.send(torch.ones(1), 1)
+elif rank == 1:
+    dist.recv(torch.ones(1), 0)
+"""
+
+
+def test_everything_that_the_probe_notes_is_read(ranks):
+    """What the probe tells is JSON; a field that its record has not got would cost the doctor all notes of the rank."""
+    out = watched(ranks, EVERYTHING)
+    notes = out.facts[1].probe
+    assert notes.unseen == {}
+    assert (notes.counts.forwards, notes.counts.steps) == (2, 1)
+    assert notes.failures[0].what == "forward"
+    assert notes.models[-1].ranks == (0, 1, 2, 3)
+    assert notes.loaders[0].epochs[0].batches == 1
+    assert notes.calls.last
+    assert notes.weights[0].parameters["weight"].crc is not None
+    assert notes.gradients[0].settings[0]["lr"] == 0.1
+    assert notes.outside[0].parameters[0].shape == (1, 2)
+    assert notes.messages
+    assert notes.rooted["0"][-1].operation == "broadcast"
+    assert notes.strange
+    assert notes.waiting.seconds > 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.outcome.facts import Facts, InitArguments, NamedShape, StoreAddress, ThreadPlace, WrappedModel
 from course_lib.outcome.places import Frame, is_learners
-from course_lib.outcome.probe_notes import ProbeNotes
+from course_lib.outcome.probe_notes import Counts, ProbeNotes
 from course_lib.ranks.codec import decode
 from course_lib.ranks.inside.idle import idles
 
@@ -54,7 +54,7 @@ def facts_at(traceback: TracebackType | None) -> Facts:
 def _facts(init: InitArguments | None) -> Facts:
     models: tuple[WrappedModel, ...] = ()
     groups: dict[str, tuple[int, ...]] = {}
-    groups_made, probe = None, None
+    groups_made = None
     threads: tuple[ThreadPlace, ...] = ()
     with contextlib.suppress(Exception):
         models = tuple(_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS])
@@ -63,9 +63,6 @@ def _facts(init: InitArguments | None) -> Facts:
 
         groups = {name: tuple(ranks) for name, ranks in group_members().items()}
         groups_made = sys.modules["torch.distributed.distributed_c10d"]._world.group_count
-    with contextlib.suppress(Exception):
-        if "probe" in EXTRAS:
-            probe = decode(ProbeNotes, EXTRAS["probe"]())
     with contextlib.suppress(Exception):
         threads = tuple(_threads_that_keep_it())
     return Facts(
@@ -77,8 +74,16 @@ def _facts(init: InitArguments | None) -> Facts:
         agent_store=os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == str(True),
         master=StoreAddress(os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")),
         init=init,
-        probe=probe,
+        probe=_notes(),
     )
+
+
+def _notes() -> ProbeNotes | None:
+    """What the probe has noted, if there is one; a report says so where that cannot be read."""
+    try:
+        return decode(ProbeNotes, EXTRAS["probe"]()) if "probe" in EXTRAS else None
+    except Exception as error:
+        return ProbeNotes(Counts(), unseen={"the probe's notes": f"{type(error).__name__}: {error}"})
 
 
 def _threads_that_keep_it() -> list[ThreadPlace]:
