@@ -173,6 +173,22 @@ def test_a_rank_that_closes_all_its_descriptors_is_lost_but_hangs_nobody(ranks):
     assert 1 in outcome.exits
 
 
+def test_replies_that_a_cell_forges_and_that_nobody_can_read_do_no_harm(ranks):
+    """The kernel looks at its ranks while the cell runs, and fetches afterwards."""
+    outcome = ranks(
+        "from course_lib.ranks.inside import worker\n"
+        "from course_lib.ranks.protocol import Message\n"
+        "if rank == 1:\n"
+        "    for number in range(300):\n"
+        "        for kind, told in (('seen', {'look': 3}), ('freed', {}), ('fetched', {'found': 'yes'})):\n"
+        "            worker.CURRENT.channel.send(Message(kind, {'id': number, **told}))\n"
+        "time.sleep(0.7)\n"
+        "rank"
+    )
+    assert outcome.values == {number: number for number in outcome.ranks}
+    assert ranks("rank + 1").values[1] == 2
+
+
 def test_a_rank_that_writes_nonsense_to_the_kernel_is_ended(ranks):
     outcome = ranks(
         "import socket\n"
