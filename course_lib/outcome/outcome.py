@@ -12,15 +12,14 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.packed import NotSent, Packed, unpack
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
-
-if TYPE_CHECKING:
-    from course_lib.watch.timeline import Timeline
+from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.trace import TraceEvent
 
 
 class Kind(enum.StrEnum):
@@ -115,27 +114,6 @@ class CollectiveOrigin(TypedDict, total=False):
 
 class CollectiveRecord(_Recorded, CollectiveOrigin):
     """A collective as `ranks/inside/flight_recorder.py` tells it."""
-
-
-class _Event(TypedDict):
-    """What is known of every event in a trace."""
-
-    name: str
-    start_ns: int
-    duration_ns: int
-    thread: int
-
-
-class TraceEvent(_Event, total=False):
-    """An event of torch's profiler, as `ranks/inside/tracing.py` tells it.
-
-    Attributes:
-        dtypes: of a collective.
-        issued_ns: when an all-reduce was issued.
-    """
-
-    dtypes: list[str]
-    issued_ns: int
 
 
 @dataclass(frozen=True)
@@ -372,12 +350,8 @@ class Outcome:
 
     @property
     def timeline(self) -> Timeline | None:
-        """What each rank did when (`--trace`, `trace=True`): a `course_lib.watch.Timeline`, or None without a trace."""
-        if not self.trace_events:
-            return None
-        from course_lib.watch.timeline import Timeline
-
-        return Timeline.from_traces(self.trace_events)
+        """What each rank did when (`--trace`, `trace=True`): a `Timeline`, or None without a trace."""
+        return Timeline.from_traces(self.trace_events) if self.trace_events else None
 
     @property
     def ok(self) -> bool:

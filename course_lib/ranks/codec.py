@@ -252,7 +252,10 @@ def _text(key: object) -> str:
 
 def _typed_dict(hint: object) -> _Read:
     readers = {name: _reader(one) for name, one in typing.get_type_hints(hint).items()}
-    needed: frozenset[str] = getattr(hint, "__required_keys__", frozenset())
+    # `NotRequired` in a module of strings for annotations is not seen by `__required_keys__` (Python 3.11).
+    as_written = typing.get_type_hints(hint, include_extras=True)
+    optional = {name for name, one in as_written.items() if typing.get_origin(one) is typing.NotRequired}
+    needed: frozenset[str] = getattr(hint, "__required_keys__", frozenset()) - optional
 
     def read(data: object) -> object:
         if not isinstance(data, dict) or not readers.keys() >= data.keys() >= needed:

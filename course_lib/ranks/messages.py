@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Collective, RankError, TraceEvent
+from course_lib.outcome.outcome import Collective, RankError
 from course_lib.outcome.packed import NotSent
+from course_lib.outcome.trace import TraceEvent
 from course_lib.ranks.codec import MalformedError, decode, encode
 from course_lib.ranks.look import Look
 from course_lib.ranks.protocol import Message

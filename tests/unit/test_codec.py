@@ -4,7 +4,7 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 import pytest
 
@@ -26,6 +26,7 @@ class Size(TypedDict):
 
 class Box(Size, total=False):
     height: int
+    color: "NotRequired[str]"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ CEILINGS = {
     "outcome": 5,
     "ranks": 61,
     "tasks": 1061,
-    "watch": 242,
 }
 #: A room may have so many fewer than its number: no test is to fail for one annotation that has become better.
 SLACK = 5
@@ -25,9 +24,6 @@ SLACK = 5
 MEANT = {
     "course_lib.tasks.task.Task": "a case, an observation and an oracle are each task's own JSON",
     "course_lib.tasks.task.Trial": "the same",
-    "course_lib.watch.probe.Probe": "what it tells is JSON; `outcome.probe_notes` says what is in it",
-    "course_lib.watch.probe.as_around": "arguments for a function that is named in a string",
-    "course_lib.watch.timeline.Timeline": "events of torch's profiler",
 }
 
 _SHAPELESS = re.compile(r"\b(dict|Mapping|MutableMapping)\[str, Any\]")

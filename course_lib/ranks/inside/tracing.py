@@ -12,11 +12,11 @@ import functools
 import importlib
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import ParamSpec, Protocol, TypeVar
 
-from course_lib.outcome.outcome import TraceEvent
+from course_lib.outcome.trace import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT, TraceEvent
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -25,16 +25,6 @@ _SHORTEST_NS = 1_000
 _MOST_EVENTS = 20_000
 #: How long collectives that are still under way at the end may take to be in the trace.
 _FINISHING_SECONDS = 0.5
-
-#: The range around everything traced; its thread is the rank's main thread.
-TRACED = "course: traced"
-#: The range of one `backward()`.
-BACKWARD = "course: backward"
-#: The range of a call that returns when a collective is done.
-WAIT = "course: wait"
-#: The range of a call of DDP's that issues collectives, waits for them and does other things besides.
-SYNCHRONIZE = "course: synchronize"
-RANGES = frozenset({TRACED, BACKWARD, WAIT, SYNCHRONIZE})
 
 _WRAPPED = (
     ("torch.autograd", "_engine_run_backward", BACKWARD),
@@ -47,18 +37,6 @@ _WRAPPED = (
 
 #: What holds other events of interest; every other event is taken for an operator.
 _HOLDERS = frozenset({"DistributedDataParallel.forward", *RANGES})
-COMMUNICATION = ("gloo:", "nccl:", "c10d::")
-
-
-class _Recorded(Protocol):
-    """An event of the profiler's."""
-
-    def name(self) -> str: ...
-    def start_ns(self) -> int: ...
-    def duration_ns(self) -> int: ...
-    def start_thread_id(self) -> int: ...
-    def dtypes(self) -> list[str]: ...
-    def shapes(self) -> list[list[int]]: ...
 
 
 class Tracer:
@@ -94,11 +72,11 @@ class Tracer:
         later. Operators inside operators are left out; of more than 20,000 events the first are kept.
         """
         profiler = self._profile.profiler
-        results = profiler.kineto_results if profiler is not None else None
-        events = results.events() if results is not None else []
-        recorded: list[_Recorded] = [
+        assert profiler is not None
+        assert profiler.kineto_results is not None
+        recorded = [
             event
-            for event in events
+            for event in profiler.kineto_results.events()
             if event.duration_ns() >= _SHORTEST_NS and not event.name().startswith("PyTorch Profiler")
         ]
         recorded.sort(key=lambda event: (event.start_ns(), -event.duration_ns()))
@@ -119,6 +97,17 @@ def _let_finish(since_ns: int) -> None:
         time.sleep(0.001)
 
 
+class _Recorded(Protocol):
+    """What is used of an event of torch's profiler."""
+
+    def name(self) -> str: ...
+    def start_ns(self) -> int: ...
+    def duration_ns(self) -> int: ...
+    def start_thread_id(self) -> int: ...
+    def dtypes(self) -> list[str]: ...
+    def shapes(self) -> list[list[int]]: ...
+
+
 def _as_data(event: _Recorded, issued: dict[int, int]) -> TraceEvent:
     data: TraceEvent = {
         "name": event.name(),
@@ -133,7 +122,7 @@ def _as_data(event: _Recorded, issued: dict[int, int]) -> TraceEvent:
     return data
 
 
-def _issued(events: list[_Recorded], since_ns: int) -> dict[int, int]:
+def _issued(events: Sequence[_Recorded], since_ns: int) -> dict[int, int]:
     """When each all-reduce was issued, by the id of its event.
 
     Two threads of gloo's take what was issued from one queue, so the order in which all-reduces begin may differ from
@@ -144,9 +133,7 @@ def _issued(events: list[_Recorded], since_ns: int) -> dict[int, int]:
     issues = [event.start_ns() for event in events if event.name() == "c10d::allreduce_"]
     flights = [event for event in events if event.name() in ("gloo:all_reduce", "nccl:all_reduce")]
     recorded = [one["sizes"] for one in recorded_collectives(since_ns) if one["op"] == "all_reduce"]
-    sizes: list[list[list[int]] | None] = (
-        [*recorded] if len(recorded) == len(issues) else [None] * len(issues)
-    )
+    sizes: list[object] = [*recorded] if len(recorded) == len(issues) else [None] * len(issues)
     found: dict[int, int] = {}
     for start_ns, size in zip(issues, sizes, strict=True):
         for number, flight in enumerate(flights):
@@ -156,7 +143,7 @@ def _issued(events: list[_Recorded], since_ns: int) -> dict[int, int]:
     return found
 
 
-def _outermost(events: list[_Recorded]) -> Iterator[_Recorded]:
+def _outermost(events: Sequence[_Recorded]) -> Iterator[_Recorded]:
     """Leave out operators that run inside another operator of the same thread."""
     covered: dict[int, int] = {}
     for event in events:
