@@ -1,6 +1,6 @@
 """What the probe of one rank has noted while a script was watched (`watch.probe`), as the doctor reads it.
 
-A record here has the fields that the probe writes, and nothing else comes from a rank: `ranks.codec` reads them.
+The probe makes these records on the rank; `ranks.codec` writes and reads them, and nothing else comes from a rank.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Failure:
         message: its text.
     """
 
-    what: str = field(metadata={"json": "in"})
+    what: str
     type: str
     where: str
     message: str

@@ -3,7 +3,7 @@
 What an annotation may say: numbers, text, bool, None, `X | None`, tuples, mappings by text or whole numbers, enums,
 NamedTuples (a list in JSON), lists, dataclasses, TypedDicts, and `object` for JSON that nobody looks into. One field of
 `bytes` is the opaque part of a message (`protocol.Message.blob`), which is no JSON. Fields that are as they are by
-default are not written; one whose name in JSON is no name in Python says so in its metadata (`{"json": "in"}`).
+default are not written.
 
 The other side may be a rank whose code somebody else has written: whatever it sends is a record, or `MalformedError`.
 """
@@ -69,7 +69,7 @@ def _short(data: object) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """One field: its name in Python, its default (or `MISSING`), and how its value is read and written."""
+    """One field: its name, its default (or `MISSING`), and how its value is read and written."""
 
     name: str
     default: object
@@ -89,7 +89,7 @@ class _Plan:
     def write(self, record: object) -> dict[str, object]:
         told: dict[str, object] = {}
         for name, part in self.parts.items():
-            value = getattr(record, part.name)
+            value = getattr(record, name)
             if value is not part.default and value != part.default:
                 told[name] = part.write(value) if part.write is not None else value
         return told
@@ -103,7 +103,7 @@ class _Plan:
             if part is None:
                 raise MalformedError(f"{self.kind.__name__} has no {_short(name)}")
             try:
-                values[part.name] = part.read(value)
+                values[name] = part.read(value)
             except MalformedError as error:
                 raise MalformedError(f"{name}: {error}") from None
         return self.kind(**values)
@@ -130,9 +130,7 @@ def _planned(kind: type) -> _Plan:
         if hint is bytes:
             blob = item.name
         elif item.init:
-            parts[str(item.metadata.get("json", item.name))] = _Part(
-                item.name, _default_of(item), _reader(hint), _writer(hint)
-            )
+            parts[item.name] = _Part(item.name, _default_of(item), _reader(hint), _writer(hint))
     needed = frozenset(name for name, part in parts.items() if part.default is MISSING)
     return _Plan(kind, parts, needed, blob)
 

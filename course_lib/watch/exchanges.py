@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from course_lib.outcome.probe_notes import RootedCall
 from course_lib.watch.guard import Replace
 from course_lib.watch.lines import learners_line
-from course_lib.watch.records import ExchangeRecord, RootedCall
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -37,17 +37,13 @@ class Exchanges:
         self._counts: dict[str, int] = {}
         self._strange: list[str] = []
 
-    def told(self) -> ExchangeRecord:
-        """Everything as JSON-able data.
+    def rooted(self) -> dict[str, tuple[RootedCall, ...]]:
+        """By group, the newest collectives with a root."""
+        return {name: tuple(made) for name, made in list(self._rooted.items())}
 
-        `rooted` has for each group the newest collectives with a root: which of them it is (from 0), the operation, the
-        root's rank in the group, and the line. `strange` are the lines of calls for a group the rank is not in.
-        """
-        return {
-            "messages": self.messages,
-            "rooted": {name: list(made) for name, made in list(self._rooted.items())},
-            "strange": list(self._strange),
-        }
+    def strange(self) -> tuple[str, ...]:
+        """The lines of calls for a group the rank is not in."""
+        return tuple(self._strange)
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Exchanges) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
@@ -102,7 +98,7 @@ class Exchanges:
         number = self._counts.get(key, 0)
         self._counts[key] = number + 1
         made = self._rooted.setdefault(key, deque(maxlen=_MOST_ROOTED))
-        made.append((number, name, int(root), learners_line()))
+        made.append(RootedCall(number, name, int(root), learners_line()))
 
     def stranger(self, name: str) -> None:
         """Torch has found that this rank is not in the group that a collective, or a question, was given."""

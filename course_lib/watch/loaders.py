@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from course_lib.outcome.probe_notes import EpochNotes, LoaderNotes
 from course_lib.watch.guard import Replace
-from course_lib.watch.records import LoaderRecord
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -64,23 +64,22 @@ class Loaders:
         self._epochs: WeakKeyDictionary[_BaseDataLoaderIter, Epoch] = WeakKeyDictionary()
         self._loaders: WeakKeyDictionary[_BaseDataLoaderIter, Loader] = WeakKeyDictionary()
 
-    def told(self) -> list[LoaderRecord]:
-        """Everything as JSON-able data."""
-        return [
-            {
-                "number": loader.number,
-                "sampler": loader.sampler,
-                "shuffles": loader.shuffles,
-                "samples": loader.samples,
-                "share": list(loader.share),
-                "trains": loader.trains,
-                "epochs": [
-                    {"indices": list(epoch.indices), "batches": epoch.batches, "crc": epoch.crc}
-                    for epoch in loader.epochs
-                ],
-            }
+    def told(self) -> tuple[LoaderNotes, ...]:
+        """What was noted of each."""
+        return tuple(
+            LoaderNotes(
+                number=loader.number,
+                sampler=loader.sampler,
+                shuffles=loader.shuffles,
+                samples=loader.samples,
+                trains=loader.trains,
+                share=tuple(loader.share),
+                epochs=tuple(
+                    EpochNotes(tuple(epoch.indices), epoch.batches, epoch.crc) for epoch in loader.epochs
+                ),
+            )
             for loader in list(self.found.values())
-        ]
+        )
 
     def trained(self) -> None:
         """A model is being trained: with what the newest loader gave."""

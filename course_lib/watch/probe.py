@@ -14,16 +14,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from course_lib.outcome.probe_notes import (
+    Calls,
+    Counts,
+    Digest,
+    Failure,
+    GradientCheck,
+    ModelCall,
+    ModelNotes,
+    OutsideCheck,
+    ProbeNotes,
+    WeightCheck,
+)
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
-from course_lib.ranks.inside.self_report import EXTRAS, PROGRESS, ddp_wrappers
+from course_lib.ranks.inside.self_report import NOTED, PROGRESS, ddp_wrappers
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.guard import Unseen, guarded
 from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers, is_inner_step
 from course_lib.watch.patches import patch
-from course_lib.watch.records import Digest, GradientCheck, OutsideCheck, ProbeRecord, WeightCheck
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import (
     CheckPlan,
@@ -81,6 +92,27 @@ class Model:
         """Remember the learner's line at which this happened last."""
         self.events[event] = learners_line()
 
+    def told(self) -> ModelNotes:
+        """What was noted of it."""
+        return ModelNotes(
+            number=self.number,
+            ranks=tuple(self.ranks),
+            type=self.type,
+            found=self.found,
+            statistics=tuple(self.statistics),
+            forwards=self.forwards,
+            backwards=self.backwards,
+            steps=self.steps,
+            bare_backwards=self.bare_backwards,
+            no_sync_steps=self.no_sync_steps,
+            plain_forwards=self.plain_forwards,
+            bypassed=self.bypassed,
+            without_gradient=tuple(self.without_gradient[:_MOST_EVENTS]),
+            parameters=self.parameters,
+            inputs=tuple(self.inputs),
+            events=dict(self.events),
+        )
+
 
 @dataclass
 class Probe:
@@ -96,7 +128,7 @@ class Probe:
     bare_backwards: int = 0
     no_sync_steps: int = 0
     steps: int = 0
-    failures: list[dict[str, str]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     weights: list[WeightCheck] = field(default_factory=list)
     gradients: list[GradientCheck] = field(default_factory=list)
     outside: list[OutsideCheck] = field(default_factory=list)
@@ -106,7 +138,7 @@ class Probe:
     groups: dict[str, list[int]] = field(default_factory=dict)
     kept: list[ProcessGroup] = field(default_factory=list)
     hooks: list[RemovableHandle] = field(default_factory=list)
-    calls: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
+    calls: deque[ModelCall] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
 
     def __post_init__(self) -> None:
         self.clock = WaitingClock(self.unseen)
@@ -115,52 +147,27 @@ class Probe:
         """A number that goes up while the script gets on."""
         return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
 
-    def told(self) -> ProbeRecord:
-        """Everything as JSON-able data; also asked for by the control thread while the rank is blocked."""
-        return {
-            "counts": {
-                "forwards": sum(model.forwards for model in self.models),
-                "backwards": self.backwards,
-                "batches": self.loaders.batches,
-                "steps": self.steps,
-            },
-            "bare_backwards": self.bare_backwards,
-            "no_sync_steps": self.no_sync_steps,
-            "failures": list(self.failures),
-            "unseen": self.unseen.told(),
-            "models": [
-                {
-                    "number": model.number,
-                    "ranks": list(model.ranks),
-                    "type": model.type,
-                    "found": model.found,
-                    "statistics": list(model.statistics),
-                    "forwards": model.forwards,
-                    "backwards": model.backwards,
-                    "steps": model.steps,
-                    "bare_backwards": model.bare_backwards,
-                    "no_sync_steps": model.no_sync_steps,
-                    "plain_forwards": model.plain_forwards,
-                    "bypassed": model.bypassed,
-                    "without_gradient": model.without_gradient[:_MOST_EVENTS],
-                    "parameters": model.parameters,
-                    "inputs": list(model.inputs),
-                    "events": dict(model.events),
-                }
-                for model in self.models
-            ],
-            "calls": {
-                "first": sum(model.forwards for model in self.models) - len(self.calls),
-                "last": list(self.calls),
-            },
-            "loaders": self.loaders.told(),
-            "weights": list(self.weights),
-            "gradients": list(self.gradients),
-            "outside": list(self.outside),
-            "waiting": self.clock.told(),
-            "groups": dict(self.groups),
-            **self.exchanges.told(),
-        }
+    def told(self) -> ProbeNotes:
+        """Everything; also asked for by the control thread while the rank is blocked."""
+        forwards = sum(model.forwards for model in self.models)
+        return ProbeNotes(
+            counts=Counts(forwards, self.backwards, self.loaders.batches, self.steps),
+            bare_backwards=self.bare_backwards,
+            no_sync_steps=self.no_sync_steps,
+            failures=tuple(self.failures),
+            unseen=self.unseen.told(),
+            models=tuple(model.told() for model in self.models),
+            calls=Calls(forwards - len(self.calls), tuple(self.calls)),
+            loaders=self.loaders.told(),
+            weights=tuple(self.weights),
+            gradients=tuple(self.gradients),
+            outside=tuple(self.outside),
+            waiting=self.clock.told(),
+            groups={name: tuple(ranks) for name, ranks in self.groups.items()},
+            messages=self.exchanges.messages,
+            rooted=self.exchanges.rooted(),
+            strange=self.exchanges.strange(),
+        )
 
     # -- what is noted, and when --------------------------------------------------------------------------------
 
@@ -215,7 +222,7 @@ class Probe:
         model.forwards += 1
         model.no_sync = not wrapper.require_backward_grad_sync
         model.pending |= not model.no_sync
-        self.calls.append((model.number, learners_line()))
+        self.calls.append(ModelCall(model.number, learners_line()))
         self.loaders.trained()
         guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
         return model
@@ -327,14 +334,7 @@ class Probe:
     def failed(self, what: str, error: BaseException) -> None:
         """A forward or backward pass raised; the learner's code may swallow it and go on."""
         if len(self.failures) < _MOST_EVENTS:
-            self.failures.append(
-                {
-                    "in": what,
-                    "type": type(error).__name__,
-                    "where": learners_line(),
-                    "message": str(error)[:2000],
-                }
-            )
+            self.failures.append(Failure(what, type(error).__name__, learners_line(), str(error)[:2000]))
 
     def finish(self) -> None:
         """The training is over: the weights as they are at the end; told once more, the newer ones count."""
@@ -383,7 +383,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
     global CURRENT
     probe = Probe(CheckPlan(every))
     CURRENT = probe
-    EXTRAS["probe"] = probe.told
+    NOTED.append(probe.told)
     PROGRESS.append(probe.progress)
     hooks = guarded(probe, probe.unseen, "DDP models")
     with contextlib.ExitStack() as stack:

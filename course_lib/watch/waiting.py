@@ -13,10 +13,10 @@ import time
 from types import TracebackType
 
 from course_lib.outcome.places import Frame
+from course_lib.outcome.probe_notes import WaitingShare
 from course_lib.ranks.inside.blocking_calls import waiting_in
 from course_lib.ranks.inside.traffic import is_asleep
 from course_lib.watch.guard import Unseen, guarded
-from course_lib.watch.records import Waiting
 
 #: A short run is sampled closely, a long one ten times a second: waking costs the rank a switch of threads each time.
 _CLOSE_SAMPLES, _CLOSE_SECONDS, _SECONDS = 50, 0.02, 0.1
@@ -46,10 +46,10 @@ class WaitingClock:
         self._seconds = time.monotonic() - self._started
         self._ended.set()
 
-    def told(self) -> Waiting:
+    def told(self) -> WaitingShare:
         """`seconds` that were watched and the `share` of them in which the rank waited for others."""
         seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
-        return {"seconds": seconds, "share": self._waiting / self._watched if self._watched else 0.0}
+        return WaitingShare(seconds, self._waiting / self._watched if self._watched else 0.0)
 
     def sample(self) -> None:
         """Look again and again until the block is left; what the thread does."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
+from course_lib.outcome.probe_notes import Digest, GradientCheck, OutsideCheck, OutsideParameter, WeightCheck
 from course_lib.watch.digest import checksum, dense_parts, sampled
 from course_lib.watch.guard import Unseen
 from course_lib.watch.names import names_in_the_code
-from course_lib.watch.records import Digest, GradientCheck, OutsideCheck, OutsideRow, WeightCheck
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ _Found = TypeVar("_Found")
 _SAMPLES = 8
 _MOST_TENSORS = 400
 #: What a digest is where a tensor has no data, or could not be looked at.
-NOTHING: Digest = (None, [])
+NOTHING = Digest(None, ())
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def digest(tensor: Tensor | None) -> Digest:
         return NOTHING
     with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
         indices, values = dense_parts(_plain(tensor.detach()))
-        kept = [value if math.isfinite(value) else None for value in sampled(values, _SAMPLES)]
-        return checksum(indices, values), kept
+        kept = tuple(value if math.isfinite(value) else None for value in sampled(values, _SAMPLES))
+        return Digest(checksum(indices, values), kept)
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:
     return hasattr(tensor, "to_local") and hasattr(tensor, "placements")
 
 
-def holders(tensor: Tensor) -> list[int] | None:
+def holders(tensor: Tensor) -> tuple[int, ...] | None:
     """The ranks that are to have the same data in this tensor; None when nothing says that only some are.
 
     The pieces of a sharded DTensor are equal on the ranks that differ from this one in replicated dimensions of the
@@ -87,13 +87,13 @@ def holders(tensor: Tensor) -> list[int] | None:
     if is_distributed(tensor):
         mesh, here = tensor.device_mesh, tensor.device_mesh.get_coordinate()
         if here is None or any(placement.is_partial() for placement in tensor.placements):
-            return []
+            return ()
         index = tuple(
             slice(None) if placement.is_replicate() else place
             for placement, place in zip(tensor.placements, here, strict=True)
         )
-        return sorted(mesh.mesh[index].reshape(-1).tolist())
-    return [] if getattr(tensor, "_fsdp_flattened", False) else None
+        return tuple(sorted(mesh.mesh[index].reshape(-1).tolist()))
+    return () if getattr(tensor, "_fsdp_flattened", False) else None
 
 
 class Sample:
@@ -149,16 +149,15 @@ def weight_check(
     buffers = [
         (name, b) for name, b in module.named_buffers() if b.is_floating_point() and name not in ignored
     ]
-    return {
-        "model": number,
-        "step": step,
-        "parameters": _digests([(n, p) for n, p in named if n not in ignored], "weights", unseen),
-        "buffers": _digests(buffers, "buffers", unseen),
-        "managed": wrapper.forward_sync_buffers,
-        "late": [n for n, p in named if p.requires_grad and id(p) not in known and n not in ignored][
-            :_MOST_TENSORS
-        ],
-    }
+    late = [n for n, p in named if p.requires_grad and id(p) not in known and n not in ignored]
+    return WeightCheck(
+        model=number,
+        step=step,
+        parameters=_digests([(n, p) for n, p in named if n not in ignored], "weights", unseen),
+        buffers=_digests(buffers, "buffers", unseen),
+        managed=wrapper.forward_sync_buffers,
+        late=tuple(late[:_MOST_TENSORS]),
+    )
 
 
 def gradient_check(
@@ -180,12 +179,12 @@ def gradient_check(
         if id(parameter) in names
     ]
     found = _digests(gradients, "gradients", unseen)
-    return {
-        "step": step,
-        "gradients": found,
-        "reduced": {name: reduced[name] for name in found if name in reduced},
-        "settings": settings(optimizer),
-    }
+    return GradientCheck(
+        step=step,
+        gradients=found,
+        reduced={name: reduced[name] for name in found if name in reduced},
+        settings=settings(optimizer),
+    )
 
 
 def outside_check(
@@ -197,26 +196,27 @@ def outside_check(
 ) -> OutsideCheck:
     """What an optimizer steps that belongs to no DDP model, before its step number `step` (-1: at the end).
 
-    A row a parameter: its name in the code, its shape, its digest, that of its gradient, and its `holders`.
+    Each parameter's `among` is what `holders` tells.
     """
     names = names_in_models(wrappers)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     others = [p for p in parameters if id(p) not in names][:_MOST_TENSORS]
     called = names_in_the_code() if others and step == 0 else {}
-    rows: list[OutsideRow] = []
+    rows: list[OutsideParameter] = []
     for parameter in others:
         data = _digest_or_note(parameter, "weights", unseen)
         gradient = _digest_or_note(parameter.grad, "gradients", unseen)
-        nobody: list[int] | None = []
+        nobody: tuple[int, ...] | None = ()
         among = _looked_at(holders, parameter, nobody, "weights", unseen)
-        rows.append((called.get(id(parameter), ""), list(parameter.shape), data, gradient, among))
-    return {
-        "optimizer": number,
-        "step": step,
-        "beside_ddp": len(others) < len(parameters),
-        "parameters": rows,
-        "settings": settings(optimizer),
-    }
+        name = called.get(id(parameter), "")
+        rows.append(OutsideParameter(name, tuple(parameter.shape), data, gradient, among))
+    return OutsideCheck(
+        optimizer=number,
+        step=step,
+        beside_ddp=len(others) < len(parameters),
+        parameters=tuple(rows),
+        settings=settings(optimizer),
+    )
 
 
 def names_in_models(wrappers: Iterable[DistributedDataParallel | None]) -> dict[int, str]:
@@ -229,12 +229,12 @@ def names_in_models(wrappers: Iterable[DistributedDataParallel | None]) -> dict[
     }
 
 
-def settings(optimizer: Optimizer) -> list[dict[str, float]]:
+def settings(optimizer: Optimizer) -> tuple[dict[str, float | bool], ...]:
     """The numbers among an optimizer's options, group by group."""
-    return [
+    return tuple(
         {key: value for key, value in group.items() if isinstance(value, int | float)}
         for group in optimizer.param_groups
-    ]
+    )
 
 
 def reduced_gradients(wrapper: DistributedDataParallel, number: int, unseen: Unseen) -> dict[str, Digest]:
@@ -269,5 +269,5 @@ def input_digest(arguments: Iterable[object]) -> int:
     crc = 0
     for argument in arguments:
         if isinstance(argument, torch.Tensor) and not argument.is_meta and argument.layout is torch.strided:
-            crc = zlib.crc32(str(digest(argument)[0]).encode(), crc)
+            crc = zlib.crc32(str(digest(argument).crc).encode(), crc)
     return crc

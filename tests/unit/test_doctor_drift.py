@@ -278,7 +278,7 @@ def test_a_difference_that_comes_and_goes_and_comes_is_averaging_now_and_then():
 
 
 def failure(message, kind="RuntimeError"):
-    return {"in": "forward", "type": kind, "where": "train.py, line 7", "message": message}
+    return {"what": "forward", "type": kind, "where": "train.py, line 7", "message": message}
 
 
 def test_ddps_own_objection_is_told_though_it_was_swallowed():

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 from course_lib.outcome.facts import Facts, InitArguments, NamedShape, StoreAddress, ThreadPlace, WrappedModel
 from course_lib.outcome.places import Frame, is_learners
 from course_lib.outcome.probe_notes import Counts, ProbeNotes
-from course_lib.ranks.codec import decode
 from course_lib.ranks.inside.idle import idles
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
 _MOST_MODELS, _MOST_PARAMETERS = 16, 400
-#: What other rooms add to a rank's facts: `probe` gives what JSON is to have of a `ProbeNotes` (see `watch.probe`).
-EXTRAS: dict[str, Callable[[], object]] = {}
+#: Gives what is noted of a watched job, while there is one (see `watch.probe`); the newest counts.
+NOTED: list[Callable[[], ProbeNotes]] = []
 #: What other rooms count that goes up while a script gets on: steps of optimizers, batches.
 PROGRESS: list[Callable[[], int]] = []
 
@@ -79,9 +78,9 @@ def _facts(init: InitArguments | None) -> Facts:
 
 
 def _notes() -> ProbeNotes | None:
-    """What the probe has noted, if there is one; a report says so where that cannot be read."""
+    """What the probe has noted, if there is one; where it cannot tell, a report says so."""
     try:
-        return decode(ProbeNotes, EXTRAS["probe"]()) if "probe" in EXTRAS else None
+        return NOTED[-1]() if NOTED else None
     except Exception as error:
         return ProbeNotes(Counts(), unseen={"the probe's notes": f"{type(error).__name__}: {error}"})
 

@@ -261,7 +261,7 @@ class Rank:
 
     def _run_learners(self, job: Work, body: Callable[[], object]) -> Done:
         self.open_streams()
-        self_report.EXTRAS.clear()  # what an earlier job was asked to note
+        self_report.NOTED.clear()  # what an earlier job was asked to note
         done = Done()
         started = time.time_ns()
         tracer = None
