@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from course_lib.doctor.conditions import rank_condition
@@ -229,6 +229,9 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     if not outcome.timed_out:
         return None
     waiting = blocked_in(outcome)
+    on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu"}
+    if on_gpus:
+        return _waits_for_gpus(outcome, on_gpus)
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent", "asleep")}
     if waiting and busy:
         first, other = next(iter(busy.values())), next(iter(waiting.values()))
@@ -251,6 +254,24 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
         evidence=positions(outcome),
         advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
         lesson=taught_in(0),
+    )
+
+
+def _waits_for_gpus(outcome: Outcome, waiting: Mapping[int, Waiting]) -> Diagnosis:
+    first = next(iter(waiting.values()))
+    call = f" in {first.pause[0]}" if first.pause else ""
+    place = f" at {first.where}" if first.where else ""
+    whose = "its GPU" if len(waiting) == 1 else "their GPUs"
+    return Diagnosis(
+        "waits_for_gpu",
+        f"When the time was up, {rank_list(waiting)} {verb(waiting, 'was', 'were')} waiting for {whose}{call}{place}. "
+        "What a GPU waits for cannot be seen: it may still compute, or be in an NCCL collective that another rank has "
+        "not joined.",
+        evidence=positions(outcome),
+        advice="compare which collectives each rank issued before that line: NCCL's return at once, so that the line "
+        "that waits is not the one that hangs. With --backend gloo the same code on CPU tensors stops where it hangs. "
+        "If it is work, give it more time (--timeout).",
+        lesson=taught_in(13),
     )
 
 

@@ -11,8 +11,16 @@ from course_lib.ranks.kernel.make_outcome import PEER_LOST
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.gang import Gang
 
-#: After one of these a gloo group refuses everything that follows.
-_GROUP_BROKEN = (*PEER_LOST, "timed out waiting", "application timeout caused", "pair closure")
+#: After one of these a group refuses everything that follows: gloo's, then NCCL's (read in torch's NCCLUtils.cpp).
+_GROUP_BROKEN = (
+    *PEER_LOST,
+    "timed out waiting",
+    "application timeout caused",
+    "pair closure",
+    "nccl communicator was aborted",
+    "nccl error",
+    "watchdog caught collective operation timeout",
+)
 
 
 def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
