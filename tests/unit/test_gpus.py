@@ -13,8 +13,8 @@ from course_lib.ranks.server import try_gpus
 @pytest.fixture
 def driver(monkeypatch, tmp_path):
     """A machine on which there is a file of a GPU's driver."""
-    (tmp_path / "nvidia0").touch()
-    monkeypatch.setattr(gpus, "DEVICE_FILES", (str(tmp_path / "nvidiactl"), str(tmp_path / "nvidia[0-9]*")))
+    (tmp_path / "dxg").touch()
+    monkeypatch.setattr(gpus, "DEVICE_FILES", (str(tmp_path / "nvidiactl"), str(tmp_path / "dxg")))
     gpus.forget_gpus()
     yield tmp_path
     gpus.forget_gpus()
@@ -50,7 +50,7 @@ BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 
 
 def test_where_no_file_of_a_driver_is_nobody_is_asked(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpus, "DEVICE_FILES", (str(tmp_path / "nvidia*"),))
+    monkeypatch.setattr(gpus, "DEVICE_FILES", (str(tmp_path / "nvidiactl"),))
     launcher = Answering(answer(works(0)))
     assert find_gpus(launcher, {}) == gpus.NO_GPUS
     assert launcher.asked == []

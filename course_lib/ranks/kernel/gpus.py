@@ -9,7 +9,6 @@ is set in the notebook counts from the next gang on.
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import re
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 #: Files of which a machine has at least one when a process there may use a GPU: NVIDIA's driver, WSL 2, Jetson, ROCm.
 DEVICE_FILES = (
     "/dev/nvidiactl",
-    "/dev/nvidia[0-9]*",
     "/proc/driver/nvidia/version",
     "/dev/dxg",
     "/dev/nvhost-gpu",
@@ -171,7 +169,7 @@ def may_have_gpu(environment: Mapping[str, str]) -> bool:
     """True where it is worth trying: the machine has files of a GPU's driver, and the user does not hide all GPUs."""
     if any(environment.get(name, "all").strip() in ("", "-1") for name in _VISIBLE):
         return False
-    return any(os.path.exists(name) or glob.glob(name) for name in DEVICE_FILES)
+    return any(os.path.exists(name) for name in DEVICE_FILES)
 
 
 _known: dict[tuple[str, tuple[tuple[str, str], ...]], Gpus] = {}

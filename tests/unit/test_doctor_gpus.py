@@ -1,0 +1,95 @@
+"""What the doctor says of ranks that use GPUs: their waits, and the messages of CUDA and NCCL."""
+
+import pytest
+
+from course_lib.doctor.diagnose import diagnose
+from course_lib.outcome.outcome import Ending, Waiting
+from course_lib.outcome.places import Frame
+from course_lib.ranks.kernel.deadlock import Look
+from course_lib.ranks.kernel.stop_ranks import _state
+from tests.unit.outcomes import error, outcome
+
+
+def late(*waiting, **fields):
+    """A run out of time in which these ranks were waiting."""
+    endings = {each.rank: Ending.FREED for each in waiting}
+    waits = {each.rank: each for each in waiting}
+    return outcome("hang", waiting=waits, endings=endings, timed_out=True, **fields)
+
+
+def on_gpu(rank):
+    return Waiting(rank, None, "In [1], line 3", "loss.item()", state="gpu", pause=("item()", "gpu"))
+
+
+def test_a_rank_that_waits_for_its_gpu_is_neither_called_computing_nor_in_a_deadlock():
+    found = diagnose(late(*map(on_gpu, range(4))))
+    assert found.kind == "waits_for_gpu"
+    assert "ranks 0-3 were waiting for their GPUs in item() at In [1], line 3" in found.summary
+    assert "may still compute, or be in an NCCL collective" in found.summary
+    assert found.culprits == ()
+    assert "ranks 0-3  waiting for its GPU in item() at In [1], line 3: loss.item()" in found.evidence
+
+
+def test_beside_a_rank_that_waits_for_its_gpu_one_in_a_collective_is_shown_as_such():
+    other = Waiting(1, "all_reduce", "In [1], line 5", "dist.all_reduce(x)")
+    found = diagnose(late(on_gpu(0), other, world_size=2))
+    assert "rank 0 was waiting for its GPU" in found.summary
+    assert any("rank 1  waiting in all_reduce()" in line for line in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "says"),
+    [
+        (
+            "ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1",
+            "two_ranks_on_one_gpu",
+            "NCCL refuses",
+        ),
+        (
+            "Multiple Ranks are using the same GPU/Partition. Set NCCL_...",
+            "two_ranks_on_one_gpu",
+            "NCCL refuses",
+        ),
+        ("CUDA error: device-side assert triggered", "gpu_context_lost", "may have been started long before"),
+        ("CUDA error: an illegal memory access was encountered", "gpu_context_lost", "A kernel failed"),
+        (
+            "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            "gpu_taken",
+            "taken by another process",
+        ),
+        (
+            "NCCL error in: x.cpp:1, unhandled system error, NCCL version 2.30.7",
+            "nccl_error",
+            "NCCL reported",
+        ),
+        ("ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "nccl_without_gpu", "has no GPU"),
+    ],
+)
+def test_the_messages_of_cuda_and_nccl_are_understood(message, kind, says):
+    """As recent releases write them; read in their sources, no GPU has said them here."""
+    found = diagnose(
+        outcome("raises", 2, errors={0: error("RuntimeError", message)}, endings={0: Ending.RAISED})
+    )
+    assert found.kind == kind
+    assert says in found.summary
+
+
+def look(**fields):
+    line = Frame("<rank cell In [1]>", 3, "<module>", "loss.item()")
+    return Look(0, (line,), fields.pop("waiting_in", None), 1.0, {}, {}, (), **fields)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        (look(pause=("item()", "gpu"), asleep=False), "gpu"),
+        (look(pause=("item()", "gpu")), "gpu"),
+        (look(asleep=False), "computing"),
+        (look(waiting_in="barrier"), "blocked"),
+        (look(waiting_in="barrier", asleep=False), "computing"),
+        (look(pause=("time.sleep()", "sleep")), "asleep"),
+        (look(), "computing"),
+    ],
+)
+def test_a_rank_waits_for_its_gpu_whether_cuda_spins_or_sleeps(seen, state):
+    assert _state(seen) == state
