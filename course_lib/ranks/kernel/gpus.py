@@ -1,6 +1,6 @@
 """Which GPUs ranks can use, tried rather than counted; and where one cannot be used, why, and what helps.
 
-Asked only where the system has files of a GPU's driver, which costs some ten microseconds; elsewhere nothing is
+Asked only where the system has files of a GPU's driver, which costs a tenth of a millisecond; elsewhere nothing is
 started. The trying itself is done in processes of its own (`server/try_gpus.py`) and takes as long as CUDA needs to
 start, once per kernel and setting of the variables that decide which GPUs a process sees: a CUDA_VISIBLE_DEVICES that
 is set in the notebook counts from the next gang on.
