@@ -175,3 +175,34 @@ def test_variables_that_choose_gpus_in_the_notebook_count_from_the_next_gang_on(
         one.gang.stop()
     gpus.forget_gpus()
     assert [each["CUDA_VISIBLE_DEVICES"] for each in asked] == ["0,1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("tried", "counted", "problem", "says"),
+    [
+        (
+            (Gpu(0, "", "H100", 79_000, 81_000), Gpu(1, "", "H100", 79_000, 81_000)),
+            2,
+            "",
+            "2 (H100): memory for about 262",
+        ),
+        (
+            (Gpu(0, "", "T4", 15_000, 16_000), Gpu(1, "no answer within 30 seconds")),
+            2,
+            "",
+            "GPU 1 cannot be used: no",
+        ),
+        ((), 4, "The NVIDIA driver on your system is too old", "4 GPU(s) counted, and CUDA does not start"),
+        ((), 0, "", "none that torch can use"),
+    ],
+)
+def test_machine_tells_of_every_gpu_whether_it_works(monkeypatch, tried, counted, problem, says):
+    from course_lib.notebook.machine import machine
+
+    found = Gpus(tried, counted, problem, nccl=True)
+    monkeypatch.setattr("course_lib.notebook.machine.find_gpus", lambda *_: found)
+    report = machine()
+    assert says in dict(report.rows())["GPUs"]
+    assert says in repr(report)
+    assert report.gpus == len(found.usable)
+    assert "<table" in report._repr_html_()

@@ -2,14 +2,8 @@
 
 import pytest
 
-from course_lib.ranks.kernel.backend import (
-    MB_PER_CONTEXT,
-    BackendChoice,
-    BackendError,
-    choose_backend,
-    most_ranks_on,
-)
-from course_lib.ranks.kernel.gpus import NO_GPUS, Gpu, Gpus
+from course_lib.ranks.kernel.backend import BackendChoice, BackendError, choose_backend, most_ranks_on
+from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, NO_GPUS, Gpu, Gpus
 
 
 def machine_with(number: int, nccl: bool = True, free_mb: int = 80_000, broken: tuple[int, ...] = ()) -> Gpus:

@@ -116,6 +116,15 @@ def test_what_is_said_of_gpus_that_do_not_work(driver, text, usable, says):
     assert "\n" not in found.trouble
 
 
+def test_a_gpu_that_others_have_filled_is_passed_over_for_one_that_is_free(driver):
+    full = {**works(0), "free_mb": 200}
+    found = find_gpus(Answering(answer(full, works(1), works(2))), {})
+    assert [gpu.index for gpu in found.usable] == [1, 2]
+    assert found.only_usable == "1,2"
+    assert "GPU 0 cannot be used: out of memory, 200 of 81000 MB are free" in found.trouble
+    assert "another process uses its memory" in found.trouble
+
+
 @pytest.mark.parametrize(
     ("problem", "helps"),
     [

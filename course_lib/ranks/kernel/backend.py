@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from course_lib.ranks.kernel.gpus import Gpus
+from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, Gpus
 
 BACKENDS = ("auto", "gloo", "nccl")
 #: Memory to set aside for a rank when asking whether a gang fits: measured 60 MB (proportional share), with a margin.
 MB_PER_RANK = 80
-#: What a rank takes of its GPU as soon as it uses it, before any tensor: reports say 300 to 600 MB. Not measured here.
-MB_PER_CONTEXT = 600
 #: NCCL's settings for every gang. Nothing listens on anything but the loopback interface: all ranks are on one machine.
 NCCL_SETTINGS = {"NCCL_SOCKET_IFNAME": "lo"}
 #: And, where the user has not set them, for gangs whose process group is the course's. There the course ends what
