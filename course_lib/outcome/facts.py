@@ -79,6 +79,7 @@ class Facts:
     Attributes:
         models: its DDP models.
         groups: the global ranks of each process group it belongs to, by the group's name.
+        issued: how many operations it has issued on each of them; NCCL's count on their own (`NAME/nccl`).
         groups_made: how many groups were asked for so far; None without torch.distributed.
         memory_bytes: resident memory.
         threads: the learner's threads without which the process could end.
@@ -90,6 +91,7 @@ class Facts:
 
     models: tuple[WrappedModel, ...] = ()
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    issued: Mapping[str, int] = field(default_factory=dict)
     groups_made: int | None = None
     memory_bytes: int | None = None
     threads: tuple[ThreadPlace, ...] = ()

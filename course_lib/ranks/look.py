@@ -39,12 +39,14 @@ class Look:
         in_flight: bytes on its connections that have not been read yet.
         threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
         children: its child processes, by pid: name, seconds of a core.
-        pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
+        pause: what the main thread sleeps in that is no communication, and what kind of thing that is; for `gpu` it
+            waits for its GPU, asleep or not.
         partners: whom its communication call needs (see `inside/partners.py`).
         progress: grows while a script makes progress.
         brief: without `records`, which cost the rank tens of milliseconds.
         seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
             `moved` says nothing.
+        uses_gpus: whether it may wait in a collective of which there is no record here, because it is NCCL's.
     """
 
     rank: int
@@ -67,6 +69,7 @@ class Look:
     partners: Partners | None = None
     progress: int = 0
     seen_through: bool = True
+    uses_gpus: bool = False
 
     def of_rank(self, rank: int) -> Look:
         """The same, and whose look it is."""

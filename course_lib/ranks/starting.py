@@ -20,6 +20,8 @@ class RankConfig:
         init: make the process group at once.
         backend: as `init_process_group` takes it.
         store_port: where the gang's store listens.
+        gpu: the number of the rank's GPU, if it has one.
+        eager: the process group is to connect that at once.
         epoch: how often the process group has been rebuilt.
         limits: resource limits, by the name in the `resource` module.
         extra_fd: where a dump of the main thread's stack goes; the server fills it in.
@@ -29,6 +31,8 @@ class RankConfig:
     init: bool
     backend: str
     store_port: int
+    gpu: int | None = None
+    eager: bool = False
     epoch: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
     extra_fd: int = -1
@@ -42,12 +46,54 @@ class StoreConfig:
     extra_fd: int = -1
 
 
+@dataclass(frozen=True)
+class GpusConfig:
+    """What the process that tries the GPUs is told: how long one may take to answer."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as CUDA numbers them for a process: what was found when it was tried.
+
+    Attributes:
+        problem: why it cannot be used, in CUDA's words; empty when it can.
+        free_mb: memory that nobody used then.
+    """
+
+    index: int
+    problem: str = ""
+    name: str = ""
+    free_mb: int = 0
+    total_mb: int = 0
+
+
+@dataclass(frozen=True)
+class GpuReport:
+    """What the process that tries the GPUs answers.
+
+    Attributes:
+        gpus: every GPU that CUDA counts.
+        counted: how many there are said to be where CUDA itself does not start.
+        problem: why CUDA does not start at all.
+        built: whether this torch is built for GPUs.
+        nccl: whether it has NCCL.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    counted: int = 0
+    problem: str = ""
+    built: bool = True
+    nccl: bool = False
+
+
 # -- from the kernel to the server ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Start(Body):
-    """Start a rank, or a store: one of both is given. `Started` or `Failed` answers.
+    """Start a rank, a store, or the process that tries the GPUs: one of them is given. `Started` or `Failed` answers.
 
     Attributes:
         token: by which the answer is known.
@@ -63,6 +109,7 @@ class Start(Body):
     env: Mapping[str, str] = field(default_factory=dict)
     rank: RankConfig | None = None
     store: StoreConfig | None = None
+    gpus: GpusConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -78,22 +125,13 @@ class Kill(Body):
 
 
 @dataclass(frozen=True)
-class Machine:
-    """The start method, and what the server's torch sees of the machine."""
-
-    method: str
-    torch: str
-    gpus: int = 0
-    nccl: bool = False
-
-
-@dataclass(frozen=True)
 class ServerReady(Body):
-    """The server has loaded what ranks need."""
+    """The server has loaded what ranks need; `method` is how it starts them, `torch` the version that they have."""
 
     kind: ClassVar[str] = "ready"
     pid: int
-    machine: Machine
+    method: str
+    torch: str
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import threading
 import time
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
-from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in
+from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.cell import current_stack
 from course_lib.ranks.inside.idle import idles
 from course_lib.ranks.inside.partners import partners
-from course_lib.ranks.inside.pauses import pause, sleeps_in
+from course_lib.ranks.inside.pauses import Pause, pause, sleeps_in
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
 from course_lib.ranks.look import NOBODY, Look
@@ -111,11 +111,11 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     sequence: dict[str, int] = {}
     members: dict[str, tuple[int, ...]] = {}
     records: tuple[Collective, ...] = ()
-    seen_through, soon = moved.known, False
+    uses_gpus, soon = False, False
     with contextlib.suppress(Exception):
         sequence = process_group.sequence_numbers()
         members = {name: tuple(ranks) for name, ranks in process_group.group_members().items()}
-        seen_through = moved.known and process_group.only_through_sockets()
+        uses_gpus = not process_group.only_through_sockets()
         if not brief:
             recorded = flight_recorder.recorded_collectives(process_group.RENDEZVOUS.since_ns, stacks=detail)
             records = tuple(map(Collective.from_record, recorded))
@@ -124,7 +124,10 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
             soon = ends_by_itself(main_thread, process_group.groups_named(under_way))
     sleeps, needed, facts = None, None, None
     with contextlib.suppress(Exception):
-        if blocked_in is None and asleep:
+        on_gpu = waits_for_gpu(stack, main_thread) if blocked_in is None else None
+        if on_gpu is not None:
+            sleeps = Pause(on_gpu, "gpu")  # awake or asleep: CUDA may spin while it waits
+        elif blocked_in is None and asleep:
             sleeps = pause(main_thread)
         elif blocked_in is not None:
             needed = partners(main_thread)
@@ -151,7 +154,8 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
         pause=(sleeps.call, sleeps.kind) if sleeps is not None else None,
         partners=needed,
         progress=progress,
-        seen_through=seen_through,
+        seen_through=moved.known and not uses_gpus,
+        uses_gpus=uses_gpus,
     )
 
 

@@ -1,18 +1,22 @@
 """How a value of the learner's travels from a rank to the kernel, and what stands for it when it cannot.
 
 A rank packs with cloudpickle; the kernel unpacks only when somebody asks, because a tensor brings torch with it.
+Tensors travel as CPU tensors: unpacked on their GPU, they would cost the kernel a CUDA context there, half a gigabyte
+for good.
 """
 
 from __future__ import annotations
 
 import io
 import reprlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeGuard
 
 from course_lib.outcome.packed import NotSent, Packed
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+    from torch import Tensor
 
 #: Values up to this size come back with the cell; larger ones are fetched when asked for.
 EAGER_BYTES = 4 << 20
@@ -46,6 +50,8 @@ def pack(value: object, limit: int | None = EAGER_BYTES) -> Packed:
             # Asked before torch copies a big tensor into bytes, only to learn that they are too many.
             if limit is not None and hasattr(type(part), "untyped_storage") and _bytes_of(part) > limit:
                 raise _TooLarge
+            if _is_on_gpu(part):
+                return _on_cpu(part)
             return super().reducer_override(part)
 
     try:
@@ -67,6 +73,23 @@ def _bytes_of(part: object) -> int:
         return int(storage().nbytes()) if storage is not None else 0
     except Exception:
         return 0
+
+
+def _is_on_gpu(part: object) -> TypeGuard[Tensor]:
+    try:
+        return hasattr(type(part), "untyped_storage") and bool(getattr(part, "is_cuda", False))
+    except Exception:
+        return False
+
+
+def _on_cpu(part: Tensor) -> tuple[Callable[..., object], tuple[object, ...]]:
+    """How pickle is to make this tensor or parameter again."""
+    import torch
+
+    copy = part.detach().cpu()
+    if isinstance(part, torch.nn.Parameter):
+        return torch.nn.Parameter, (copy, part.requires_grad)
+    return torch.Tensor.requires_grad_, (copy, part.requires_grad)
 
 
 def _short(value: object) -> str:

@@ -203,10 +203,16 @@ class Rank:
             process_group.RENDEZVOUS.install()
             process_group.RENDEZVOUS.new_epoch(self.config.epoch)
             if self.config.init:
-                process_group.start_group(self.config.backend, self.rank)
+                if self.config.gpu is not None:
+                    process_group.take_gpu(self.config.gpu)
+                process_group.start_group(self.config.backend, self._eager_gpu())
         except Exception as error:
             return report_exception(error)
         return None
+
+    def _eager_gpu(self) -> int | None:
+        """The GPU that the process group is to connect at once, if any."""
+        return self.config.gpu if self.config.eager else None
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -334,7 +340,7 @@ class Rank:
         problem = None
         moved = 0
         try:
-            moved = process_group.rebuild_group(self.config.backend, self.rank, job.epoch)
+            moved = process_group.rebuild_group(self.config.backend, self._eager_gpu(), job.epoch)
         except Exception as error:
             problem = report_exception(error)
         return Rebuilt(moved, problem)

@@ -224,12 +224,26 @@ def judge(
     for rank in stopped:
         waiting[rank] = Waiting(rank, None, "", "", state="stopped")
     doubts, passing = _doubts(now, awake)
+    unknown = [rank for rank in sorted(awake) if _waits_unseen(now[rank], waiting[rank])]
+    doubts += tuple(
+        f"no record tells what rank {rank} waits for: a GPU may still compute" for rank in unknown
+    )
+    passing |= bool(unknown)
     if not stopped and all(w.collective and not w.missing and not w.mismatch for w in waiting.values()):
         blind = [rank for rank in sorted(awake) if not now[rank].seen_through]
         doubts += tuple(
             f"the system does not tell what rank {rank} still sends or receives" for rank in blind
         )
     return StandStill(waiting, doubts, passing)
+
+
+def _waits_unseen(look: Look, waiting: Waiting) -> bool:
+    """True for a wait of a rank that uses GPUs, when no collective of it is recorded: it may be one of NCCL's.
+
+    torch records those elsewhere, and with TORCH_NCCL_BLOCKING_WAIT the rank sleeps in them like one of gloo's, also
+    when all ranks have come and their GPUs only have to compute what comes before.
+    """
+    return look.uses_gpus and not look.brief and waiting.call is not None and waiting.collective is None
 
 
 def _doubts(now: Mapping[int, Look], awake: frozenset[int]) -> tuple[tuple[str, ...], bool]:
@@ -240,6 +254,9 @@ def _doubts(now: Mapping[int, Look], awake: frozenset[int]) -> tuple[tuple[str, 
         if now[rank].waiting_in is None:
             call, kind = now[rank].pause or ("", "other")
             passing |= kind != "lock"
+            if kind == "gpu":
+                doubts.append(f"rank {rank} waits in {call} for its GPU, which may still compute")
+                continue
             doubts.append(
                 f"rank {rank} sleeps in {call}, which is no communication" if call else f"rank {rank} sleeps"
             )

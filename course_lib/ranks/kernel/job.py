@@ -62,6 +62,11 @@ class Job:
     on_stall: Callable[[Outcome], None] | None = None
 
 
+def what_was_run(job: Job) -> str:
+    """`cell`, `function` or `script`."""
+    return "function" if isinstance(job.work, Call) else job.work.kind
+
+
 @dataclass(frozen=True)
 class Still:
     """Nothing moves on any rank, since so many seconds of the job."""

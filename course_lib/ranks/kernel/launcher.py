@@ -26,8 +26,8 @@ from course_lib.ranks.server.zygote import ask_zygote, server_environment, worki
 from course_lib.ranks.starting import (
     Exited,
     Failed,
+    GpusConfig,
     Kill,
-    Machine,
     RankConfig,
     ServerReady,
     Start,
@@ -172,9 +172,9 @@ class Launcher:
         return self.ready
 
     @property
-    def machine(self) -> Machine:
-        """The machine as torch sees it; waits for the server if need be."""
-        return self.wait_ready().machine
+    def torch_version(self) -> str:
+        """The version of torch that ranks will have; waits for the server if need be."""
+        return self.wait_ready().torch
 
     def last_words(self) -> str:
         """The end of what the server printed, for error messages."""
@@ -184,7 +184,9 @@ class Launcher:
             return "\n".join(text.splitlines()[-5:]) or "it printed nothing"
         return "it printed nothing"
 
-    def start(self, config: RankConfig | StoreConfig, environment: Mapping[str, str], fds: list[int]) -> int:
+    def start(
+        self, config: RankConfig | StoreConfig | GpusConfig, environment: Mapping[str, str], fds: list[int]
+    ) -> int:
         """Ask for a process; returns a token under which `pids` or `failures` will have the answer."""
         self.wait_ready()
         with self._lock:
@@ -199,6 +201,7 @@ class Launcher:
                 env=dict(environment),
                 rank=config if isinstance(config, RankConfig) else None,
                 store=config if isinstance(config, StoreConfig) else None,
+                gpus=config if isinstance(config, GpusConfig) else None,
             )
             data = written(wanted).encode()
             try:

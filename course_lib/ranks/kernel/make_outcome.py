@@ -9,10 +9,10 @@ from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
 from course_lib.outcome.places import Frame, is_learners
 from course_lib.ranks.kernel.event_loop import Wires
-from course_lib.ranks.kernel.job import Run
+from course_lib.ranks.kernel.job import Run, what_was_run
 from course_lib.ranks.kernel.stop_ranks import main_stack
 from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Call, LastWords
+from course_lib.ranks.messages import LastWords
 
 #: What torch says on a rank whose peers are gone.
 PEER_LOST = (
@@ -21,6 +21,8 @@ PEER_LOST = (
     "broken pipe",
     "connectfullmesh",
     "socket closed",
+    # NCCL: what ncclRemoteError means, in torch's words.
+    "remote process exited",
 )
 
 
@@ -81,7 +83,7 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         interrupted=this.interrupted,
         timed_out=this.timed_out,
         seconds=this.seconds(),
-        what=_what(this),
+        what=what_was_run(this.job),
         recorded=recorded,
         facts=facts,
         last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
@@ -128,14 +130,10 @@ def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tup
         doubts=doubts,
         timed_out=True,
         seconds=this.seconds(),
-        what=_what(this),
+        what=what_was_run(this.job),
         recorded=_seen(this),
         facts=_facts(this),
     )
-
-
-def _what(this: Run) -> str:
-    return "function" if isinstance(this.job.work, Call) else this.job.work.kind
 
 
 def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:

@@ -6,7 +6,7 @@ it has torch loaded (see `preload`) and forks ranks; with `spawn` it starts a fr
 * when the kernel's end of the socket closes - for whatever reason, SIGKILL included - every rank and everything the
   ranks started is killed at once (it is their "subreaper": orphans become its children, where the system has that);
 * when this process is killed, the ranks die with it (parent-death signal, and end of file on their sockets);
-* it never runs a thread, so forking is safe.
+* it never runs a thread, and never asks CUDA for anything (not even how many GPUs there are), so forking is safe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course_lib.ranks.process import die_with_parent, prctl, run_and_exit, take_
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server import huge_pages, preload
 from course_lib.ranks.server.orphans import children, orphans_of_the_dead
-from course_lib.ranks.starting import Exited, Failed, Kill, Machine, ServerReady, Start, Started
+from course_lib.ranks.starting import Exited, Failed, Kill, ServerReady, Start, Started
 
 _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
@@ -313,16 +313,12 @@ def _with_extra(wanted: Start, fds: list[int]) -> Start:
     return replace(wanted, rank=rank, store=store)
 
 
-def describe_machine(method: str) -> Machine:
-    """torch's version, the number of GPUs and whether NCCL is there; makes no CUDA context."""
-    if method == "spawn" and not os.path.exists("/proc/driver/nvidia"):
-        from importlib.metadata import version
+def torch_version() -> str:
+    """torch's version. GPUs are none of this process's business: see `try_gpus`."""
+    from importlib.metadata import version
 
-        return Machine(method, version("torch"))
-    import torch
-
-    gpus = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
-    return Machine(method, str(torch.__version__), gpus, torch.distributed.is_nccl_available())
+    torch = sys.modules.get("torch")
+    return str(torch.__version__) if torch is not None else version("torch")
 
 
 def connect_streams(fds: list[int]) -> None:
@@ -343,7 +339,7 @@ def enter_place(wanted: Start) -> None:
 
 
 def run_role(wanted: Start, fd: int) -> int:
-    """Be what was asked for - a rank, or the host of the gang's store - and return the exit code."""
+    """Be what was asked for - a rank, the host of the gang's store, who tries GPUs - and return the exit code."""
     with contextlib.suppress(OSError):
         # Numbers drawn from numpy's global generator differ between real processes; forked ones would share them.
         numpy = sys.modules.get("numpy")
@@ -353,6 +349,10 @@ def run_role(wanted: Start, fd: int) -> int:
         from course_lib.ranks.server.store import host_store
 
         return host_store(fd, wanted.store)
+    if wanted.gpus is not None:
+        from course_lib.ranks.server.try_gpus import report_gpus
+
+        return report_gpus(fd, wanted.gpus)
     if wanted.rank is not None:
         take_turns()
         from course_lib.ranks.inside.worker import run_rank
@@ -382,7 +382,7 @@ def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
         preload.preload(server.kernel_is_there)
         if not loaded:
             server.leisure = huge_pages.collapsing()
-    server.say(ServerReady(os.getpid(), describe_machine(method)))
+    server.say(ServerReady(os.getpid(), method, torch_version()))
     server.serve()
     return 0
 
