@@ -5,6 +5,7 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
@@ -197,6 +198,14 @@ def number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
         return in_place_of(float, odd(value))
+
+
+def whole_number(value: object) -> int:
+    """An int, or a number that is one, as an int; else an `Odd` in its place."""
+    found = number(value)
+    if is_odd(found):
+        return in_place_of(int, found)
+    return int(found) if math.isfinite(found) and found == int(found) else in_place_of(int, odd(found))
 
 
 def short(numbers: Sequence[object], most: int = 8) -> str:
