@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeGuard, TypeVar
 
 from course_lib.outcome.outcome import Outcome, RankError
 from course_lib.tasks.precision import Tolerance
@@ -119,6 +119,34 @@ def check(sentence: str, *, gate: bool = False) -> Callable[[_Judge], _Judge]:
         return judge
 
     return mark
+
+
+def is_odd(observation: object) -> TypeGuard[Odd]:
+    """True for what `toys.odd` made."""
+    return isinstance(observation, Mapping) and "odd" in observation
+
+
+def gate(
+    sentence: str, said: str = "rank {rank} of {ranks} returned {odd}", *, of: str | None = None
+) -> Judge:
+    """The gate of most tasks: every rank returned something of the kind asked for.
+
+    Args:
+        said: what is said of the first rank that did not: {rank} of {ranks} returned {odd}, with the {case}.
+        of: the part of an observation that is looked at. Where there is a list of observations or parts, at each.
+    """
+
+    @check(sentence, gate=True)
+    def judge(task: Task, trial: Trial) -> Miss | None:
+        for rank, seen in trial.seen.items():
+            part = seen if of is None else [one[of] for one in seen] if isinstance(seen, list) else seen[of]
+            for one in part if isinstance(part, list) else [part]:
+                if is_odd(one):
+                    case = task.describe(trial.case)
+                    return Miss(said.format(rank=rank, ranks=trial.world_size, odd=one["odd"], case=case))
+        return None
+
+    return judge
 
 
 class Task(Generic[CaseT, SeenT, OracleT]):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from course_lib.tasks.task import Miss, Odd, Trial
+from course_lib.tasks.task import Odd
+from course_lib.tasks.task import is_odd as is_odd
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -115,11 +116,6 @@ def odd(value: object) -> Odd:
     return {"odd": f"{type(value).__name__}: {text}"}
 
 
-def is_odd(observation: object) -> TypeGuard[Odd]:
-    """True for what `odd` made."""
-    return isinstance(observation, Mapping) and "odd" in observation
-
-
 def in_place_of(kind: type[_Asked], what: Odd) -> _Asked:
     """The `Odd`, where an observation's type has a value of this kind: see `Task` on what may rely on that type."""
     return cast("_Asked", what)
@@ -133,15 +129,6 @@ def all_or_odd(parts: Iterable[_Asked]) -> list[_Asked]:
             return in_place_of(list[_Asked], part)
         found.append(part)
     return found
-
-
-def odd_reply(trial: Trial, did: str = "returned", *, of: str | None = None) -> Miss | None:
-    """The gate of most tasks: the first rank whose observation, or its part `of`, is not of the kind asked for."""
-    for rank, seen in trial.seen.items():
-        part = seen if of is None else seen[of]
-        if is_odd(part):
-            return Miss(f"rank {rank} of {trial.world_size} {did} {part['odd']}")
-    return None
 
 
 def whole_numbers(value: object) -> list[int]:

@@ -12,7 +12,7 @@ from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation import taught
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text, short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
@@ -212,10 +212,8 @@ class Accumulate(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return [oracle["gradients"]["right"], oracle["loss"]]
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float, or a tensor of one element."""
-        return toys.odd_reply(trial, of="loss")
+    #: A float, or a tensor of one element.
+    gives_number = gate("Every rank returns a number.", of="loss")
 
     @check("No forward gets more than one micro-batch.")
     def one_at_a_time(self, trial: ThisTrial) -> Miss | None:

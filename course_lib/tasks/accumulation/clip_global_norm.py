@@ -12,7 +12,7 @@ from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation import taught
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 
 if TYPE_CHECKING:
@@ -206,10 +206,8 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
             "parts_apart/own": [seen(r, whole, by(shared), by(own[r])) for r in ranks],
         }
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float, or a tensor of one element."""
-        return toys.odd_reply(trial, of="norm")
+    #: A float, or a tensor of one element.
+    gives_number = gate("Every rank returns a number.", of="norm")
 
     @check("Every rank returns the norm of all gradients of all ranks, the shared ones counted once.")
     def right_norm(self, trial: ThisTrial) -> Miss | None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, spent
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -144,14 +143,8 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return oracle["right"]
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        for rank, seen in trial.seen.items():
-            for loss in seen["losses"]:
-                if is_odd(loss):
-                    return Miss(f"rank {rank} returned {loss['odd']}")
-        return None
+    #: A float, or a tensor with one element.
+    gives_number = gate("Every rank returns a number.", "rank {rank} returned {odd}", of="losses")
 
     @check("All ranks end with the same weights.")
     def agree(self, trial: ThisTrial) -> Miss | None:

@@ -19,6 +19,7 @@ from course_lib.tasks.task import (
     Task,
     Trial,
     check,
+    gate,
     models,
     recognise_by_models,
 )
@@ -189,10 +190,10 @@ class BucketList(Task[Case, Buckets, Oracle]):
         told = _telling(case)
         return {"right": _sent_by_ddp(case), "models": {name: told({name}) for name in _MISTAKES}}
 
-    @check("Every rank gets a list of lists of parameter numbers.", gate=True)
-    def gives_lists(self, trial: ThisTrial) -> Miss | None:
-        """Whole numbers in lists."""
-        return toys.odd_reply(trial, "got")
+    #: Whole numbers in lists.
+    gives_lists = gate(
+        "Every rank gets a list of lists of parameter numbers.", "rank {rank} of {ranks} got {odd}"
+    )
 
     @check("The buckets are those of DDP, in the order in which it sends them.")
     def same_as_ddp(self, trial: ThisTrial) -> Miss | None:

@@ -13,8 +13,7 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import early, killing, taught
 from course_lib.tasks.process_groups.bare import without_group
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import network, numbers
 
 if TYPE_CHECKING:
@@ -190,13 +189,8 @@ class Save(Task[Case, Seen, None]):
         scene = {"together": _together, "surprise": _surprise, "killed": _killed}[case["scene"]]
         return scene(answer, load, case, folder)
 
-    @check("There are save and load.", gate=True)
-    def both(self, trial: ThisTrial) -> Miss | None:
-        """Both functions are called."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} there is {seen['odd']} in the cell")
-        return None
+    #: Both functions are called.
+    both = gate("There are save and load.", "on rank {rank} there is {odd} in the cell")
 
     @check("load returns None when nothing has been saved.")
     def none_yet(self, trial: ThisTrial) -> Miss | None:

@@ -11,7 +11,17 @@ from typing import Literal, TypedDict
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import jobs, taught
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_name,
+)
 from course_lib.tasks.toys import is_odd, short
 from course_lib.tasks.weights import ROUNDING, close, numbers
 
@@ -152,13 +162,8 @@ class SaveJob(Task[Case, Seen, Oracle]):
         """What one process finds that plays all ranks, and what misconceptions find."""
         return jobs.resumed(case["seed"], world_size, case["before"], case["after"])
 
-    @check("There are save_job and load_job.", gate=True)
-    def both(self, trial: ThisTrial) -> Miss | None:
-        """Both functions are called."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} there is {seen['odd']} in the cell")
-        return None
+    #: Both functions are called.
+    both = gate("There are save_job and load_job.", "on rank {rank} there is {odd} in the cell")
 
     @check("Saving leaves the run as it is.")
     def undisturbed(self, trial: ThisTrial) -> Miss | None:

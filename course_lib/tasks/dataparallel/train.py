@@ -18,6 +18,7 @@ from course_lib.tasks.task import (
     Task,
     Trial,
     check,
+    gate,
     recognise_by_name,
 )
 
@@ -178,10 +179,8 @@ class Train(Task[Case, Seen, Oracle]):
             "steps_too_small": partial(_trained, case, plain, lr / world_size),
         }
 
-    @check("Every rank returns the weights by name.", gate=True)
-    def gives_weights(self, trial: ThisTrial) -> Miss | None:
-        """A mapping from names to tensors."""
-        return toys.odd_reply(trial, of="weights")
+    #: A mapping from names to tensors.
+    gives_weights = gate("Every rank returns the weights by name.", of="weights")
 
     @check("The names are those of the model itself.", gate=True)
     def names(self, trial: ThisTrial) -> Miss | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -153,10 +153,8 @@ class CorrectMean(Task[Case, Seen, Oracle]):
             "only_the_good": [mean if fine else ddps for fine in case["good"]],
         }
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """How many ranks are good."""
-        return toys.odd_reply(trial, of="returned")
+    #: How many ranks are good.
+    gives_number = gate("Every rank returns a number.", of="returned")
 
     @check("It is the number of good ranks.")
     def counted(self, trial: ThisTrial) -> Miss | None:

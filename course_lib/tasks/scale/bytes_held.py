@@ -9,8 +9,7 @@ from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 
 class Case(TypedDict):
@@ -113,13 +112,8 @@ class BytesHeld(Task[Case, float, Oracle]):
         """Counted from tensors that are really cut; and what each misconception gives."""
         return _counts(case)
 
-    @check("A number of bytes.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float or an int."""
-        seen = trial.seen[0]
-        return (
-            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
-        )
+    #: A float or an int.
+    gives_number = gate("A number of bytes.", "with {case}, rank {rank} returned {odd}")
 
     @check("DDP: everything on every rank, and the buckets.")
     def ddp(self, trial: ThisTrial) -> Miss | None:

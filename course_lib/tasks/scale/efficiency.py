@@ -9,8 +9,7 @@ from random import Random
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import Bucket, Case, efficiencies, ring_seconds
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 #: By name of what is computed, the efficiency.
 Oracle = dict[str, float]
@@ -121,13 +120,8 @@ class Efficiency(Task[Case, float, Oracle]):
         """The right efficiency, and those of misconceptions."""
         return efficiencies(case)
 
-    @check("A number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float, or what can be one."""
-        seen = trial.seen[0]
-        return (
-            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
-        )
+    #: A float, or what can be one.
+    gives_number = gate("A number.", "with {case}, rank {rank} returned {odd}")
 
     @check("One rank alone has an efficiency of 1: it sends nothing.")
     def alone(self, trial: ThisTrial) -> Miss | None:

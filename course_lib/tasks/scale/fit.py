@@ -10,7 +10,7 @@ from typing import TypedDict
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import least_squares, over, ring_seconds, ring_terms
-from course_lib.tasks.task import Misconception, Miss, Odd, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Odd, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
 
 #: How far measurements scatter, and how far an answer may be off.
@@ -136,13 +136,10 @@ class Fit(Task[Case, list[float], Oracle]):
             "absolute": [latency, over(1, per_byte)],
         }
 
-    @check("Two numbers: seconds a round, and bytes a second.", gate=True)
-    def gives_numbers(self, trial: ThisTrial) -> Miss | None:
-        """In this order, finite."""
-        seen = trial.seen[0]
-        return (
-            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
-        )
+    #: In this order, finite.
+    gives_numbers = gate(
+        "Two numbers: seconds a round, and bytes a second.", "with {case}, rank {rank} returned {odd}"
+    )
 
     @check("The latency is that of one round, up to the scatter of the measurements.")
     def latency(self, trial: ThisTrial) -> Miss | None:

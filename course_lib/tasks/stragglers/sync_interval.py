@@ -20,6 +20,7 @@ from course_lib.tasks.task import (
     Task,
     Trial,
     check,
+    gate,
     models,
     recognise_by_models,
 )
@@ -147,10 +148,8 @@ class SyncInterval(Task[Case, int, Oracle]):
         """The interval, and those of misconceptions."""
         return _intervals(case)
 
-    @check("Every rank returns a whole number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """An int, or a number that is one."""
-        return toys.odd_reply(trial)
+    #: An int, or a number that is one.
+    gives_number = gate("Every rank returns a whole number.")
 
     @check("All ranks return the same interval.")
     def agree(self, trial: ThisTrial) -> Miss | None:

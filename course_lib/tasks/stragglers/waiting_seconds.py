@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
 
 if TYPE_CHECKING:
@@ -123,10 +123,8 @@ class WaitingSeconds(Task[Case, Seen, None]):
             tries.append(_measured(answer, case))
         return min(tries, key=lambda seen: seen["worst"])
 
-    @check("Every rank returns a number of seconds.", gate=True)
-    def gives_seconds(self, trial: ThisTrial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        return toys.odd_reply(trial, of="said")
+    #: A float, or a tensor with one element.
+    gives_seconds = gate("Every rank returns a number of seconds.", of="said")
 
     @check("The backward is DDP's: afterwards all ranks have the mean gradients.", gate=True)
     def averages(self, trial: ThisTrial) -> Miss | None:

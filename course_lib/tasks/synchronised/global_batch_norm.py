@@ -12,7 +12,17 @@ from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms, taught
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_name,
+)
 from course_lib.tasks.toys import is_odd, ranks_text
 from course_lib.tasks.weights import farthest
 
@@ -170,13 +180,11 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         """What answers are compared with."""
         return {name: part for name, part in oracle.items() if name != "ways"}
 
-    @check("It is a module with weight, bias, running_mean and running_var.", gate=True)
-    def is_a_norm(self, trial: ThisTrial) -> Miss | None:
-        """As torch's own has them."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} of {trial.world_size} it is {seen['odd']}")
-        return None
+    #: As torch's own has them.
+    is_a_norm = gate(
+        "It is a module with weight, bias, running_mean and running_var.",
+        "on rank {rank} of {ranks} it is {odd}",
+    )
 
     @check("The outputs are those of one process with the samples of all ranks.")
     def outputs(self, trial: ThisTrial) -> Miss | None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import farthest, numbers
 
 if TYPE_CHECKING:
@@ -217,14 +216,8 @@ class Mutate(Task[Case, list[Generation], None]):
                 break  # DDP would complain in the next forward
         return generations
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        for rank, seen in trial.seen.items():
-            for told in seen:
-                if is_odd(told["returned"]):
-                    return Miss(f"rank {rank} of {trial.world_size} returned {told['returned']['odd']}")
-        return None
+    #: A float, or a tensor with one element.
+    gives_number = gate("Every rank returns a number.", of="returned")
 
     @check("The model's parameters are those that DDP and the optimizer know.", gate=True)
     def in_place(self, trial: ThisTrial) -> Miss | None:

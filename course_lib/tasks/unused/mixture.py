@@ -18,6 +18,7 @@ from course_lib.tasks.task import (
     Task,
     Trial,
     check,
+    gate,
     recognise_by_name,
 )
 from course_lib.tasks.toys import is_odd
@@ -194,10 +195,8 @@ class Mixture(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return [oracle["outputs"], oracle["balance"], oracle["gradients"]["right"]]
 
-    @check("Every rank returns the outputs, shaped like x, and the balance term.", gate=True)
-    def gives_pair(self, trial: ThisTrial) -> Miss | None:
-        """Two tensors."""
-        return toys.odd_reply(trial)
+    #: Two tensors.
+    gives_pair = gate("Every rank returns the outputs, shaped like x, and the balance term.")
 
     @check("Every token is put through the expert with its largest gate, times that gate.")
     def outputs_right(self, trial: ThisTrial) -> Miss | None:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
@@ -160,10 +160,8 @@ class Train(Task[Case, Seen, list[float]]):
             optimizer.step()
         return numbers(net.parameters())
 
-    @check("Every rank returns the model, wrapped in DistributedDataParallel.", gate=True)
-    def gives_wrapper(self, trial: ThisTrial) -> Miss | None:
-        """The wrapper of the model that was given."""
-        return toys.odd_reply(trial)
+    #: The wrapper of the model that was given.
+    gives_wrapper = gate("Every rank returns the model, wrapped in DistributedDataParallel.")
 
     @check("The way that was asked for is taken, and no other.")
     def way_taken(self, trial: ThisTrial) -> Miss | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
@@ -179,10 +179,8 @@ class Expose(Task[Case, Seen, Oracle]):
             "added_up": partial(_alone, case, world_size, 1.0),
         }
 
-    @check("expose(net) returns two functions.", gate=True)
-    def gives_functions(self, trial: ThisTrial) -> Miss | None:
-        """A pair of callables."""
-        return toys.odd_reply(trial)
+    #: A pair of callables.
+    gives_functions = gate("expose(net) returns two functions.")
 
     @check("All ranks begin with rank 0's weights.")
     def starts_equal(self, trial: ThisTrial) -> Miss | None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
@@ -167,13 +166,11 @@ class Together(Task[Case, Seen, Oracle]):
         """The first outputs of each rank, and the weights of one process that has all samples."""
         return {way: partial(_alone, case, world_size, way) for way in ("right", *_CUT)}
 
-    @check('Together(...) is a module; its output has "scores" and "embeddings".', gate=True)
-    def has_form(self, trial: ThisTrial) -> Miss | None:
-        """A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"with {self.describe(trial.case)}, rank {rank} gave {seen['odd']}")
-        return None
+    #: A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs.
+    has_form = gate(
+        'Together(...) is a module; its output has "scores" and "embeddings".',
+        "with {case}, rank {rank} gave {odd}",
+    )
 
     @check("Scores and embeddings are those of the given encoder and head, in the order of the inputs.")
     def right_outputs(self, trial: ThisTrial) -> Miss | None:
