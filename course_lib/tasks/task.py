@@ -343,6 +343,12 @@ def recognise_by_models(
     return tuple(dict.fromkeys(named)) or None
 
 
+def recognise_by_message(outcome: Outcome, texts: Mapping[str, str]) -> Recognised:
+    """The first misconception whose text is in an error of this outcome; texts are torch's own words."""
+    messages = " ".join(error.message for error in outcome.errors.values())
+    return next((name for text, name in texts.items() if text in messages), None)
+
+
 def recognise_by_blindness(
     missed: Collection[str], found: Collection[str], blind: Mapping[str, Collection[str]]
 ) -> Recognised:

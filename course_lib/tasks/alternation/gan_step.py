@@ -12,7 +12,7 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, spent
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -185,9 +185,8 @@ class GanStep(Task[Case, Seen, Oracle]):
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """torch refuses to go through the generator's graph twice."""
-        twice = "backward through the graph a second time"
-        return (
-            "fake_not_detached" if any(twice in error.message for error in outcome.errors.values()) else None
+        return recognise_by_message(
+            outcome, {"backward through the graph a second time": "fake_not_detached"}
         )
 
 

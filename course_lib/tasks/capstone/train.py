@@ -184,24 +184,12 @@ class Train(Task[Case, Seen, None]):
     @check("Both passes through the Classifier reach the gradients of all ranks.")
     def both_passes(self, trial: ThisTrial) -> Miss | None:
         """Two passes, then two backwards."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_two_backwards(seen)
-        return None if found is None else Miss(found, "two_backwards")
+        return _wrong_gradients(trial, first_two_backwards, "two_backwards")
 
     @check("The Completer's gradients are averaged.")
     def completer(self, trial: ThisTrial) -> Miss | None:
         """A model that is called past its wrapper."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_bypass(seen)
-        return None if found is None else Miss(found, "bypassed")
+        return _wrong_gradients(trial, first_bypass, "bypassed")
 
     @check("All ranks evaluate one model.")
     def one_model(self, trial: ThisTrial) -> Miss | None:
@@ -217,35 +205,17 @@ class Train(Task[Case, Seen, None]):
     @check("The gradients of all micro-batches are there when the step is taken.")
     def nothing_lost(self, trial: ThisTrial) -> Miss | None:
         """Zeroed between two backwards of one step."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_loss(seen)
-        return None if found is None else Miss(found, "gradients_lost")
+        return _wrong_gradients(trial, first_loss, "gradients_lost")
 
     @check("Gradients are averaged in the last micro-batch of a step.")
     def averaged(self, trial: ThisTrial) -> Miss | None:
         """What the wrapper was told before the last pass."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_unsynced(seen)
-        return None if found is None else Miss(found, "not_averaged")
+        return _wrong_gradients(trial, first_unsynced, "not_averaged")
 
     @check("A step follows the mean over its micro-batches.")
     def mean(self, trial: ThisTrial) -> Miss | None:
         """The weight with which losses enter backward."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_weight(seen)
-        return None if found is None else Miss(found, "summed")
+        return _wrong_gradients(trial, first_weight, "summed")
 
     @check("A process that runs out of memory does not go on alone.")
     def memory(self, trial: ThisTrial) -> Miss | None:
@@ -353,6 +323,19 @@ class Train(Task[Case, Seen, None]):
 def _launch(trial: ThisTrial, name: str) -> Evidence | None:
     """The launch that a check is about; None for the others."""
     return Evidence(trial) if trial.case["launch"] == name else None
+
+
+def _wrong_gradients(
+    trial: ThisTrial, first: Callable[[Evidence], str | None], misconception: str
+) -> Miss | None:
+    """The first place in the plain run where gradients go wrong in this way."""
+    seen = _launch(trial, "plain")
+    if seen is None or seen.as_one_process:
+        return None
+    if not any(True for _ in seen.groups(0)):
+        return _not_reached(seen)
+    found = first(seen)
+    return None if found is None else Miss(found, misconception)
 
 
 def _order_after_a_kill(seen: Evidence) -> Miss | None:

@@ -11,16 +11,7 @@ from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    gate,
-    recognise_by_name,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -11,7 +11,7 @@ from typing import TypedDict
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -231,6 +231,4 @@ class MakeLoader(Task[Case, Seen, None]):
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """torch itself refuses shuffle=True beside a sampler."""
-        if any("mutually exclusive with shuffle" in error.message for error in outcome.errors.values()):
-            return "shuffle_and_sampler"
-        return None
+        return recognise_by_message(outcome, {"mutually exclusive with shuffle": "shuffle_and_sampler"})

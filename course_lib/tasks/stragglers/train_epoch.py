@@ -12,15 +12,7 @@ from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
 from course_lib.tasks.stragglers.replicas import WAYS, Case, batch, network, train
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    recognise_by_name,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 

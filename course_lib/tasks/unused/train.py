@@ -14,7 +14,17 @@ from unittest.mock import patch
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_message,
+)
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
@@ -242,12 +252,11 @@ class Train(Task[Case, Seen, list[float]]):
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By DDP's own words."""
-        words = " ".join(error.message for error in outcome.errors.values())
-        if "mark a variable ready only once" in words:
-            return "two_ways_at_once"
-        if "Expected to have finished reduction" in words:
-            return "not_touched"
-        return self.recognise(trials)
+        texts = {
+            "mark a variable ready only once": "two_ways_at_once",
+            "Expected to have finished reduction": "not_touched",
+        }
+        return recognise_by_message(outcome, texts) or self.recognise(trials)
 
 
 def _net(seed: int) -> nn.Module:

@@ -8,15 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    recognise_by_name,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean

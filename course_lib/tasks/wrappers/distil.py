@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_message,
+)
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
@@ -235,8 +244,7 @@ class Distil(Task[Case, Seen, Oracle]):
             "DistributedDataParallel is not needed": "teacher_in_ddp",
             "Expected to have finished reduction": "teacher_counted",
         }
-        messages = " ".join(error.message for error in outcome.errors.values())
-        return next((id_ for text, id_ in texts.items() if text in messages), None)
+        return recognise_by_message(outcome, texts)
 
 
 def _known(trial: ThisTrial) -> str | None:

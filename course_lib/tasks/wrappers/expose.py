@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_message,
+)
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
 
@@ -240,8 +250,7 @@ class Expose(Task[Case, Seen, Oracle]):
             "gradient which is undefined": "around_the_wrapper",  # a backward that no forward of DDP announced
             "'DistributedDataParallel' object has no attribute": "no_such_method",
         }
-        messages = " ".join(error.message for error in outcome.errors.values())
-        return next((id_ for text, id_ in texts.items() if text in messages), None)
+        return recognise_by_message(outcome, texts)
 
 
 def _alone(case: Case, world_size: int, share: float) -> list[list[float]]:
