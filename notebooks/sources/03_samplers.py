@@ -56,25 +56,7 @@ processed.item()
 # for ever (you know how that looks from lesson 00). Here is the deal as a picture:
 
 # %%
-import matplotlib.pyplot as plt
-
-
-def draw_deal(per_rank, samples, title):
-    """One row a rank, one column a sample; a number says how often the sample is dealt out over all ranks."""
-    counts = [[per_rank[r].count(s) for s in range(samples)] for r in sorted(per_rank)]
-    _, axes = plt.subplots(figsize=(7, 2.3), layout="constrained")
-    axes.imshow(counts, cmap="Blues", vmin=0, vmax=2, aspect="auto")
-    total = [sum(column) for column in zip(*counts, strict=True)]
-    for r, row in enumerate(counts):
-        for s, count in enumerate(row):
-            if count:
-                said = "x" if total[s] == 1 else f"{total[s]} times"
-                axes.text(s, r, said, ha="center", va="center", color="black" if count < 2 else "white")
-    axes.set_yticks(range(len(counts)), [f"rank {r}" for r in sorted(per_rank)])
-    axes.set_xticks(range(samples))
-    axes.set(title=title, xlabel="index of the sample")
-    plt.show()
-
+from course_lib.lab.samplers import draw_deal
 
 draw_deal(out["indices"], 10, "Padding: samples 0 and 1 are given to two ranks")
 
@@ -318,6 +300,8 @@ cart_seed_per_rank = play(agent.module, Windy(1 + rank))[0][:, 0, 0].tolist()
 round((torch.tensor(seed_per_rank).std() / torch.tensor(one_seed).std()).item(), 1)
 
 # %%
+import matplotlib.pyplot as plt
+
 looks = (("o-", "#0072B2"), ("s--", "#E69F00"), ("^-.", "#009E73"), ("x:", "black"))
 _, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
 for axis, name, title in (
