@@ -42,7 +42,7 @@ class Seen(TypedDict):
 
 
 class Oracle(TypedDict):
-    """The mean loss, and by name of what is computed the gradients of each rank."""
+    """The mean loss; for `right` and for each misconception, the gradients of each rank."""
 
     gradients: dict[str, list[list[float]]]
     loss: float

@@ -44,7 +44,7 @@ class Seen(TypedDict):
     own: list[Factor]
 
 
-#: By name of what is computed, what each rank shows.
+#: For `right` and for each misconception, what each rank shows.
 Oracle = dict[str, list[Seen]]
 
 

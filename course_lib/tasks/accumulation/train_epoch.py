@@ -41,7 +41,7 @@ class Epoch(TypedDict):
     reduced: float
 
 
-#: By name of what is computed, the weights after each epoch.
+#: For `right` and for each misconception, the weights after each epoch.
 Oracle = dict[str, list[list[float]]]
 
 

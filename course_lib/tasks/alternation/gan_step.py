@@ -33,7 +33,7 @@ class Case(TypedDict):
 
 #: By name of the model.
 Seen = dict[str, Usage]
-#: By name of what is computed, and then of the model.
+#: For `right` and for each misconception, the weights by name of the model.
 Oracle = dict[str, dict[str, list[float]]]
 ThisTrial = Trial[Case, Seen, Oracle]
 

@@ -42,7 +42,7 @@ class Found(TypedDict):
     local: list[float]
 
 
-#: By name of what is computed.
+#: For `right` and for each misconception.
 Oracle = dict[str, Found]
 ThisTrial = Trial[Case, Seen, Oracle]
 

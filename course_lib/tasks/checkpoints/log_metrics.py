@@ -31,7 +31,7 @@ class Step(TypedDict):
     counts: Counts
 
 
-#: By name of what is computed, by rank and by step.
+#: For `right` and for each misconception, by rank and by step.
 Oracle = dict[str, list[list[Pair]]]
 ThisTrial = Trial[Case, list[Step], Oracle]
 

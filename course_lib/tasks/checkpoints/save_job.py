@@ -50,7 +50,7 @@ class Seen(TypedDict):
     files: list[str]
 
 
-#: By name of what is computed, the losses of each rank.
+#: For `right` and for each misconception, the losses of each rank.
 Oracle = dict[str, list[list[float]]]
 Run = Literal["uninterrupted", "saved", "resumed"]
 ThisTrial = Trial[Case, Seen, Oracle]

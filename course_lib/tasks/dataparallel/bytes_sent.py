@@ -12,7 +12,7 @@ from course_lib.tasks.dataparallel.traffic import Case, predictions
 from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
-#: By name of what is computed, the bytes of each device.
+#: For `right` and for each misconception, the bytes of each device.
 Oracle = dict[str, list[float]]
 ThisTrial = Trial[Case, list[float], Oracle]
 

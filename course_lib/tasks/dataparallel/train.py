@@ -42,7 +42,7 @@ class Seen(TypedDict):
     samples: int
 
 
-#: By name of what is computed, the weights.
+#: For `right` and for each misconception, the weights.
 Oracle = dict[str, Weights]
 ThisTrial = Trial[Case, Seen, Oracle]
 

@@ -47,7 +47,7 @@ class Run(TypedDict):
     waited: bool
 
 
-#: By name of what is computed, the weights.
+#: For `right` and for each misconception, the weights.
 Oracle = dict[str, list[float]]
 ThisTrial = Trial[Case, Seen[Run], Oracle]
 

@@ -29,7 +29,7 @@ class Case(TypedDict):
     file: str
 
 
-#: By name of what is computed, the weights.
+#: For `right` and for each misconception, the weights.
 Oracle = dict[str, list[float]]
 ThisTrial = Trial[Case, Seen[list[float]], Oracle]
 

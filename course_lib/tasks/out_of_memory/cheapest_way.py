@@ -31,7 +31,7 @@ class Case(TypedDict):
     ways: dict[str, Way]
 
 
-#: By name of what is computed, what each rank chooses.
+#: For `right` and for each misconception, what each rank chooses.
 Oracle = dict[str, list[str]]
 ThisTrial = Trial[Case, str, Oracle]
 

@@ -33,7 +33,7 @@ class Seen(TypedDict):
     gradients: list[float] | None
 
 
-#: By name of what is computed, the gradients of each rank.
+#: For `right` and for each misconception, the gradients of each rank.
 Oracle = dict[str, list[list[float]]]
 ThisTrial = Trial[Case, Seen, Oracle]
 

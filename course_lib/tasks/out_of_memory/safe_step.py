@@ -30,7 +30,7 @@ class Seen(TypedDict):
     raised: str | None
 
 
-#: By name of what is computed, the weights after each step.
+#: For `right` and for each misconception, the weights after each step.
 Oracle = dict[str, list[list[float]]]
 ThisTrial = Trial[hungry.Case, Seen, Oracle]
 

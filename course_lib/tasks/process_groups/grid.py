@@ -32,7 +32,7 @@ class Seen(TypedDict):
     numbers: dict[str, list[int]]
 
 
-#: By name of what is computed, the groups of each rank.
+#: For `right` and for each misconception, the groups of each rank.
 Oracle = dict[str, list[Members]]
 ThisTrial = Trial[Case, Seen, Oracle]
 

@@ -33,7 +33,7 @@ class Seen(TypedDict):
     samples: int
 
 
-#: By name of what is computed, what each rank returns.
+#: For `right` and for each misconception, what each rank returns.
 Oracle = dict[str, list[float]]
 ThisTrial = Trial[Case, Seen, Oracle]
 

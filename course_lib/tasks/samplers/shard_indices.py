@@ -23,7 +23,7 @@ class Case(TypedDict):
     world_size: int
 
 
-#: By name of what is computed, the shard of each rank.
+#: For `right` and for each misconception, the shard of each rank.
 Oracle = dict[str, list[list[int]]]
 ThisTrial = Trial[Case, list[int], Oracle]
 

@@ -21,7 +21,7 @@ class Case(TypedDict):
     mixed: bool
 
 
-#: By name of what is computed, the bytes on rank 0.
+#: For `right` and for each misconception, the bytes on rank 0.
 Oracle = dict[str, float]
 ThisTrial = Trial[Case, float, Oracle]
 

@@ -11,7 +11,7 @@ from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import Bucket, Case, efficiencies, ring_seconds
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
-#: By name of what is computed, the efficiency.
+#: For `right` and for each misconception, the efficiency.
 Oracle = dict[str, float]
 ThisTrial = Trial[Case, float, Oracle]
 

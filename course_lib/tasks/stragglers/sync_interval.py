@@ -40,7 +40,7 @@ class Case(TypedDict):
     longest: int
 
 
-#: By name of what is computed, the interval of each rank.
+#: For `right` and for each misconception, the interval of each rank.
 Oracle = dict[str, list[int]]
 ThisTrial = Trial[Case, int, Oracle]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     LossesOf = Callable[[Tensor, Tensor], Tensor]
 
 
-#: By name of what is computed, the weights of each rank after each epoch.
+#: For `right` and for each misconception, the weights of each rank after each epoch.
 Oracle = dict[str, list[list[list[float]]]]
 ThisTrial = Trial[Case, list[list[float]], Oracle]
 

@@ -53,7 +53,7 @@ class Seen(TypedDict):
 
 
 class Oracle(TypedDict):
-    """By rank, outputs with gates and without; the balance term; by name of what is computed, gradients."""
+    """By rank, outputs with gates and without; the balance term; gradients, right and by misconception."""
 
     outputs: list[list[float]]
     ungated: list[list[float]]

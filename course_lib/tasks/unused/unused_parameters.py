@@ -51,7 +51,7 @@ class Seen(TypedDict):
 
 
 class Oracle(TypedDict):
-    """All names; by name of what is computed, those that each rank returns; gradients: each rank's, and their mean."""
+    """All names; those returned: `right` and by misconception; the gradients of each rank, and their mean."""
 
     names: list[str]
     returned: dict[str, list[list[str]]]

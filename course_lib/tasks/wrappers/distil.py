@@ -69,7 +69,7 @@ class Both(TypedDict):
     teacher: list[list[float]]
 
 
-#: By name of what is computed.
+#: For `right` and for each misconception.
 Oracle = dict[str, Both]
 ThisTrial = Trial[Case, Seen, Oracle]
 

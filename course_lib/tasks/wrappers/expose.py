@@ -60,7 +60,7 @@ class Seen(TypedDict):
     weights: list[list[float]]
 
 
-#: The same by name of what is computed.
+#: The same for `right` and for each misconception.
 Oracle = dict[str, list[list[float]]]
 ThisTrial = Trial[Case, Seen, Oracle]
 

@@ -55,7 +55,7 @@ class Found(TypedDict):
     weights: list[float]
 
 
-#: By name of what is computed.
+#: For `right` and for each misconception.
 Oracle = dict[str, Found]
 ThisTrial = Trial[Case, Seen, Oracle]
 
