@@ -24,6 +24,9 @@ _STYLE = (
     "svg.ddp{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;--ink:#1a1a1a;--paper:#fff;--faint:#767676}"
     "svg.ddp .mono{font-family:ui-monospace,'DejaVu Sans Mono',monospace}"
     "@media (prefers-color-scheme:dark){svg.ddp{--ink:#e8e8e8;--paper:#1e1e1e;--faint:#a0a0a0}}"
+    # Within a page, what counts is whether this page is dark; as an image of its own, what the page around it asks for.
+    "@supports (color:light-dark(#000,#fff)){svg.ddp:root{color-scheme:light dark}"
+    "svg.ddp{--ink:light-dark(#1a1a1a,#e8e8e8);--paper:light-dark(#fff,#1e1e1e);--faint:light-dark(#767676,#a0a0a0)}}"
 )
 
 
