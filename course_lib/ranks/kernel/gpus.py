@@ -46,7 +46,8 @@ class Gpu:
     """One GPU as CUDA numbers them for a process: what was found when it was tried.
 
     Attributes:
-        problem: why it cannot be used, mostly in CUDA's words; empty when it can. free_mb: memory that nobody used then.
+        problem: why it cannot be used, mostly in CUDA's words; empty when it can.
+        free_mb: memory that nobody used then.
     """
 
     index: int
@@ -173,7 +174,7 @@ def advice(problem: str) -> str:
 
 
 def _sentence(what: str, helps: str) -> str:
-    return f"{what.rstrip('. ')}. What helps: {helps}"
+    return f"{what.rstrip('. ')}. Hint: {helps}"
 
 
 def may_have_gpu(environment: Mapping[str, str]) -> bool:
