@@ -8,7 +8,7 @@
 # sees the whole batch. Then you open the real one and look what it does differently.
 #
 # **You will be able to** write DDP yourself, say which gradients travel together and when, read a timeline, and tell a
-# setting that matters from one that does not. 20 minutes. **Before this:** lesson 00.
+# setting that matters from one that does not. 35 minutes. **Before this:** lesson 00.
 
 # %%
 # %load_ext course_lib

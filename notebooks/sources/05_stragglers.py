@@ -8,7 +8,7 @@
 # nor at that of a typical one. It runs at the speed of whoever is slowest *in this step*.
 #
 # **You will be able to** see who waits for whom, say what many ranks cost before you rent them, synchronise less often
-# without training another model, cope with ranks that have unequally many batches or samples, and read a timeout. 20
+# without training another model, cope with ranks that have different numbers of batches or samples, and read a timeout. 40
 # minutes.
 #
 # **Before this:** lessons 00 and 04.
@@ -83,7 +83,14 @@ from course_lib.lab.stragglers import draw_last_step
 draw_last_step(out, "Rank 2 sleeps; the other three wait at the end of backward()")
 
 # %% [markdown]
-# The fast ranks compute forward and backward at full speed. They stand at the *end* of `backward()`, where
+# Watch it again: all three steps, with the mouse or with the arrow keys. Below the lanes you read what each rank does at that
+# moment, and whom it waits for. (`out.replay()` works for every traced run.)
+
+# %% tags=["nbval-ignore-output"]
+out.replay("Three steps; rank 2 is late for the third")
+
+# %% [markdown]
+# The fast ranks compute forward and backward at full speed. They wait at the *end* of `backward()`, where
 # `Reducer::finalize_backward` (`torch/csrc/distributed/c10d/reducer.cpp`) waits for every bucket's all-reduce, and an
 # all-reduce cannot be done before the last rank has joined.
 #
@@ -561,7 +568,7 @@ compare(model=joined, optimizer=joined_optimizer)
 # (The gradients are left over from each rank's last round.) A shadow takes no steps, so its optimizer knows nothing of
 # the rounds it has missed. From the next step on, momentum makes different models of equal weights, and nothing says
 # so. With an optimizer that has a memory (momentum, Adam), broadcast its state after every joined epoch, or give all
-# ranks equally many batches in the first place: padding with `DistributedSampler` is cheap.
+# ranks the same number of batches in the first place: padding with `DistributedSampler` is cheap.
 #
 # `throw_on_early_termination=True` is the strict way: when one rank runs out, all stop at the same step.
 
@@ -676,7 +683,7 @@ plt.show()
 # different lengths, and a loss that is a mean over *tokens*, it is every step.
 #
 # The repair is to multiply the loss by *own samples × ranks ÷ all samples*, for one tiny all-reduce. The factor is 1
-# where all have equally many. It is exact where each sample has a loss of its own; where samples meet (BatchNorm, a
+# where all have the same number. It is exact where each sample has a loss of its own; where samples meet (BatchNorm, a
 # contrastive loss), no factor makes two half batches one (lesson 07). The loss you log is weighted in the same way: add up
 # sums and counts, as in lesson 03, and divide once.
 #
@@ -793,7 +800,7 @@ dist.barrier()
 # ## Rule of thumb
 #
 # > The gang is as fast as its slowest rank of the moment, so cut the tail before you add ranks. `no_sync()` around
-# > forward *and* backward evens out some of the chance, nothing of a slow machine. Deal out equally many batches; where sizes
+# > forward *and* backward evens out some of the chance, nothing of a slow machine. Deal out the same number of batches; where sizes
 # > differ, weight by samples. A timeout limits one wait; set it above your longest honest pause.
 #
 # ## Your turn
