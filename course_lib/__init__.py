@@ -1,7 +1,8 @@
 """A course on PyTorch DistributedDataParallel by experiment on real ranks.
 
 `%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run`, `predict` and `machine` are for plain
-cells, `observe` for scripts that `torchrun` starts. Importing this package does not import torch: torch lives in ranks.
+cells, `observe` for scripts that `torchrun` starts, `device` for cells on ranks. Importing this package does not import
+torch: torch lives in ranks.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ if TYPE_CHECKING:
     from course_lib.notebook.machine import machine
     from course_lib.notebook.predict import predict
     from course_lib.outcome.outcome import Outcome
+    from course_lib.ranks.inside.device import device
     from course_lib.running import run
     from course_lib.scripts.observe import observe
 
-__all__ = ["Outcome", "faults", "load_ipython_extension", "machine", "observe", "predict", "run"]
+__all__ = ["Outcome", "device", "faults", "load_ipython_extension", "machine", "observe", "predict", "run"]
 
 _HOMES = {
     "Outcome": "course_lib.outcome.outcome",
+    "device": "course_lib.ranks.inside.device",
     "machine": "course_lib.notebook.machine",
     "observe": "course_lib.scripts.observe",
     "predict": "course_lib.notebook.predict",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from course_lib.doctor.conditions import rank_condition
@@ -30,6 +30,7 @@ from course_lib.outcome.outcome import (
     exit_text,
 )
 from course_lib.outcome.places import Frame
+from course_lib.ranks import nccl_counts
 
 _CRASHES = {-4, -6, -7, -8, -11}
 #: What gloo says before it ends a rank that receives more bytes than it expects.
@@ -229,6 +230,9 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     if not outcome.timed_out:
         return None
     waiting = blocked_in(outcome)
+    on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu"}
+    if on_gpus:
+        return _waits_for_gpus(outcome, on_gpus)
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent", "asleep")}
     if waiting and busy:
         first, other = next(iter(busy.values())), next(iter(waiting.values()))
@@ -251,6 +255,39 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
         evidence=positions(outcome),
         advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
         lesson=taught_in(0),
+    )
+
+
+def _waits_for_gpus(outcome: Outcome, waiting: Mapping[int, Waiting]) -> Diagnosis:
+    first = next(iter(waiting.values()))
+    call = f" in {first.pause[0]}" if first.pause else ""
+    place = f" at {first.where}" if first.where else ""
+    whose = "its GPU" if len(waiting) == 1 else "their GPUs"
+    who = f"{rank_list(waiting)} {verb(waiting, 'was', 'were')}"
+    summary = f"When the time was up, {who} waiting for {whose}{call}{place}. "
+    apart = nccl_counts.apart({rank: facts.get("issued", {}) for rank, facts in outcome.facts.items()})
+    if apart:
+        counts = next(iter(apart.values()))
+        behind = tuple(rank for rank, number in counts.items() if number == min(counts.values()))
+        return Diagnosis(
+            "waits_for_gpu",
+            f"{summary}{capital(nccl_counts.sentence(counts))}: probably the GPUs wait for {rank_list(behind)}.",
+            behind,
+            positions(outcome, behind),
+            advice=f"find the collective that {rank_list(behind)} {verb(behind, 'leaves', 'leave')} out. NCCL's return "
+            "at once, so that the line that waits is not the one that hangs; with --backend gloo the same code on CPU "
+            "tensors stops where it hangs.",
+            lesson=taught_in(13),
+        )
+    return Diagnosis(
+        "waits_for_gpu",
+        f"{summary}What a GPU waits for cannot be seen: it may still compute, or be in an NCCL collective that another "
+        "rank has not joined.",
+        evidence=positions(outcome),
+        advice="compare which collectives each rank issued before that line: NCCL's return at once, so that the line "
+        "that waits is not the one that hangs. With --backend gloo the same code on CPU tensors stops where it hangs. "
+        "If it is work, give it more time (--timeout).",
+        lesson=taught_in(13),
     )
 
 

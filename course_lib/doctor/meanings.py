@@ -177,12 +177,13 @@ MEANINGS = (
         r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in|no NVIDIA driver|no GPUs found|"
         r"Torch not compiled with CUDA",
         "{Ranks} asked for NCCL or CUDA at {where}, and this machine (or this build of torch) has no GPU.",
-        'use init_process_group("gloo") on CPU; plain init_process_group() takes what there is.',
+        'use init_process_group("gloo") on the CPU; "cpu:gloo,cuda:nccl" carries both kinds of tensors where there is '
+        "a GPU. A plain init_process_group() takes NCCL alone there.",
         (2,),
     ),
     Meaning(
         "two_ranks_on_one_gpu",
-        r"Duplicate GPU detected",
+        r"Duplicate GPU detected|Multiple Ranks are using the same GPU",
         "{Ranks} share a GPU with another rank, which NCCL refuses.",
         "call torch.cuda.set_device(local_rank) before init_process_group, and start no more ranks than GPUs.",
         (2,),
@@ -193,6 +194,22 @@ MEANINGS = (
         "NCCL's watchdog ended {ranks}: a collective did not finish within its timeout.",
         "one rank did not come: the same script on gloo (ddp-course doctor) shows which one and where.",
         (13,),
+    ),
+    Meaning(
+        "gpu_context_lost",
+        r"device-side assert triggered|illegal memory access was encountered|unspecified launch failure",
+        "A kernel failed on the GPU of {ranks}; it was noticed at {where}, and may have been started long before.",
+        "an index out of range is the usual reason (a label, a token): run it on the CPU, or with "
+        "CUDA_LAUNCH_BLOCKING=1, to see the line. No CUDA call of this process works any more: start the ranks anew.",
+        (13,),
+    ),
+    Meaning(
+        "gpu_taken",
+        r"CUDA-capable device\(s\) is/are busy or unavailable",
+        "The GPU of {ranks} is taken by another process, or does not work (seen at {where}).",
+        "in exclusive compute mode one process has a GPU to itself, so that ranks cannot share it: start no more ranks "
+        "than GPUs, or choose others with CUDA_VISIBLE_DEVICES. nvidia-smi says who uses what.",
+        (2,),
     ),
     Meaning(
         "nccl_error",

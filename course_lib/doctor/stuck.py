@@ -105,6 +105,7 @@ def _doing(at_work: dict[int, Waiting]) -> dict[str, list[int]]:
         place = f" at {waiting.where}: {waiting.source}".rstrip(": ") if waiting.where else ""
         doing = {
             "asleep": f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep",
+            "gpu": f"waiting for its GPU in {waiting.pause[0]}" if waiting.pause else "waiting for its GPU",
             "silent": "not answering",
             "stopped": "stopped by a signal",
         }.get(waiting.state, "computing")

@@ -118,6 +118,9 @@ def _position(outcome: Outcome, rank: int) -> str:
             what = f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep, not in a collective"
             started = f"; it has started {', '.join(waiting.children)}" if waiting.children else ""
             return f"{what}{place}: {waiting.source}".rstrip(": ") + started
+        case "gpu":
+            what = f" in {waiting.pause[0]}" if waiting.pause else ""
+            return f"waiting for its GPU{what}{place}: {waiting.source}".rstrip(": ")
         case "computing":
             return f"computing{place}: {waiting.source}".rstrip(": ")
         case _:

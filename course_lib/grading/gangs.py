@@ -77,11 +77,16 @@ class Gangs:
         place = self._place(world_size)
         os.makedirs(place, exist_ok=True)
         # Nothing is protected by this; it keeps accidents away from the learner's own files.
+        environment = {"DDP_COURSE_HOME": place, "HOME": place}
+        if self.backend == "gloo":
+            # An answer that takes a GPU where there is one gets the verdict that it gets on every other machine. CUDA
+            # would also need more addresses than the limit on memory leaves (`confine`).
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         gang = Gang(
             1 if self.launchers else world_size,
             backend=self.backend,
             init=not self.launchers,
-            environment={"DDP_COURSE_HOME": place, "HOME": place},
+            environment=environment,
         )
         self._begun.append(gang)
         return gang

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 from course_lib.notebook import magics, show
+from course_lib.ranks.kernel.gpus import find_gpus_early
 from course_lib.ranks.kernel.launcher import LaunchError, warm_up
 
 
@@ -23,7 +24,7 @@ def load(shell: Any) -> None:
 
     shell.push({"run": run, "predict": predict, "machine": machine}, interactive=False)
     try:
-        # Returns at once: torch is loaded while the learner reads.
-        warm_up()
+        # Both return at once: torch is loaded, and GPUs are tried, while the learner reads.
+        find_gpus_early(warm_up())
     except LaunchError as error:
         print(error)

@@ -9,7 +9,8 @@ from html import escape
 
 import psutil
 
-from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_backend
+from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_backend, most_ranks_on
+from course_lib.ranks.kernel.gpus import Gpus, find_gpus
 from course_lib.ranks.kernel.launcher import default_method, warm_up
 
 
@@ -21,10 +22,11 @@ class MachineReport:
         cores: CPU cores this process may use.
         memory_gb: total memory in GB.
         free_gb: available memory in GB.
-        gpus: number of GPUs that torch can use.
+        gpus: number of GPUs that ranks can use.
         choice: the backend for four ranks, and why.
         method: how ranks are started (`forkserver` or `spawn`).
         most_ranks: how many ranks fit into the free memory.
+        tried: the GPUs one by one, and why those cannot be used that do not work.
     """
 
     cores: int
@@ -36,6 +38,7 @@ class MachineReport:
     choice: BackendChoice
     method: str
     most_ranks: int
+    tried: Gpus
 
     def rows(self) -> list[tuple[str, str]]:
         """What is shown, line by line."""
@@ -45,7 +48,7 @@ class MachineReport:
                 "memory",
                 f"{self.memory_gb:.1f} GB, {self.free_gb:.1f} GB free: room for about {self.most_ranks} ranks",
             ),
-            ("GPUs", str(self.gpus) if self.gpus else "none that torch can use"),
+            ("GPUs", _told(self.tried)),
             ("backend for 4 ranks", f"{self.choice.name} - {self.choice.reason}"),
             ("ranks start by", self.method),
             ("versions", f"torch {self.torch_version}, Python {self.python_version}"),
@@ -61,19 +64,30 @@ class MachineReport:
         return panel(table((name, escape(text)) for name, text in self.rows()))
 
 
+def _told(gpus: Gpus) -> str:
+    if not gpus.usable:
+        return gpus.trouble or "none that torch can use"
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus.usable))
+    room = f"{len(gpus.usable)} ({names}): memory for about {most_ranks_on(gpus)} ranks"
+    return f"{room}. {gpus.trouble}" if gpus.trouble else room
+
+
 def machine() -> MachineReport:
     """Look at this machine; waits until torch is loaded in the background if it is not yet."""
-    found = warm_up().machine
+    launcher = warm_up()
+    launcher.wait_ready()
+    gpus = find_gpus(launcher, os.environ)
     memory = psutil.virtual_memory()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return MachineReport(
         cores=cores,
         memory_gb=memory.total / 1e9,
         free_gb=memory.available / 1e9,
-        gpus=found.gpus,
-        torch_version=found.torch_version,
+        gpus=len(gpus.usable),
+        torch_version=launcher.torch_version,
         python_version=platform.python_version(),
-        choice=choose_backend(4, "auto", found.gpus, found.nccl),
+        choice=choose_backend(4, "auto", gpus),
         method=default_method(),
         most_ranks=max(1, int(memory.available / (MB_PER_RANK * 1e6))),
+        tried=gpus,
     )

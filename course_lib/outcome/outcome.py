@@ -166,10 +166,11 @@ class Waiting:
         collective: the collective under way, when there is one.
         missing: ranks that have not joined it.
         mismatch: the other collective that meets it, by rank.
-        state: `blocked` in a communication call, `asleep` in something else (see `pause`), `computing`, `stopped` by a
-            signal, or `silent`, which means that it does not answer.
+        state: `blocked` in a communication call, `asleep` in something else (see `pause`), `computing`, `gpu` (it waits
+            for its GPU, which computes or waits for other ranks), `stopped` by a signal, or `silent`, which means that
+            it does not answer.
         stack: the frames of its main thread, outermost first.
-        pause: the call in which it sleeps, and whether that is a `lock`, a `child` or a `sleep`.
+        pause: the call in which it sleeps, and whether that is a `lock`, a `child`, a `sleep` or a wait for a `gpu`.
         partners: the ranks that the call needs.
         children: names of the processes it has started.
         seconds: how long it has been waiting there, where that is known (a run out of time).

@@ -19,6 +19,7 @@ class Internal:
             methods set it on their instances.
         stack: the course looks for this function's name, and its file's, in stacks.
         optional: where torch does not have it, something takes longer, and nothing is wrong.
+        cuda: only a torch that is built for GPUs has it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Internal:
     held_by: str = "module"
     stack: bool = False
     optional: bool = False
+    cuda: bool = False
 
 
 _C10D = "torch.distributed.distributed_c10d"
@@ -38,10 +40,14 @@ INTERNALS = (
     Internal(f"{_C10D}._get_default_store", "the store of the default group, in tasks"),
     Internal(f"{_C10D}._rank_not_in_group", "which group a batch of sends and receives goes to"),
     Internal(f"{_C10D}._new_group_with_tag", "a rank in new_group", stack=True),
-    Internal(f"{_C}.ProcessGroup._get_sequence_number_for_group", "how far a rank has got", "class"),
-    Internal(f"{_C}.ProcessGroup._get_backend", "a group's timeout", "class"),
+    Internal(f"{_C}.Backend._get_sequence_number_for_group", "how far a rank has got", "class"),
+    Internal(f"{_C}.ProcessGroup._get_backend", "a group's timeout, and how far a rank has got", "class"),
+    Internal(f"{_C}.ProcessGroup._device_types", "the backends of a group", "class"),
+    Internal(f"{_C}.ProcessGroupNCCL._group_start", "all groups are aborted in one go", "class", cuda=True),
+    Internal(f"{_C}.ProcessGroupNCCL._group_end", "all groups are aborted in one go", "class", cuda=True),
     Internal(f"{_C}.Backend.Options._timeout", "a group's timeout", "class"),
     Internal(f"{_C}._dump_fr_trace", "the flight recorder: collectives issued, with their sizes and stacks"),
+    Internal("torch.cuda._lazy_call", "a rank takes its GPU when it first uses CUDA"),
     Internal("torch.distributed.rendezvous._rendezvous_handlers", "a gang's own rendezvous for env://"),
     Internal("torch.distributed.rendezvous._create_c10d_store", "scripts that start their own ranks"),
     # DistributedDataParallel

@@ -19,8 +19,10 @@
 # %% [markdown]
 # ## What this machine offers
 #
-# The course looks at the machine and decides how ranks talk to each other: **NCCL** if every rank can have a GPU of its
-# own, otherwise **gloo**, which works everywhere. Your numbers will differ.
+# The course looks at the machine and decides how ranks talk to each other. **gloo** works everywhere, and carries all CPU
+# tensors. If every rank can have a GPU of its own, **NCCL** carries the CUDA tensors. (All outputs in this course come from
+# gloo, on CPUs. Where NCCL behaves differently, a lesson says so from NCCL's or PyTorch's source; no GPU was at hand to run
+# it.) Your numbers will differ.
 
 # %% tags=["nbval-ignore-output"]
 machine()

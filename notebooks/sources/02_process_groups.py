@@ -297,6 +297,7 @@ def ask_doctor(name, text, ranks=2):
         return examine(str(script), ranks=ranks)
 
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the sample counts GPUs: here it finds none, as on a laptop
 repairs = {
     "as it stands": ("", ""),
     "on two processes": ("torch.cuda.device_count()", "2"),
@@ -347,10 +348,15 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # cannot carry them at all. gloo takes CUDA tensors, too; this course falls back on it where there are more ranks than GPUs,
 # which NCCL refuses. (How fast NCCL is, a lesson that has to run without GPUs cannot show.)
 #
-# Leave the name out, and torch looks at the machine. It finds the right one, but `get_backend()` does not tell you:
+# Leave the name out, and torch looks at the machine. It finds the right one, but `get_backend()` does not tell you. (Where
+# torch finds a GPU, it takes NCCL *alone*, `cuda:nccl`, and collectives on CPU tensors then fail. The cell hides GPUs from
+# its ranks, so that it shows the same on every machine.)
 
 # %%
 # %%ranks
+import os
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 dist.init_process_group()
 print(dist.get_backend(), "/", dist.get_backend_config())
 dist.barrier()  # so soon after the start: who destroys a group that others still join leaves them waiting

@@ -255,7 +255,7 @@ import torch
 import torch.distributed as dist
 
 dist.set_debug_level(dist.DebugLevel.DETAIL)
-checked = dist.new_group()
+checked = dist.new_group(backend="gloo")
 x = torch.full((8,), 10.0 * (dist.get_rank() + 1))  # 10 on rank 0, 20 on rank 1
 dist.all_reduce(x, dist.ReduceOp.MAX if dist.get_rank() else dist.ReduceOp.SUM, group=checked)
 [int(number) for number in x]
@@ -297,7 +297,7 @@ def disagree(level, ways):
     dist.set_debug_level(getattr(dist.DebugLevel, level))
     for way in ways:
         dist.barrier()
-        group = dist.new_group(timeout=timedelta(seconds=0.6))
+        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=0.6))
         try:
             WAYS[way](dist, group, torch.full((8,), dist.get_rank() + 1.0), dist.get_rank())
             told.append("no error")
@@ -336,7 +336,7 @@ from statistics import median
 def seconds(level, numbers, times=15):
     """How long an all_reduce takes at this level."""
     dist.set_debug_level(getattr(dist.DebugLevel, level))
-    group, x, taken = dist.new_group(), torch.ones(numbers), []
+    group, x, taken = dist.new_group(backend="gloo"), torch.ones(numbers), []
     for _ in range(times):
         dist.barrier()
         begin = time.perf_counter()
@@ -373,7 +373,7 @@ plt.show()
 # %% claims={"S8": "wrong"}
 # %%ranks --no-doctor --expect died
 dist.set_debug_level(dist.DebugLevel.DETAIL)
-checked = dist.new_group()
+checked = dist.new_group(backend="gloo")
 torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), process_group=checked)
 
 # %% [markdown]

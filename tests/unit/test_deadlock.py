@@ -480,3 +480,43 @@ def test_the_first_collective_that_does_not_fit_is_told_where_ranks_agree_who_is
     assert first_misfit(recorded, {0: {"0": (0, 1)}}) is None
     assert first_misfit(recorded, {}) is None
     assert first_misfit({0: at, 1: at}, groups) is None
+
+
+# -- ranks that use GPUs: what NCCL does is not recorded here ----------------------------------------------------------
+
+
+def on_gpus(rank, records=(), **fields):
+    return look(rank, records, uses_gpus=True, seen_through=False, **fields)
+
+
+def test_no_record_no_proof_where_the_collective_may_be_nccls():
+    """With TORCH_NCCL_BLOCKING_WAIT ranks sleep in a collective that all have joined while their GPUs compute."""
+    still = found([on_gpus(0), on_gpus(1)], {0, 1})
+    assert not still.proved
+    assert still.passing
+    assert "no record tells what rank 0 waits for" in still.doubts[0]
+
+
+def test_a_rank_that_has_left_is_no_proof_either_where_nothing_is_recorded():
+    assert not found([on_gpus(0), gone(1)], {0}).proved
+
+
+def test_a_recorded_collective_of_gloos_is_proved_as_ever_on_ranks_that_use_gpus():
+    looks = [on_gpus(0, [collective()]), on_gpus(1, [collective()]), gone(2), on_gpus(3, [collective()])]
+    assert found(looks, {0, 1, 3}).proved
+
+
+def test_a_call_without_a_record_is_proved_as_ever_where_no_gpu_is_used():
+    assert found([look(0, waiting_in="recv"), gone(1)], {0}).proved
+
+
+def test_a_brief_look_has_no_records_at_all_and_leaves_it_to_the_next_one():
+    looks = [on_gpus(0, brief=True), on_gpus(1, brief=True)]
+    assert found(looks, {0, 1}).proved
+
+
+def test_a_rank_that_waits_for_its_gpu_may_go_on_whatever_the_others_do():
+    waits = on_gpus(0, waiting_in=None, pause=("item()", "gpu"))
+    still = found([waits, on_gpus(1, [collective()]), gone(2)], {0, 1})
+    assert still.passing
+    assert "rank 0 waits in item() for its GPU, which may still compute" in still.doubts

@@ -61,3 +61,40 @@ def test_a_record_says_operation_and_whether_it_is_over(monkeypatch):
         "done": False,
         "time_ns": 9,
     }
+
+
+# -- entries as NCCL's recorder has them; no card was at hand to record some -------------------------------------------
+
+
+def of_nccl(seq, time_ns, group="0", op="all_reduce", p2p=False):
+    return {
+        **entry(seq, time_ns, group),
+        "profiling_name": f"nccl:{op}",
+        "is_p2p": p2p,
+        "p2p_seq_id": 1 if p2p else 0,
+    }
+
+
+def test_gloo_and_nccl_count_on_their_own_in_one_group(recorded):
+    entries = [entry(1, 10), entry(2, 20), of_nccl(1, 30), of_nccl(2, 40), entry(3, 50)]
+    assert recorded(*entries) == [
+        ("0", 1, 10),
+        ("0", 2, 20),
+        ("0/nccl", 1, 30),
+        ("0/nccl", 2, 40),
+        ("0", 3, 50),
+    ]
+
+
+def test_sends_and_receives_are_left_out_and_end_no_groups_life(recorded):
+    entries = [of_nccl(1, 10), of_nccl(1, 20, op="send 0->1", p2p=True), of_nccl(2, 30)]
+    assert recorded(*entries) == [("0/nccl", 1, 10), ("0/nccl", 2, 30)]
+
+
+def test_collectives_that_nccl_does_in_one_go_share_a_number(recorded):
+    entries = [of_nccl(1, 10), of_nccl(2, 20), of_nccl(2, 20, op="coalesced"), of_nccl(3, 30)]
+    assert len(recorded(*entries)) == 4
+
+
+def test_a_group_of_nccls_that_counts_from_1_again_is_a_new_one(recorded):
+    assert recorded(of_nccl(1, 10), of_nccl(2, 20), of_nccl(1, 30)) == [("0/nccl", 1, 30)]

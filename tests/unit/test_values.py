@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import torch
 
 from course_lib.outcome.packed import NotSent, unpack
 from course_lib.ranks.inside.values import EAGER_BYTES, pack
@@ -85,3 +86,37 @@ def test_what_cannot_be_rebuilt_here_says_so():
 
 def test_what_is_no_pickle_says_so():
     assert isinstance(unpack(b"nonsense", None), NotSent)
+
+
+class _OnGpu:
+    """Says of itself that it lies on a GPU, and is a CPU tensor: what is to be seen is that it is asked for a copy."""
+
+    is_cuda = True
+    requires_grad = True
+
+    def __init__(self) -> None:
+        self.values = torch.ones(2)
+
+    def untyped_storage(self):
+        return self.values.untyped_storage()
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self.values
+
+
+def test_a_tensor_on_a_gpu_travels_as_a_cpu_tensor():
+    """Unpacked on its GPU, it would cost the notebook's kernel a CUDA context there."""
+    value = unpack(*pack({"loss": _OnGpu()}))["loss"]
+    assert type(value) is torch.Tensor
+    assert value.tolist() == [1, 1]
+    assert value.requires_grad
+
+
+@pytest.mark.gpu
+def test_parameters_on_a_gpu_travel_as_parameters_on_the_cpu():
+    layer = unpack(*pack(torch.nn.Linear(2, 1).cuda()))
+    assert isinstance(layer.weight, torch.nn.Parameter)
+    assert not layer.weight.is_cuda

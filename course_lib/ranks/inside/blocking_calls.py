@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections import deque
 from datetime import timedelta
 from types import BuiltinMethodType, FrameType, MethodType, ModuleType
@@ -18,6 +19,8 @@ from course_lib.ranks.inside.calls import call_under_way, innermost, named, numb
 
 #: Calls without a Python frame of their own, by the name in the learner's line: methods of Work, Future and Store.
 _WAITING_CALLS = frozenset({"wait", "synchronize", "value", "get", "result"})
+#: Methods of a CUDA tensor that wait until its GPU has computed it, and with that for the collectives before.
+_GPU_CALLS = frozenset({"item", "cpu", "tolist", "nonzero"})
 #: A wait that gives up sooner than this is left to do so.
 _SOON = timedelta(seconds=60)
 
@@ -87,6 +90,32 @@ def _waits_for_a_functional_collective(thread_id: int) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def waits_for_gpu(stack: list[Frame], thread_id: int) -> str | None:
+    """The call in which a thread waits, or may be waiting, for its GPU; None where it does not, or CUDA is not used.
+
+    A collective on CUDA tensors returns as soon as it is on the GPU's stream. A rank that waits for another one then
+    waits here, far from the collective, and so does one that waits only for its own GPU's work: nothing tells which.
+    """
+    torch = sys.modules.get("torch")
+    if not stack or torch is None or not torch.cuda.is_initialized():
+        return None
+    path, function = stack[-1].file.replace(os.sep, "/"), stack[-1].function
+    if path.endswith(("torch/cuda/__init__.py", "torch/cuda/streams.py")):
+        return "synchronize()" if function == "synchronize" else None
+    if path.endswith("torch/_tensor_str.py"):
+        return "print()"
+    frame = innermost(thread_id)
+    call = call_under_way(frame) if frame is not None else None
+    if frame is None or call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    if call.func.attr not in _GPU_CALLS or not (is_learners(stack[-1].file) or "/torch/" in path):
+        return None
+    thing = object_of(call.func.value, frame)
+    # Of torch's own types only: a property of the learner's would be the learner's code.
+    on_cpu = type(thing) in (torch.Tensor, torch.nn.Parameter) and not thing.is_cuda
+    return None if on_cpu or not _is_torchs(call.func.value, frame) else f"{call.func.attr}()"
 
 
 def _bare_wait(thread_id: int) -> str | None:

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Any
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF
-from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in
+from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.cell import current_stack
 from course_lib.ranks.inside.idle import idles
 from course_lib.ranks.inside.partners import partners
@@ -119,12 +119,14 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
         "records": [],
         "progress": sum(tell() for tell in self_report.PROGRESS),
         "seen_through": moved.known,
+        "uses_gpus": False,
         "brief": brief,
     }
     with contextlib.suppress(Exception):
         seen["sequence"] = process_group.sequence_numbers()
         seen["members"] = process_group.group_members()
-        seen["seen_through"] = moved.known and process_group.only_through_sockets()
+        seen["uses_gpus"] = not process_group.only_through_sockets()
+        seen["seen_through"] = moved.known and not seen["uses_gpus"]
         if not brief:
             seen["records"] = flight_recorder.recorded_collectives(
                 process_group.RENDEZVOUS.since_ns, stacks=detail
@@ -133,7 +135,10 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> dict[st
         if seen["waiting_in"] is not None:
             seen["ends_by_itself"] = ends_by_itself(main_thread, process_group.groups_named(under_way))
     with contextlib.suppress(Exception):
-        if seen["waiting_in"] is None and asleep:
+        on_gpu = waits_for_gpu(stack, main_thread) if seen["waiting_in"] is None else None
+        if on_gpu is not None:
+            seen["pause"] = [on_gpu, "gpu"]  # awake or asleep: CUDA may spin while it waits
+        elif seen["waiting_in"] is None and asleep:
             found = pause(main_thread)
             seen["pause"] = [found.call, found.kind] if found is not None else None
         elif seen["waiting_in"] is not None:

@@ -3,6 +3,11 @@
 Used inside a rank, also by its control thread while the main thread is blocked; needs torch. On gloo the recorded
 `state` stays `scheduled`, but `retired` turns true when an operation is over; point-to-point operations are not
 recorded there. Source: torch/csrc/distributed/c10d/FlightRecorder.
+
+NCCL's collectives are in a recorder of their own, which is not read: its dump (`_dump_nccl_trace`) keeps the GIL while
+it asks CUDA for the state of events, which may not answer while another thread is in a CUDA call. So a collective
+without a record here proves nothing on a rank that uses GPUs (`Look.uses_gpus`). Entries of NCCL are understood all the
+same: they count on their own beside gloo's of the same group, and sends and receives stand among them.
 """
 
 from __future__ import annotations
@@ -55,21 +60,40 @@ def _entries(stacks: bool) -> list[Mapping[str, Any]]:
 
 
 def _newest_lives(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[Mapping[str, Any]]:
-    """A group that was destroyed and made again has the same name and counts from 1 again: keep its newest life."""
-    kept: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    """A group that was destroyed and made again has the same name and counts from 1 again: keep its newest life.
+
+    Each backend of a group counts on its own. Sends and receives repeat the number of the collective before them, and
+    are left out, as gloo does it.
+    """
+    kept: dict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = {}
     for position, entry in enumerate(entries):
-        life = kept.setdefault(str(entry["process_group"][0]), [])
-        if life and entry["collective_seq_id"] <= life[-1][1]["collective_seq_id"]:
+        if entry.get("is_p2p"):
+            continue
+        backend = _backend_of(entry)
+        life = kept.setdefault((str(entry["process_group"][0]), backend), [])
+        if life and _begins_anew(entry["collective_seq_id"], life[-1][1]["collective_seq_id"], backend):
             life.clear()
         life.append((position, entry))
     newest = sorted((pair for life in kept.values() for pair in life), key=lambda pair: pair[0])
     return [entry for _, entry in newest if entry["time_created_ns"] >= since_ns]
 
 
+def _begins_anew(number: int, last: int, backend: str) -> bool:
+    # Collectives that NCCL does in one go share a number.
+    return number < last if backend == "nccl" else number <= last
+
+
+def _backend_of(entry: Mapping[str, Any]) -> str:
+    """`gloo` of `gloo:all_reduce`."""
+    return str(entry["profiling_name"]).partition(":")[0]
+
+
 def _record(entry: Mapping[str, Any]) -> dict[str, Any]:
     name = str(entry["profiling_name"])
+    group = str(entry["process_group"][0])
     record = {
-        "group": str(entry["process_group"][0]),
+        # As `process_group.sequence_numbers` has it: the numbers of two backends are not one sequence.
+        "group": f"{group}/nccl" if _backend_of(entry) == "nccl" else group,
         "seq": entry["collective_seq_id"],
         "op": name.partition(":")[2] or name,
         "sizes": entry["input_sizes"],

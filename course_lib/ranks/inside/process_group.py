@@ -1,11 +1,14 @@
 """The process group of a rank: start it, see where it stands, free it when it is blocked, build it again.
 
-Used inside a rank; needs torch. Three traps are handled here:
+Used inside a rank; needs torch. Four traps are handled here:
 
 * A gloo group cannot be aborted from another thread. What wakes a blocked collective is shutting down the group's
   *connected* TCP sockets; its listening socket must be left alone (gloo aborts the process when that one fails).
 * A second `init_process_group` through the same store finds the addresses of the first one. Each one therefore gets a
   prefix of its own, counted the same way on every rank.
+* NCCL's communicators are aborted, all of them in one go, before their group is destroyed: destroying waits for what is
+  on the GPUs. One that is only being made, in a first collective that some ranks have not joined, cannot be aborted:
+  the cut of the store ends the wait, or the rank is killed.
 * Destroying a group while one of its threads wants the GIL can hang in a destructor. Groups that were broken are kept
   until the process leaves through `os._exit`.
 """
@@ -13,11 +16,13 @@ Used inside a rank; needs torch. Three traps are handled here:
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
 import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -33,6 +38,8 @@ from course_lib.ranks.inside.self_report import ddp_wrappers
 # `torch.distributed.rendezvous` is a function; the module of that name is only found by import_module.
 rendezvous = importlib.import_module("torch.distributed.rendezvous")
 GROUP_TIMEOUT = timedelta(minutes=30)
+#: How long freeing waits for NCCL's abort: less than the kernel waits for an answer (`stop_ranks.ANSWER_SECONDS`).
+ABORT_SECONDS = 1.0
 _broken_groups: list[Any] = []
 
 
@@ -79,26 +86,43 @@ def make_thread_pool() -> None:
     torch.set_num_threads(torch.get_num_threads())
 
 
-def start_group(backend: str, rank: int) -> None:
-    """`init_process_group` as a learner would write it; on NCCL also choose this rank's GPU."""
-    if "nccl" in backend:
-        torch.cuda.set_device(rank % torch.cuda.device_count())
-    dist.init_process_group(backend, timeout=GROUP_TIMEOUT)
+def take_gpu(number: int) -> None:
+    """Make this GPU the current one as soon as this rank uses CUDA.
+
+    `torch.cuda.set_device(LOCAL_RANK)`, as a script has it, would make a context at once: half a
+    gigabyte of every GPU, for lessons most of which never use one.
+    """
+    torch.cuda._lazy_call(functools.partial(torch.cuda.set_device, number))
 
 
-def rebuild_group(backend: str, rank: int, epoch: int) -> int:
+def start_group(backend: str, gpu: int | None = None) -> None:
+    """`init_process_group` as a learner would write it.
+
+    Args:
+        gpu: NCCL connects the ranks' GPUs at once, this one of this rank (`device_id`); with None it does so in their
+            first collective on CUDA tensors.
+    """
+    now = None if gpu is None else torch.device("cuda", gpu)
+    dist.init_process_group(backend, timeout=GROUP_TIMEOUT, device_id=now)
+
+
+def rebuild_group(backend: str, gpu: int | None, epoch: int) -> int:
     """Replace a broken default group; returns how many DDP wrappers were moved to the new one.
 
     Groups made with `new_group` are gone afterwards. Gradients and tensors that a half-done collective has touched
     hold partial sums: nobody can tell which.
+
+    Args:
+        backend, gpu: for the new group, see `start_group`. epoch: counts the groups of the gang.
     """
     gc.collect()  # wrappers hold themselves in a circle: those that nobody can reach any more are not moved
     wrappers = _wrappers_of_default_group()
     if dist.is_initialized():
         _broken_groups.extend(distributed_c10d._world.pg_map)
+        abort_nccl()  # else NCCL's shutdown waits for collectives that other ranks have not joined, and never will
         dist.destroy_process_group()
     RENDEZVOUS.new_epoch(epoch)
-    start_group(backend, rank)
+    start_group(backend, gpu)
     for wrapper in wrappers:
         _broken_groups.append(wrapper.process_group)
         wrapper._update_process_group(dist.group.WORLD)
@@ -114,13 +138,26 @@ def _wrappers_of_default_group() -> list[Any]:
 
 
 def sequence_numbers() -> dict[str, int]:
-    """How many operations this rank has issued on each of its groups; cheap enough for every cell."""
+    """How many operations this rank has issued on each backend of each of its groups; cheap enough for every cell.
+
+    gloo's number stands under the group's name; another backend's under `name/backend`. Asked of the group, torch gives
+    its default backend's, which is NCCL's for `cpu:gloo,cuda:nccl`: always 0 for what is done with CPU tensors.
+    """
     numbers = {}
     groups: list[tuple[Any, str]] = list(distributed_c10d._world.pg_names.items())
     for group, name in groups:
         with contextlib.suppress(Exception):
-            numbers[str(name)] = int(group._get_sequence_number_for_group())
+            for backend in _backends_of(group):
+                kind = str(backend.name())
+                key = str(name) if kind == "gloo" else f"{name}/{kind}"
+                with contextlib.suppress(Exception):  # the fake one counts nothing
+                    numbers[key] = int(backend._get_sequence_number_for_group())
     return numbers
+
+
+def _backends_of(group: Any) -> list[Any]:
+    """The backends of a process group, each once, though one may serve several kinds of devices."""
+    return list({id(one): one for one in map(group._get_backend, group._device_types)}.values())
 
 
 def only_through_sockets() -> bool:
@@ -162,10 +199,12 @@ def free_blocked(store_port: int | None) -> int:
     The connection to the store at `store_port` is spared; with None it is cut as well, which ends a wait for a key. A
     new process group makes a new one.
     """
-    if dist.is_initialized() and "nccl" in str(dist.get_backend_config()):
-        with contextlib.suppress(Exception):
-            for group in list(distributed_c10d._world.pg_map):
-                group.abort()
+    if torch.cuda.is_initialized():
+        # It may take as long as the group's timeout. The thread that answers the kernel must not be lost to it; a rank
+        # that is not free in time is killed.
+        aborting = threading.Thread(target=abort_nccl, name="course-aborting", daemon=True)
+        aborting.start()
+        aborting.join(ABORT_SECONDS)
     learners = {sock.fileno() for sock in gc.get_objects() if issubclass(type(sock), socket.socket)}
     shut = 0
     for entry in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
@@ -173,6 +212,33 @@ def free_blocked(store_port: int | None) -> int:
         if fd not in learners and _is_socket(fd):
             shut += _shut_down_connection(fd, store_port)
     return shut
+
+
+def abort_nccl() -> int:
+    """Abort the NCCL communicators of all groups of this rank; returns of how many groups.
+
+    Done as torch's `_abort_process_group` does it: the newest groups first, and all in one NCCL group call, because
+    communicators that are aborted one by one can wait for each other. Unlike there the groups stay known: a rebuilt
+    group needs the wrappers of the old one. The collectives end on the GPUs without an error, and what they were to
+    write is garbage.
+    """
+    aborted = 0
+    with contextlib.suppress(Exception):
+        groups = dict(distributed_c10d._world.pg_names)
+        newest_first = sorted(groups, key=lambda group: str(groups[group]), reverse=True)
+        backends = [one for group in newest_first for one in _backends_of(group) if one.name() == "nccl"]
+        if not backends:
+            return 0
+        opener = backends[-1]
+        opener._group_start()
+        try:
+            for backend in backends:
+                with contextlib.suppress(Exception):  # one that is broken must not keep the others
+                    backend.abort()
+                    aborted += 1
+        finally:
+            opener._group_end()
+    return aborted
 
 
 def _is_socket(fd: int) -> bool:

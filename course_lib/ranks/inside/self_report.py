@@ -50,9 +50,10 @@ def _common() -> dict[str, Any]:
     with contextlib.suppress(Exception):
         found["models"] = [_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS]]
     with contextlib.suppress(Exception):
-        from course_lib.ranks.inside.process_group import group_members
+        from course_lib.ranks.inside.process_group import group_members, sequence_numbers
 
         found["groups"] = group_members()
+        found["issued"] = sequence_numbers()
         found["groups_made"] = sys.modules["torch.distributed.distributed_c10d"]._world.group_count
     for name, tell in EXTRAS.items():
         with contextlib.suppress(Exception):

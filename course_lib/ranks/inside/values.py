@@ -1,6 +1,8 @@
 """How a value of the learner's travels from a rank to the kernel, and what stands for it when it cannot.
 
 A rank packs with cloudpickle; the kernel unpacks only when somebody asks, because a tensor brings torch with it.
+Tensors travel as CPU tensors: unpacked on their GPU, they would cost the kernel a CUDA context there, half a gigabyte
+for good.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ def pack(value: Any, limit: int | None = EAGER_BYTES) -> Packed:
             # Asked before torch copies a big tensor into bytes, only to learn that they are too many.
             if limit is not None and hasattr(type(part), "untyped_storage") and _bytes_of(part) > limit:
                 raise _TooLarge
+            if _is_on_gpu(part):
+                return _on_cpu(part)
             return super().reducer_override(part)
 
     try:
@@ -63,6 +67,23 @@ def _bytes_of(part: Any) -> int:
         return int(part.untyped_storage().nbytes())
     except Exception:
         return 0
+
+
+def _is_on_gpu(part: Any) -> bool:
+    try:
+        return hasattr(type(part), "untyped_storage") and bool(part.is_cuda)
+    except Exception:
+        return False
+
+
+def _on_cpu(part: Any) -> tuple[Any, tuple[Any, ...]]:
+    """How pickle is to make this tensor or parameter again."""
+    import torch
+
+    copy = part.detach().cpu()
+    if isinstance(part, torch.nn.Parameter):
+        return torch.nn.Parameter, (copy, part.requires_grad)
+    return torch.Tensor.requires_grad_, (copy, part.requires_grad)
 
 
 def _short(value: Any) -> str:

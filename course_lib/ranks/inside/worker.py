@@ -172,10 +172,16 @@ class Rank:
             process_group.RENDEZVOUS.install()
             process_group.RENDEZVOUS.new_epoch(self.config["epoch"])
             if self.config["init"]:
-                process_group.start_group(self.config["backend"], self.rank)
+                if self.config["gpu"] is not None:
+                    process_group.take_gpu(self.config["gpu"])
+                process_group.start_group(self.config["backend"], self._eager_gpu())
         except Exception as error:
             return asdict(report_exception(error))
         return None
+
+    def _eager_gpu(self) -> int | None:
+        """The GPU that the process group is to connect at once, if any."""
+        return self.config["gpu"] if self.config["eager"] else None
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -302,7 +308,7 @@ class Rank:
         problem = None
         moved = 0
         try:
-            moved = process_group.rebuild_group(self.config["backend"], self.rank, job.data["epoch"])
+            moved = process_group.rebuild_group(self.config["backend"], self._eager_gpu(), job.data["epoch"])
         except Exception as error:
             problem = asdict(report_exception(error))
         return Message("rebuilt", {"id": job.data["id"], "problem": problem, "wrappers": moved})

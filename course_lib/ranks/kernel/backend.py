@@ -1,19 +1,29 @@
-"""Which backend a gang uses, and why: decided in one place, said in words.
+"""Which backend a gang uses, on which devices, and why: decided in one place, said in words. Also NCCL's settings.
 
-| ranks and GPUs | backend | tensors |
+| ranks and GPUs that work | backend | tensors |
 | --- | --- | --- |
-| no GPU | gloo | CPU, one thread a rank |
-| at least one GPU for each rank | nccl | one GPU a rank |
-| fewer GPUs than ranks | gloo | CUDA tensors, GPUs shared: NCCL refuses two ranks on one GPU |
+| none, or too little memory on them | gloo | CPU, one thread per rank |
+| at least one GPU per rank | gloo for CPU tensors, NCCL for CUDA tensors | CPU, or the rank's own GPU |
+| fewer GPUs than ranks | gloo | CPU, or the GPU that ranks share: NCCL refuses two ranks on one GPU |
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, Gpus
+
 BACKENDS = ("auto", "gloo", "nccl")
 #: Memory to set aside for a rank when asking whether a gang fits: measured 60 MB (proportional share), with a margin.
 MB_PER_RANK = 80
+#: NCCL's settings for every gang. Nothing listens on anything but the loopback interface: all ranks are on one machine.
+NCCL_SETTINGS = {"NCCL_SOCKET_IFNAME": "lo"}
+#: And, where the user has not set them, for gangs whose process group is the course's. There the course ends what
+#: hangs, keeps the rank's variables, and builds a new group. torch's watchdog would end the process instead when a
+#: collective takes too long (0: it only reports; torch's `_abort_process_group` asks for this); so would the heartbeat
+#: monitor when the watchdog has been silent for eight minutes (on a rank that was stopped with SIGSTOP). A script makes
+#: its own group and keeps torch's defaults, with which it will run in production.
+NCCL_SETTINGS_OF_OUR_GROUP = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 
 
 class BackendError(ValueError):
@@ -22,47 +32,100 @@ class BackendError(ValueError):
 
 @dataclass(frozen=True)
 class BackendChoice:
-    """A backend, the device its tensors live on, and the reason in one sentence."""
+    """A backend, where its tensors can live, and why.
+
+    Attributes:
+        name: `gloo` or `nccl`. device: `cuda` where each rank has a GPU, alone or shared, else `cpu`; the ranks'
+            `course_lib.device()`. reason: in one sentence. gpus: how many GPUs the ranks are dealt out to.
+        eager: NCCL connects the ranks at once, not in their first collective on CUDA tensors. Only where NCCL was asked
+            for by name: it takes a CUDA context on every GPU at once, and sends `barrier()` through NCCL too.
+        visible: what CUDA_VISIBLE_DEVICES has to be, where GPUs do not work or are full; None: as it is.
+    """
 
     name: str
     device: str
     reason: str
+    gpus: int = 0
+    eager: bool = False
+    visible: str | None = None
 
     @property
     def init_argument(self) -> str:
         """What `init_process_group` is given. Next to NCCL, gloo serves CPU tensors: lessons run unchanged on both."""
         return "cpu:gloo,cuda:nccl" if self.name == "nccl" else self.name
 
+    def gpu_of(self, rank: int) -> int | None:
+        """The number of this rank's GPU; None on the CPU."""
+        return rank % self.gpus if self.device == "cuda" else None
 
-def choose_backend(world_size: int, wished: str, gpus: int, nccl: bool) -> BackendChoice:
-    """Decide for a gang of `world_size` ranks on a machine with `gpus` GPUs.
+    @property
+    def environment(self) -> dict[str, str]:
+        """Hides GPUs that ranks cannot use from them."""
+        return {} if self.visible is None else {"CUDA_VISIBLE_DEVICES": self.visible}
+
+
+def choose_backend(world_size: int, wished: str, gpus: Gpus) -> BackendChoice:
+    """Decide for a gang of `world_size` ranks on a machine with these GPUs.
 
     Raises:
         BackendError: `wished` is unknown, or NCCL is wished for where it cannot work.
     """
     if wished not in BACKENDS:
         raise BackendError(f"No backend {wished!r}: choose {', '.join(BACKENDS)}.")
+    number = len(gpus.usable)
+    full = _full(world_size, gpus)
     if wished == "nccl":
-        if not gpus or not nccl:
-            why = (
-                "this machine has no GPU that torch can use"
-                if not gpus
-                else "this torch is built without NCCL"
-            )
-            raise BackendError(f"--backend nccl cannot work here: {why}. Use gloo (or leave --backend out).")
-        if world_size > gpus:
-            raise BackendError(
-                f"--backend nccl needs a GPU for each rank: {world_size} ranks, {gpus} GPU(s). "
-                f"Use at most {gpus} rank(s), or gloo with shared GPUs (leave --backend out)."
-            )
-    if not gpus:
-        return BackendChoice("gloo", "cpu", "no GPU that torch can use: gloo on the CPU, one thread a rank")
+        _check_nccl(world_size, gpus, full)
+    if not number or full:
+        why = full or ("no GPU works here" if gpus.trouble else "no GPU that torch can use")
+        # What is there and cannot be used is hidden: code that asks `torch.cuda.is_available()` runs on the CPU, too.
+        hidden = "" if full or gpus.trouble else None
+        return BackendChoice("gloo", "cpu", f"{why}: gloo on the CPU, one thread per rank", visible=hidden)
+
+    def on_gpus(name: str, reason: str) -> BackendChoice:
+        return BackendChoice(name, "cuda", reason, number, wished == "nccl", gpus.only_usable)
+
     if wished == "gloo":
-        return BackendChoice("gloo", "cuda", "gloo was asked for; CUDA tensors work with it")
-    if world_size <= gpus and nccl:
-        return BackendChoice("nccl", "cuda", f"{gpus} GPU(s) for {world_size} rank(s): NCCL, one GPU a rank")
-    if world_size <= gpus:
-        return BackendChoice("gloo", "cuda", "this torch is built without NCCL: gloo with CUDA tensors")
-    return BackendChoice(
-        "gloo", "cuda", f"{world_size} ranks share {gpus} GPU(s), which NCCL refuses: gloo with CUDA tensors"
+        return on_gpus("gloo", "gloo was asked for; CUDA tensors work with it")
+    if world_size <= number and gpus.nccl:
+        return on_gpus("nccl", f"{number} GPU(s) for {world_size} rank(s): NCCL, one GPU per rank")
+    if world_size <= number:
+        return on_gpus("gloo", "this torch is built without NCCL: gloo with CUDA tensors")
+    return on_gpus(
+        "gloo", f"{world_size} ranks share {number} GPU(s), which NCCL refuses: gloo with CUDA tensors"
     )
+
+
+def _check_nccl(world_size: int, gpus: Gpus, full: str) -> None:
+    number = len(gpus.usable)
+    if not number or not gpus.nccl:
+        why = gpus.trouble or "this machine has no GPU that torch can use"
+        if number:
+            why = "this torch is built without NCCL"
+        raise BackendError(f"--backend nccl cannot work here: {why}. Use gloo (or leave --backend out).")
+    if world_size > number:
+        broken = f" {gpus.trouble}." if gpus.trouble else ""
+        raise BackendError(
+            f"--backend nccl needs a GPU for each rank: {world_size} ranks, {number} GPU(s).{broken} "
+            f"Use at most {number} rank(s), or gloo with shared GPUs (leave --backend out)."
+        )
+    if full:
+        raise BackendError(f"--backend nccl cannot work here: {full}. Use gloo (or leave --backend out).")
+
+
+def _full(world_size: int, gpus: Gpus) -> str:
+    """Why the ranks do not fit into the memory of the GPUs that work; empty where they do."""
+    usable = gpus.usable
+    for place, gpu in enumerate(usable):
+        ranks = len(range(place, world_size, len(usable)))
+        if ranks * MB_PER_CONTEXT > gpu.free_mb:
+            return (
+                f"GPU {gpu.index} has {gpu.free_mb} MB free, and {ranks} rank(s) need about "
+                f"{ranks * MB_PER_CONTEXT} MB of it before their first tensor"
+            )
+    return ""
+
+
+def most_ranks_on(gpus: Gpus) -> int:
+    """How many ranks, dealt out evenly, have room on the GPUs that work."""
+    return min((gpu.free_mb // MB_PER_CONTEXT for gpu in gpus.usable), default=0) * len(gpus.usable)

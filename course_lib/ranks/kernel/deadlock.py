@@ -40,12 +40,14 @@ class Look:
         in_flight: bytes on its connections that have not been read yet.
         threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
         children: its child processes, by pid: name, seconds of a core.
-        pause: what the main thread sleeps in that is no communication, and what kind of thing that is.
+        pause: what the main thread sleeps in that is no communication, and what kind of thing that is; for `gpu` it
+            waits for its GPU, asleep or not.
         partners: whom its communication call needs (see `ranks.partners`).
         progress: grows while a script makes progress.
         brief: without `records`, which cost the rank tens of milliseconds.
         seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
             `moved` says nothing.
+        uses_gpus: whether it may wait in a collective of which there is no record here, because it is NCCL's.
     """
 
     rank: int
@@ -68,6 +70,7 @@ class Look:
     partners: Mapping[str, Any] | None = None
     progress: int = 0
     seen_through: bool = True
+    uses_gpus: bool = False
 
     @classmethod
     def from_message(cls, rank: int, data: Mapping[str, Any]) -> Look:
@@ -93,6 +96,7 @@ class Look:
             partners=data["partners"],
             progress=data["progress"],
             seen_through=data["seen_through"],
+            uses_gpus=data.get("uses_gpus", False),
         )
 
     def issued(self, group: str) -> int:
@@ -333,12 +337,26 @@ def judge(
     for rank in stopped:
         waiting[rank] = Waiting(rank, None, "", "", state="stopped")
     doubts, passing = _doubts(now, awake)
+    unknown = [rank for rank in sorted(awake) if _waits_unseen(now[rank], waiting[rank])]
+    doubts += tuple(
+        f"no record tells what rank {rank} waits for: a GPU may still compute" for rank in unknown
+    )
+    passing |= bool(unknown)
     if not stopped and all(w.collective and not w.missing and not w.mismatch for w in waiting.values()):
         blind = [rank for rank in sorted(awake) if not now[rank].seen_through]
         doubts += tuple(
             f"the system does not tell what rank {rank} still sends or receives" for rank in blind
         )
     return StandStill(waiting, doubts, passing)
+
+
+def _waits_unseen(look: Look, waiting: Waiting) -> bool:
+    """True for a wait of a rank that uses GPUs, when no collective of it is recorded: it may be one of NCCL's.
+
+    torch records those elsewhere, and with TORCH_NCCL_BLOCKING_WAIT the rank sleeps in them like one of gloo's, also
+    when all ranks have come and their GPUs only have to compute what comes before.
+    """
+    return look.uses_gpus and not look.brief and waiting.call is not None and waiting.collective is None
 
 
 def _doubts(now: Mapping[int, Look], awake: frozenset[int]) -> tuple[tuple[str, ...], bool]:
@@ -349,6 +367,9 @@ def _doubts(now: Mapping[int, Look], awake: frozenset[int]) -> tuple[tuple[str, 
         if now[rank].waiting_in is None:
             call, kind = now[rank].pause or ("", "other")
             passing |= kind != "lock"
+            if kind == "gpu":
+                doubts.append(f"rank {rank} waits in {call} for its GPU, which may still compute")
+                continue
             doubts.append(
                 f"rank {rank} sleeps in {call}, which is no communication" if call else f"rank {rank} sleeps"
             )

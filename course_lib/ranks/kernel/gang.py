@@ -12,7 +12,7 @@ import enum
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -21,9 +21,16 @@ from course_lib.outcome.outcome import Collective, Outcome, RankVariableError, e
 from course_lib.outcome.packed import Packed
 from course_lib.outcome.places import remember_cell
 from course_lib.ranks.kernel import run_job
-from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_backend
+from course_lib.ranks.kernel.backend import (
+    MB_PER_RANK,
+    NCCL_SETTINGS,
+    NCCL_SETTINGS_OF_OUR_GROUP,
+    BackendChoice,
+    choose_backend,
+)
 from course_lib.ranks.kernel.deadlock import issued_between
 from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.gpus import find_gpus
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job
 from course_lib.ranks.kernel.launcher import Launcher, LaunchError, warm_up
@@ -81,15 +88,24 @@ def check_size(world_size: int) -> None:
         )
 
 
-def check_wish(world_size: int, backend: str = "auto", method: str | None = None) -> BackendChoice:
-    """The backend a gang would use, if it can exist at all; starts nothing.
+def check_wish(
+    world_size: int,
+    backend: str = "auto",
+    method: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> BackendChoice:
+    """The backend a gang would use, if it can exist at all; starts no gang.
+
+    Args:
+        environment: of the ranks, as far as it differs from this process's.
 
     Raises:
         GangError, BackendError, LaunchError: why it cannot.
     """
     check_size(world_size)
-    machine = warm_up(method).machine
-    return choose_backend(world_size, backend, machine.gpus, machine.nccl)
+    launcher = warm_up(method)
+    launcher.wait_ready()
+    return choose_backend(world_size, backend, find_gpus(launcher, {**os.environ, **(environment or {})}))
 
 
 class Gang(Wires):
@@ -116,7 +132,7 @@ class Gang(Wires):
         Raises:
             GangError, BackendError, LaunchError: one clear line each.
         """
-        self.backend = check_wish(world_size, backend, method)
+        self.backend = check_wish(world_size, backend, method, environment)
         self.world_size = world_size
         self.init = init
         self.wished_backend = backend
@@ -162,6 +178,8 @@ class Gang(Wires):
                 "rank": rank,
                 "init": self.init,
                 "backend": self.backend.init_argument,
+                "gpu": self.backend.gpu_of(rank),
+                "eager": self.backend.eager,
                 "store_port": port,
                 "epoch": self.epoch,
                 "limits": self.limits,
@@ -173,12 +191,15 @@ class Gang(Wires):
 
     def _environment_of(self, rank: int, port: int) -> dict[str, str]:
         return {
+            **(NCCL_SETTINGS_OF_OUR_GROUP if self.init else {}),
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "TORCH_FR_BUFFER_SIZE": "2000",
             # Nothing listens on anything but the loopback interface.
             "GLOO_SOCKET_IFNAME": "lo0" if os.uname().sysname == "Darwin" else "lo",
+            **NCCL_SETTINGS,
             **self.environment,
+            **self.backend.environment,
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "GROUP_RANK": "0",
@@ -218,9 +239,10 @@ class Gang(Wires):
         if problems:
             rank, problem = next(iter(problems.items()))
             self.stop()
-            raise GangError(
-                f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}"
-            )
+            message = f"The process group did not start: rank {rank}: {problem['type']}: {problem['message']}"
+            if self.backend.name == "nccl":
+                message += " (--backend gloo starts the same ranks without NCCL.)"
+            raise GangError(message)
         if self.state is State.STARTING:
             self.state = State.IDLE
             for link in self.links:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +39,6 @@ def default_method() -> str:
             raise LaunchError(f"DDP_COURSE_START_METHOD is {method!r}; it can be {' or '.join(METHODS)}.")
         return method
     return "forkserver" if hasattr(os, "fork") else "spawn"
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What the forkserver's torch sees of the machine."""
-
-    torch_version: str
-    gpus: int
-    nccl: bool
 
 
 class Launcher:
@@ -170,10 +160,9 @@ class Launcher:
         return self.ready
 
     @property
-    def machine(self) -> Machine:
-        """The machine as torch sees it; waits for the server if need be."""
-        data = self.wait_ready().data
-        return Machine(data.get("torch", ""), data.get("gpus", 0), data.get("nccl", False))
+    def torch_version(self) -> str:
+        """The version of torch that ranks will have; waits for the server if need be."""
+        return str(self.wait_ready().data.get("torch", ""))
 
     def last_words(self) -> str:
         """The end of what the server printed, for error messages."""

@@ -21,6 +21,8 @@ PEER_LOST = (
     "broken pipe",
     "connectfullmesh",
     "socket closed",
+    # NCCL: what ncclRemoteError means, in torch's words.
+    "remote process exited",
 )
 
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.fold import rank_list
+from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.make_outcome import PEER_LOST
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.gang import Gang
 
-#: After one of these a gloo group refuses everything that follows.
-_GROUP_BROKEN = (*PEER_LOST, "timed out waiting", "application timeout caused", "pair closure")
+#: After one of these a group refuses everything that follows: gloo's, then NCCL's (read in torch's NCCLUtils.cpp).
+_GROUP_BROKEN = (
+    *PEER_LOST,
+    "timed out waiting",
+    "application timeout caused",
+    "pair closure",
+    "nccl communicator was aborted",
+    "nccl error",
+    "watchdog caught collective operation timeout",
+)
+_WHAT = {"call": "function"}
 
 
 def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
@@ -32,7 +42,7 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
     broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
     if not this.job.repair or not (this.freed or broken or (messages and unequal)):
-        return ()
+        return _apart_on_gpus(gang, this)
     if not gang.init:
         return ("The ranks are free again; their process groups are yours to rebuild.",)
     moved = gang.rebuild_group()
@@ -45,3 +55,20 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     if moved:
         note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
     return (note,)
+
+
+def _apart_on_gpus(gang: Gang, this: Run) -> tuple[str, ...]:
+    """A job that ended well may leave GPUs waiting for each other: its collectives returned before they were done."""
+    grown = {
+        rank: {
+            name: number - gang.numbers.get(rank, {}).get(name, 0) for name, number in done.sequence.items()
+        }
+        for rank, done in this.done.items()
+    }
+    return tuple(
+        "The ranks have issued different numbers of collectives on their GPUs: in this "
+        f"{_WHAT.get(this.job.kind, this.job.kind)}, {nccl_counts.sentence(counts)}. NCCL's collectives return at "
+        "once, so nothing has failed yet. The next line that needs a result (.item(), .cpu(), print) waits forever, "
+        "or a later collective will be matched with the one that is still open."
+        for counts in nccl_counts.apart(grown).values()
+    )

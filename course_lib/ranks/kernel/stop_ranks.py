@@ -52,16 +52,22 @@ def see_where(wires: Wires, this: Run) -> None:
     for link in this.running():
         if link.rank in looks:
             look = looks[link.rank]
-            at_rest = "blocked" if look.waiting_in is not None else "asleep" if look.pause else "computing"
-            waiting = deadlock.describe(
-                look, looks, at_rest if look.asleep else "computing", failed_ranks(this)
-            )
+            waiting = deadlock.describe(look, looks, _state(look), failed_ranks(this))
             this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
         else:
             state = "stopped" if link.is_stopped() else "silent"
             stack = () if state == "stopped" else _stack_from_signal(wires, link)
             where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
             this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
+
+
+def _state(look: deadlock.Look) -> str:
+    """What a rank is doing that has to be ended, as `Waiting.state` has it."""
+    if look.pause is not None and look.pause[1] == "gpu":
+        return "gpu"  # CUDA spins or sleeps while it waits: being awake does not tell
+    if not look.asleep:
+        return "computing"
+    return "blocked" if look.waiting_in is not None else "asleep" if look.pause else "computing"
 
 
 def failed_ranks(this: Run) -> frozenset[int]:

@@ -6,7 +6,7 @@ it has torch loaded (see `preload`) and forks ranks; with `spawn` it starts a fr
 * when the kernel's end of the socket closes - for whatever reason, SIGKILL included - every rank and everything the
   ranks started is killed at once (it is their "subreaper": orphans become its children, where the system has that);
 * when this process is killed, the ranks die with it (parent-death signal, and end of file on their sockets);
-* it never runs a thread, so forking is safe.
+* it never runs a thread, and never asks CUDA for anything (not even how many GPUs there are), so forking is safe.
 """
 
 from __future__ import annotations
@@ -303,20 +303,11 @@ def _members_of(group: int) -> set[int]:
 
 
 def describe_machine(method: str) -> dict[str, Any]:
-    """torch's version, the number of GPUs and whether NCCL is there; makes no CUDA context."""
-    if method == "spawn" and not os.path.exists("/proc/driver/nvidia"):
-        from importlib.metadata import version
+    """The start method and torch's version. GPUs are none of this process's business: see `try_gpus`."""
+    from importlib.metadata import version
 
-        return {"method": method, "torch": version("torch"), "gpus": 0, "nccl": False}
-    import torch
-
-    gpus = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
-    return {
-        "method": method,
-        "torch": torch.__version__,
-        "gpus": gpus,
-        "nccl": torch.distributed.is_nccl_available(),
-    }
+    torch = sys.modules.get("torch")
+    return {"method": method, "torch": torch.__version__ if torch is not None else version("torch")}
 
 
 def connect_streams(fds: list[int]) -> None:
@@ -337,7 +328,7 @@ def enter_place(spec: dict[str, Any]) -> None:
 
 
 def run_role(spec: dict[str, Any], fd: int) -> int:
-    """Be what was asked for - a rank, or the host of the gang's store - and return the exit code."""
+    """Be what was asked for - a rank, the host of the gang's store, who tries GPUs - and return the exit code."""
     with contextlib.suppress(OSError):
         # Numbers drawn from numpy's global generator differ between real processes; forked ones would share them.
         numpy = sys.modules.get("numpy")
@@ -346,6 +337,8 @@ def run_role(spec: dict[str, Any], fd: int) -> int:
     role: Callable[[int, dict[str, Any]], int]
     if spec["role"] == "store":
         from course_lib.ranks.server.store import host_store as role
+    elif spec["role"] == "gpus":
+        from course_lib.ranks.server.try_gpus import report_gpus as role
     else:
         take_turns()
         from course_lib.ranks.inside.worker import run_rank as role

@@ -1,0 +1,126 @@
+"""Does CUDA work here, GPU by GPU? Found out in processes that end at once, one for each GPU.
+
+Run in a process that the forkserver forks for this (or starts, with `spawn`). It never touches CUDA itself: a process
+that has initialised CUDA, if only by counting where NVML does not answer, can fork no process that uses CUDA. So a
+child counts the GPUs, and another child for each GPU takes memory on it and computes. Counting alone proves nothing:
+NVML counts GPUs whose driver is too old for this torch, that nobody may open, or that another process has to itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+#: A GPU that has fallen off the bus may never answer.
+TRY_SECONDS = 30.0
+
+
+def report_gpus(fd: int, config: dict[str, Any]) -> int:
+    """Try every GPU that this process sees, and write what came of it to the socket `fd`, as JSON."""
+    with socket.socket(fileno=fd) as wire:
+        wire.sendall(json.dumps(_found(float(config.get("seconds", TRY_SECONDS)))).encode())
+    return 0
+
+
+def _found(seconds: float) -> dict[str, Any]:
+    import torch
+
+    if not torch.backends.cuda.is_built():
+        return {"built": False, "nccl": False, "problem": "", "counted": 0, "gpus": []}
+    nccl = torch.distributed.is_available() and torch.distributed.is_nccl_available()
+    told = {"counted": 0, **_children({0: _count}, seconds)[0]}
+    gpus = []
+    if not told["problem"]:
+        tries = {index: _trial(index) for index in range(told["counted"])}
+        gpus = [{"index": index, **result} for index, result in sorted(_children(tries, seconds).items())]
+    return {"built": True, "nccl": nccl, **told, "gpus": gpus}
+
+
+def _count() -> dict[str, Any]:
+    import torch
+
+    counted = max(torch.cuda.device_count(), 0)  # what NVML says, as long as CUDA is not initialised
+    try:
+        torch.cuda.init()
+        return {"problem": "", "counted": torch.cuda.device_count()}
+    except Exception as error:
+        return {"problem": _first_line(error), "counted": counted}
+
+
+def _trial(index: int) -> Callable[[], dict[str, Any]]:
+    def attempt() -> dict[str, Any]:
+        import torch
+
+        device = torch.device("cuda", index)
+        try:
+            torch.cuda.set_device(device)
+            # A kernel of this torch's own: it may be built for other GPUs.
+            torch.ones(1, device=device).add_(1).item()
+            free, total = torch.cuda.mem_get_info(device)
+            name = torch.cuda.get_device_name(device)
+        except Exception as error:
+            return {"problem": _first_line(error)}
+        return {"problem": "", "name": name, "free_mb": free // 10**6, "total_mb": total // 10**6}
+
+    return attempt
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _children(bodies: dict[int, Callable[[], dict[str, Any]]], seconds: float) -> dict[int, dict[str, Any]]:
+    """What each of these returns, run side by side in a forked process; the late are killed."""
+    pipes = {key: _forked(body) for key, body in bodies.items()}
+    deadline = time.monotonic() + seconds
+    results = {}
+    for key, (pid, pipe) in pipes.items():
+        text = _read(pipe, deadline)
+        os.close(pipe)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        problem = f"no answer within {seconds:.0f} seconds" if text is None else ""
+        # A process that hangs inside the driver may not even be killed: it is not waited for then.
+        status = os.waitpid(pid, os.WNOHANG if problem else 0)[1]
+        try:
+            results[key] = json.loads(text or b"")
+        except ValueError:
+            ended = f"the process that tried it ended with {os.waitstatus_to_exitcode(status)}"
+            results[key] = {"problem": problem or ended}
+    return results
+
+
+def _forked(body: Callable[[], dict[str, Any]]) -> tuple[int, int]:
+    """A process that runs this and writes its result to the pipe that is returned."""
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writes)
+        return pid, reads
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            os.write(writes, json.dumps(body()).encode())
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _read(pipe: int, deadline: float) -> bytes | None:
+    """All that comes through the pipe until its end; None when that takes too long."""
+    text = b""
+    while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        chunk = os.read(pipe, 1 << 16)
+        if not chunk:
+            return text
+        text += chunk
+    return None
