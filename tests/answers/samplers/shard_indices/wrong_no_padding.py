@@ -1,5 +1,5 @@
 # misconception: no_padding
-# breaks: Every rank gets equally many samples.
+# breaks: Every rank gets the same number of samples.
 # breaks: every rank gets the same number of samples
 import torch
 
