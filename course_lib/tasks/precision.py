@@ -43,7 +43,7 @@ class Tolerance:
         )
 
 
-def agree(oracle: Any, precise: Any, tolerance: Tolerance) -> bool:
+def agree(oracle: object, precise: object, tolerance: Tolerance) -> bool:
     """Whether all numbers in these two, which are JSON-able, are equal up to a share of the tolerance."""
     if isinstance(oracle, Mapping) and isinstance(precise, Mapping):
         return oracle.keys() == precise.keys() and all(

@@ -8,19 +8,37 @@ A task is a class with four parts, each in the place where it runs:
   compared up to rounding (`tolerance`), it runs again in float64: a case on which the two disagree is drawn anew.
 * `@check` methods (grader): one sentence each, and what was observed when it does not hold. Nothing of the answer is
   there any more, only data.
+
+`Task[Case, Seen, Oracle]` names the types of these data, usually TypedDicts, because they travel as JSON: `Case` is
+what `cases` yields; `Seen` is what `trial` returns on one rank; `Oracle` is what `oracle` returns, with its functions
+called.
+`Seen` is the type of an observation that has passed the task's gates. Where an answer returned something of another
+kind, an `Odd` stands in its place: checks that come before the gates have to ask `toys.is_odd`.
 """
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import combinations
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeGuard, TypeVar
 
 from course_lib.outcome.outcome import Outcome, RankError
 from course_lib.tasks.precision import Tolerance
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _Open  # with a default: a plain `Task` is a task of any types
+
+    CaseT = _Open("CaseT", bound=Mapping[str, object], default=Any)
+    SeenT = _Open("SeenT", default=Any)
+    OracleT = _Open("OracleT", default=Any)
+else:
+    CaseT, SeenT, OracleT = TypeVar("CaseT"), TypeVar("SeenT"), TypeVar("OracleT")
+
+_Trial = TypeVar("_Trial", bound="Trial")
+_Predicted = TypeVar("_Predicted")
 
 #: What `Task.recognise` gives: the id of a misconception, the ids of several that act together, or nothing.
 Recognised = str | tuple[str, ...] | None
@@ -41,7 +59,7 @@ class Misconception:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Generic[CaseT, SeenT, OracleT]):
     """One call of the answer on all ranks of one gang.
 
     Attributes:
@@ -50,9 +68,23 @@ class Trial:
     """
 
     world_size: int
-    case: Mapping[str, Any]
-    oracle: Any
-    seen: Mapping[int, Any]
+    case: CaseT
+    oracle: OracleT
+    seen: Mapping[int, SeenT]
+
+    def showing(self, seen: Mapping[int, _Predicted]) -> Trial[CaseT, _Predicted, OracleT]:
+        """The same trial with a part of what was seen, or what was made of it."""
+        return Trial(self.world_size, self.case, self.oracle, seen)
+
+    def everywhere(self, one: _Predicted) -> list[_Predicted]:
+        """The same for every rank."""
+        return [one] * self.world_size
+
+
+class Odd(TypedDict):
+    """What stands for an answer's value that is not of the kind asked for: what it is instead; see `toys.odd`."""
+
+    odd: str
 
 
 @dataclass(frozen=True)
@@ -89,7 +121,35 @@ def check(sentence: str, *, gate: bool = False) -> Callable[[_Judge], _Judge]:
     return mark
 
 
-class Task:
+def is_odd(observation: object) -> TypeGuard[Odd]:
+    """True for what `toys.odd` made."""
+    return isinstance(observation, Mapping) and "odd" in observation
+
+
+def gate(
+    sentence: str, said: str = "rank {rank} of {ranks} returned {odd}", *, of: str | None = None
+) -> Judge:
+    """The gate of most tasks: every rank returned something of the kind asked for.
+
+    Args:
+        said: what is said of the first rank that did not: {rank} of {ranks} returned {odd}, with the {case}.
+        of: the part of an observation that is looked at. Where there is a list of observations or parts, at each.
+    """
+
+    @check(sentence, gate=True)
+    def judge(task: Task, trial: Trial) -> Miss | None:
+        for rank, seen in trial.seen.items():
+            part = seen if of is None else [one[of] for one in seen] if isinstance(seen, list) else seen[of]
+            for one in part if isinstance(part, list) else [part]:
+                if is_odd(one):
+                    case = task.describe(trial.case)
+                    return Miss(said.format(rank=rank, ranks=trial.world_size, odd=one["odd"], case=case))
+        return None
+
+    return judge
+
+
+class Task(Generic[CaseT, SeenT, OracleT]):
     """Base class of all tasks; see the module's docstring for what runs where.
 
     Attributes:
@@ -140,15 +200,18 @@ class Task:
         known = list(names)
         return [name for item in self.misconceptions for name in known if name.partition("/")[0] == item.id]
 
-    def cases(self, world_size: int, chance: random.Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: random.Random) -> Iterator[CaseT]:
         """What the answer is called with on a gang of this size; JSON-able, drawn from `chance` only."""
         raise NotImplementedError
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
-        """Call the answer on this rank and return what was observed, JSON-able. Exceptions are the answer's."""
+    def trial(self, answer: Callable[..., Any], case: CaseT) -> SeenT | Odd:
+        """Call the answer on this rank and return what was observed, JSON-able. Exceptions are the answer's.
+
+        A task says here what its answer is called with; what an answer returns may be anything, and is an `object`.
+        """
         raise NotImplementedError
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: CaseT, world_size: int) -> object:
         """What is right (and what known misconceptions would give); runs where no answer has ever been.
 
         In a mapping, a function without arguments stands for what it returns. Where `tolerance` is given, `reference`
@@ -156,21 +219,23 @@ class Task:
         """
         return None
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Any) -> object:
         """The part of the oracle that is right: what answers are compared with."""
         return oracle["right"] if isinstance(oracle, Mapping) and "right" in oracle else oracle
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: CaseT) -> str:
         """A case in a few words, for a sentence such as 'on 4 ranks, with ...'."""
         return ", ".join(
             f"{name}={value}" for name, value in case.items() if isinstance(value, int | float | str)
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[Trial[CaseT, SeenT, OracleT]]) -> Recognised:
         """The misconceptions that explain the trials which fail; asked when a miss does not name its own."""
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(
+        self, outcome: Outcome, trials: Sequence[Trial[CaseT, SeenT, OracleT]]
+    ) -> Recognised:
         """The misconceptions behind a call that raised, died or hung after `trials` went through."""
         return self.recognise(trials)
 
@@ -180,7 +245,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Generic[_Trial, _Predicted]):
     """What a right answer, or one with certain misconceptions, gives: an observation for each rank, for each trial.
 
     Attributes:
@@ -189,10 +254,12 @@ class Model:
     """
 
     misconception: str | tuple[str, ...]
-    predicts: Callable[[Trial], Sequence[Any]]
+    predicts: Callable[[_Trial], Sequence[_Predicted]]
 
 
-def models(names: Iterable[str], predicts: Callable[[Trial, str], Sequence[Any]]) -> list[Model]:
+def models(
+    names: Iterable[str], predicts: Callable[[_Trial, str], Sequence[_Predicted]]
+) -> list[Model[_Trial, _Predicted]]:
     """A model per name, which is the id of a misconception, with a variant (`summed/late`) or not.
 
     Ids of several that act together are joined: `summed + not_zeroed`.
@@ -200,7 +267,11 @@ def models(names: Iterable[str], predicts: Callable[[Trial, str], Sequence[Any]]
     Args:
         predicts: called with a trial and a name, gives the observations by rank.
     """
-    return [Model(_ids(name), partial(_predicted, predicts, name)) for name in names]
+
+    def model(name: str) -> Model[_Trial, _Predicted]:
+        return Model(_ids(name), lambda trial: predicts(trial, name))
+
+    return [model(name) for name in names]
 
 
 def _ids(name: str) -> str | tuple[str, ...]:
@@ -208,17 +279,31 @@ def _ids(name: str) -> str | tuple[str, ...]:
     return ids if len(ids) > 1 else ids[0]
 
 
-def _predicted(predicts: Callable[[Trial, str], Sequence[Any]], name: str, trial: Trial) -> Sequence[Any]:
-    return predicts(trial, name)
+def recognise_by_name(
+    trials: Sequence[_Trial],
+    names: Iterable[str],
+    predicts: Callable[[_Trial, str], Sequence[_Predicted]],
+    equal: Callable[[Any, _Predicted], bool] = operator.eq,
+    *,
+    alone: bool = True,
+) -> Recognised:
+    """The models of these names (see `models`) that explain the trials which fail (see `recognise_by_models`).
+
+    Args:
+        names: the gravest first; of `right` there is no model.
+        predicts: called with a trial and a name, gives the observations by rank; with `right`, those of a right answer.
+    """
+    known = models([name for name in names if name != "right"], predicts)
+    return recognise_by_models(trials, lambda trial: predicts(trial, "right"), known, equal, alone=alone)
 
 
 def recognise_by_models(
-    trials: Sequence[Trial],
-    right: Callable[[Trial], Sequence[Any]],
-    models: Sequence[Model],
-    equal: Callable[[Any, Any], bool],
+    trials: Sequence[_Trial],
+    right: Callable[[_Trial], Sequence[_Predicted]],
+    models: Sequence[Model[_Trial, _Predicted]],
+    equal: Callable[[Any, _Predicted], bool],
     *,
-    together: Sequence[Model] = (),
+    together: Sequence[Model[_Trial, _Predicted]] = (),
     alone: bool = True,
 ) -> Recognised:
     """The models that explain the trials which fail; `models` stand in the order of their gravity.
@@ -233,7 +318,7 @@ def recognise_by_models(
             model then has to fit two of the failing trials, or all of them.
     """
 
-    def fits(trial: Trial, predicted: Sequence[Any]) -> bool:
+    def fits(trial: Trial, predicted: Sequence[_Predicted]) -> bool:
         return all(equal(trial.seen[rank], predicted[rank]) for rank in range(trial.world_size))
 
     failing = [trial for trial in trials if not fits(trial, right(trial))]
@@ -256,6 +341,12 @@ def recognise_by_models(
             named += [model.misconception] if isinstance(model.misconception, str) else model.misconception
             open_ = [still and not fit for still, fit in zip(open_, found, strict=True)]
     return tuple(dict.fromkeys(named)) or None
+
+
+def recognise_by_message(outcome: Outcome, texts: Mapping[str, str]) -> Recognised:
+    """The first misconception whose text is in an error of this outcome; texts are torch's own words."""
+    messages = " ".join(error.message for error in outcome.errors.values())
+    return next((name for text, name in texts.items() if text in messages), None)
 
 
 def recognise_by_blindness(

@@ -5,11 +5,18 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from course_lib.tasks.task import Miss, Trial
+from course_lib.tasks.task import Odd
+from course_lib.tasks.task import is_odd as is_odd
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_Asked = TypeVar("_Asked")
 
 #: An answer that gives more than this gives without end.
 MAX_ITEMS = 10_000
@@ -42,10 +49,23 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
         if not 0 <= int(index) < len(self.labels):
             raise IndexError(f"this data set has no sample {int(index)}: it has {len(self.labels)}")
         return self.features[int(index)], self.labels[int(index)]
+
+
+def dealt(
+    samples: int, ranks: int, rank: int, epoch: int = 0, *, seed: int = 0, drop_last: bool = False
+) -> list[int]:
+    """The samples that torch's DistributedSampler gives a rank in an epoch, in their order."""
+    import torch
+    from torch.utils.data import DistributedSampler, TensorDataset
+
+    data = TensorDataset(torch.empty(samples))
+    sampler: DistributedSampler[int] = DistributedSampler(data, ranks, rank, seed=seed, drop_last=drop_last)
+    sampler.set_epoch(epoch)
+    return list(sampler)
 
 
 def seed_torch(seed: int) -> None:
@@ -59,7 +79,7 @@ def seed_torch(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-def counting_classifier() -> tuple[Any, Callable[[], int]]:
+def counting_classifier() -> tuple[nn.Module, Callable[[], int]]:
     """A module that returns its input as scores, and a function that says how many samples went through it."""
     import torch
 
@@ -68,7 +88,7 @@ def counting_classifier() -> tuple[Any, Callable[[], int]]:
             super().__init__()
             self.weight = torch.nn.Parameter(torch.eye(4))
 
-        def forward(self, features: Any) -> Any:
+        def forward(self, features: Tensor) -> Tensor:
             seen.append(features.numel() // features.shape[-1])
             return features @ self.weight
 
@@ -76,14 +96,14 @@ def counting_classifier() -> tuple[Any, Callable[[], int]]:
     return Classifier().eval(), lambda: sum(seen)
 
 
-def small_network() -> Any:
+def small_network() -> nn.Module:
     """A network with some weights: 4 -> 6 -> 2."""
     import torch
 
     return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
 
 
-def odd(value: Any) -> dict[str, str]:
+def odd(value: object) -> Odd:
     """What stands for an answer's value that is not of the kind asked for."""
     try:
         if isinstance(value, list | tuple | set | dict) and len(value) > MAX_ITEMS:
@@ -96,59 +116,60 @@ def odd(value: Any) -> dict[str, str]:
     return {"odd": f"{type(value).__name__}: {text}"}
 
 
-def is_odd(observation: Any) -> bool:
-    """True for what `odd` made."""
-    return isinstance(observation, Mapping) and "odd" in observation
+def in_place_of(kind: type[_Asked], what: Odd) -> _Asked:
+    """The `Odd`, where an observation's type has a value of this kind: see `Task` on what may rely on that type."""
+    return cast("_Asked", what)
 
 
-def odd_reply(trial: Trial, did: str = "returned", *, of: str | None = None) -> Miss | None:
-    """The gate of most tasks: the first rank whose observation, or its part `of`, is not of the kind asked for."""
-    for rank, seen in trial.seen.items():
-        part = seen if of is None else seen[of]
+def all_or_odd(parts: Iterable[_Asked]) -> list[_Asked]:
+    """The parts as a list, or the first `Odd` among them in its place."""
+    found: list[_Asked] = []
+    for part in parts:
         if is_odd(part):
-            return Miss(f"rank {rank} of {trial.world_size} {did} {part['odd']}")
-    return None
+            return in_place_of(list[_Asked], part)
+        found.append(part)
+    return found
 
 
-def whole_numbers(value: Any) -> list[int] | dict[str, str]:
-    """A list, tensor, array, range or generator of whole numbers as a list; else what it is instead."""
+def whole_numbers(value: object) -> list[int]:
+    """A list, tensor, array, range or generator of whole numbers as a list; else an `Odd` in its place."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return odd(value)
+        return in_place_of(list[int], odd(value))
     numbers: list[int] = []
     for item in value:
         if len(numbers) >= MAX_ITEMS:
-            return {"odd": f"more than {MAX_ITEMS} numbers"}
+            return in_place_of(list[int], {"odd": f"more than {MAX_ITEMS} numbers"})
         try:
             number = int(item)
             if number != item:
-                return odd(item)
+                return in_place_of(list[int], odd(item))
         except (TypeError, ValueError, RuntimeError):
-            return odd(item)
+            return in_place_of(list[int], odd(item))
         numbers.append(number)
     return numbers
 
 
-def flat_numbers(value: Any) -> list[int] | dict[str, str]:
-    """A batch as a flat list: a tensor of any shape, or numbers in lists in lists."""
+def flat_numbers(value: Any) -> list[int]:
+    """A batch as a flat list: a tensor of any shape, or numbers in lists in lists; else an `Odd` in its place."""
     if hasattr(value, "flatten") and hasattr(value, "tolist"):
         return whole_numbers(value.flatten().tolist())
     if isinstance(value, list | tuple):
         flat: list[int] = []
         for item in value:
             part = flat_numbers(item) if isinstance(item, list | tuple) or hasattr(item, "tolist") else [item]
-            if isinstance(part, dict):
-                return part
+            if is_odd(part):
+                return in_place_of(list[int], part)
             flat += part
         return whole_numbers(flat)
     return whole_numbers(value)
 
 
-def names(value: Any) -> list[str] | dict[str, str]:
-    """A list, a set or anything else that gives strings as a list of them; else what it is instead."""
+def names(value: object) -> list[str]:
+    """A list, a set or anything else that gives strings as a list of them; else an `Odd` in its place."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return odd(value)
+        return in_place_of(list[str], odd(value))
     found = list(value)[:MAX_ITEMS]
-    return found if all(isinstance(item, str) for item in found) else odd(found)
+    return found if all(isinstance(item, str) for item in found) else in_place_of(list[str], odd(found))
 
 
 def without_wrapper(names: Iterable[str]) -> list[str]:
@@ -156,17 +177,25 @@ def without_wrapper(names: Iterable[str]) -> list[str]:
     return sorted({name.removeprefix("module.") for name in names})
 
 
-def number(value: Any) -> float | dict[str, str]:
-    """A float, an int or a tensor of one element as a float; else what it is instead."""
+def number(value: Any) -> float:
+    """A float, an int or a tensor of one element as a float; else an `Odd` in its place."""
     if value is None or isinstance(value, str | bytes):
-        return odd(value)
+        return in_place_of(float, odd(value))
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
-        return odd(value)
+        return in_place_of(float, odd(value))
 
 
-def short(numbers: Sequence[Any], most: int = 8) -> str:
+def whole_number(value: object) -> int:
+    """An int, or a number that is one, as an int; else an `Odd` in its place."""
+    found = number(value)
+    if is_odd(found):
+        return in_place_of(int, found)
+    return int(found) if math.isfinite(found) and found == int(found) else in_place_of(int, odd(found))
+
+
+def short(numbers: Sequence[object], most: int = 8) -> str:
     """`[5, 0, 3, …]`: a list as it fits into a sentence."""
     shown = ", ".join(map(str, numbers[:most]))
     return f"[{shown}, …]" if len(numbers) > most else f"[{shown}]"

@@ -5,11 +5,18 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from course_lib.tasks.precision import Tolerance
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_Net = TypeVar("_Net", bound="nn.Module")
 
 #: Numbers that differ by less are equal: sums over ranks are rounded in another order.
 TOLERANCE = 2e-5
@@ -17,14 +24,14 @@ TOLERANCE = 2e-5
 ROUNDING = Tolerance(TOLERANCE)
 
 
-def drawn(seed: int, *shape: int) -> Any:
+def drawn(seed: int, *shape: int) -> Tensor:
     """Normal random numbers that only the seed decides."""
     import torch
 
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def fill(net: Any, seed: int) -> Any:
+def fill(net: _Net, seed: int) -> _Net:
     """Give a module weights that only the seed decides, none of them zero."""
     import torch
 
@@ -35,11 +42,11 @@ def fill(net: Any, seed: int) -> Any:
     return net
 
 
-def network(seed: int, *sizes: int, norm: bool = False) -> Any:
+def network(seed: int, *sizes: int, norm: bool = False) -> nn.Sequential:
     """A small network with a Tanh between its layers, and a BatchNorm after the first where asked for."""
     import torch
 
-    layers: list[Any] = []
+    layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise(sizes):
         layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.Tanh()]
     if norm:
@@ -47,9 +54,14 @@ def network(seed: int, *sizes: int, norm: bool = False) -> Any:
     return fill(torch.nn.Sequential(*layers[:-1]), seed)
 
 
-def numbers(tensors: Iterable[Any]) -> list[float]:
+def numbers(tensors: Iterable[Tensor]) -> list[float]:
     """Tensors, such as a model's parameters, as one flat list."""
     return [value for tensor in tensors for value in tensor.detach().double().flatten().tolist()]
+
+
+def added(tensors: Iterable[Tensor]) -> Tensor:
+    """The sum of some tensors, in their order."""
+    return functools.reduce(operator.add, tensors)
 
 
 def farthest(a: Sequence[float], b: Sequence[float]) -> float:

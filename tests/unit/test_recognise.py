@@ -1,6 +1,15 @@
 """Which misconceptions explain what was observed: one for all, several together, or one for a part of it."""
 
-from course_lib.tasks.task import Model, Trial, recognise_by_blindness, recognise_by_models
+from types import SimpleNamespace
+
+from course_lib.tasks.task import (
+    Model,
+    Trial,
+    recognise_by_blindness,
+    recognise_by_message,
+    recognise_by_models,
+    recognise_by_name,
+)
 
 
 def _trials(*seen):
@@ -59,6 +68,37 @@ def test_one_trial_alone_is_not_enough_where_it_may_fit_by_chance():
     assert _recognised([0, 0, 7], ZERO, alone=False) is None
     assert _recognised([0, 0, 0], ZERO, alone=False) == "zero"
     assert _recognised([0, 0, 2], ZERO, alone=False) == ("zero",)
+
+
+def _predicted(trial, name):
+    factors = {"right": 1, "doubled": 2, "zero": 0, "zero/late": 5, "doubled + zero": 7}
+    return trial.everywhere(factors[name] * trial.case["number"])
+
+
+def test_of_models_by_name_the_one_called_right_is_what_the_others_are_compared_with():
+    names = ("right", "zero", "zero/late", "doubled", "doubled + zero")
+    assert recognise_by_name(_trials(0, 1, 2), names, _predicted) is None
+    assert recognise_by_name(_trials(0, 2, 4), names, _predicted) == "doubled"
+    assert recognise_by_name(_trials(0, 5, 10), names, _predicted) == "zero"
+    assert recognise_by_name(_trials(0, 7, 14), names, _predicted) == ("doubled", "zero")
+
+
+def test_models_by_name_fit_as_the_task_compares():
+    near = recognise_by_name(
+        _trials(0, 2.1, 4.1), ("doubled",), _predicted, lambda seen, one: abs(seen - one) < 0.2
+    )
+    assert near == "doubled"
+    assert recognise_by_name(_trials(0, 2.1, 4.1), ("doubled",), _predicted) is None
+
+
+def test_what_torch_says_on_any_rank_is_recognised_the_first_text_first():
+    errors = {
+        rank: SimpleNamespace(message=text) for rank, text in enumerate(("no len()", "ready only once"))
+    }
+    outcome = SimpleNamespace(errors=errors)
+    texts = {"ready only once": "around_the_wrapper", "no len()": "like_a_list"}
+    assert recognise_by_message(outcome, texts) == "around_the_wrapper"
+    assert recognise_by_message(outcome, {"something else": "unknown"}) is None
 
 
 def test_blindness_is_explained_by_the_fewest_that_miss_exactly_this():

@@ -4,33 +4,58 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation import taught
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text, short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
 
-def _network(case: Mapping[str, Any]) -> Any:
+    MicroBatch = tuple[Tensor, Tensor]
+    LossesOf = Callable[[Tensor, Tensor], Tensor]
+
+
+class Case(TypedDict):
+    """The sizes of each rank's micro-batches; `before`: whether there are gradients already."""
+
+    seed: int
+    sizes: list[list[int]]
+    before: bool
+
+
+class Seen(TypedDict):
+    """How often gradients were sent, and the most samples in a forward, beside what was asked for."""
+
+    loss: float
+    gradients: list[float]
+    reduced: float
+    largest: int
+
+
+class Oracle(TypedDict):
+    """The mean loss; for `right` and for each misconception, the gradients of each rank."""
+
+    gradients: dict[str, list[list[float]]]
+    loss: float
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _network(case: Case) -> nn.Module:
     return weights.network(case["seed"], 8, 24, 4)
 
 
-def _micro_batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any]]:
+def _micro_batches(case: Case, rank: int) -> list[MicroBatch]:
     seeds = (case["seed"] + 100 * rank + 2 * number for number in range(len(case["sizes"][rank])))
     return [
         (weights.drawn(seed, size, 8) + rank, weights.drawn(seed + 1, size, 4) + 0.3 * size)
@@ -38,12 +63,12 @@ def _micro_batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any]]:
     ]
 
 
-def _losses_of(outputs: Any, targets: Any) -> Any:
+def _losses_of(outputs: Tensor, targets: Tensor) -> Tensor:
     """One loss a sample."""
     return (outputs - targets).square().mean(1)
 
 
-class Accumulate(Task):
+class Accumulate(Task[Case, Seen, Oracle]):
     """The gradient of one big batch from micro-batches of any number and size, with one reduction."""
 
     name = "accumulation.accumulate"
@@ -101,7 +126,7 @@ class Accumulate(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equally many, the last one short; then any number of any size, and gradients left from before."""
         seed = chance.randint(1, 10**6)
         even = [[5, 5, 1 + (rank + 1) % 3] for rank in range(world_size)]
@@ -111,12 +136,14 @@ class Accumulate(Task):
         yield {"seed": seed, "sizes": even, "before": False}
         yield {"seed": seed + 1, "sizes": uneven, "before": True}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How many samples each rank has."""
         each = (f"rank {rank} {short(sizes)}" for rank, sizes in enumerate(case["sizes"]))
         return f"micro-batches of: {', '.join(each)}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[DistributedDataParallel, list[MicroBatch], LossesOf], object], case: Case
+    ) -> Seen:
         """Gradients and what was returned; how often gradients were sent; the largest forward."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -140,7 +167,7 @@ class Accumulate(Task):
             "largest": max(forwards, default=0),
         }
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The mean loss, and each rank's gradients: right ones and those of misconceptions."""
         import torch
 
@@ -149,7 +176,7 @@ class Accumulate(Task):
         total = sum(own)
         net = _network(case)
 
-        def gradient(weigh: Callable[[int, int], float]) -> Any:
+        def gradient(weigh: Callable[[int, int], float]) -> Tensor:
             """Of the sum of all losses, each weighed by rank and size of its micro-batch."""
             net.zero_grad()
             for rank, share in enumerate(parts):
@@ -168,7 +195,7 @@ class Accumulate(Task):
         everywhere = {
             "right": right,
             "mean_of_means": gradient(of_means),
-            "mean_of_means/ranks": sum(alone) / world_size,
+            "mean_of_means/ranks": weights.added(alone) / world_size,
             "divided_twice": right / world_size,
             "stale": right + float(case["before"]),
         }
@@ -181,17 +208,15 @@ class Accumulate(Task):
             loss = sum(float(_losses_of(net(x), y).sum()) for share in parts for x, y in share) / total
         return {"gradients": found, "loss": loss}
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
         return [oracle["gradients"]["right"], oracle["loss"]]
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """A float, or a tensor of one element."""
-        return toys.odd_reply(trial, of="loss")
+    #: A float, or a tensor of one element.
+    gives_number = gate("Every rank returns a number.", of="loss")
 
     @check("No forward gets more than one micro-batch.")
-    def one_at_a_time(self, trial: Trial) -> Miss | None:
+    def one_at_a_time(self, trial: ThisTrial) -> Miss | None:
         """More do not fit into memory."""
         for rank, seen in trial.seen.items():
             largest = max(trial.case["sizes"][rank])
@@ -203,7 +228,7 @@ class Accumulate(Task):
         return None
 
     @check("On every rank .grad holds the gradient of the mean loss over all samples of all ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """As of one process with one big batch."""
         for rank, seen in trial.seen.items():
             wanted = trial.oracle["gradients"]["right"][rank]
@@ -215,7 +240,7 @@ class Accumulate(Task):
         return None
 
     @check("Gradients are sent once, however many micro-batches there are.")
-    def once(self, trial: Trial) -> Miss | None:
+    def once(self, trial: ThisTrial) -> Miss | None:
         """In bytes; a few numbers more do not matter."""
         for rank, seen in trial.seen.items():
             if seen["reduced"] > 1.5:
@@ -226,7 +251,7 @@ class Accumulate(Task):
         return None
 
     @check("Every rank returns the mean loss over all samples of all ranks.")
-    def right_loss(self, trial: Trial) -> Miss | None:
+    def right_loss(self, trial: ThisTrial) -> Miss | None:
         """The same everywhere."""
         for rank, seen in trial.seen.items():
             if not abs(seen["loss"] - trial.oracle["loss"]) < 1e-4 * (1 + abs(trial.oracle["loss"])):
@@ -236,22 +261,17 @@ class Accumulate(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """What gives exactly these gradients."""
         names = trials[0].oracle["gradients"] if trials else ()
-        known = models([name for name in names if name != "right"], _seen)
-        return recognise_by_models(
+        return recognise_by_name(
             trials,
-            lambda trial: _seen(trial, "right"),
-            known,
-            lambda one, other: close(one["gradients"], other["gradients"]),
+            names,
+            lambda trial, name: trial.oracle["gradients"][name],
+            lambda seen, right: close(seen["gradients"], right),
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A rank with more micro-batches than others waits in a reduction that is one too many."""
         too_often = any(self.once(trial) for trial in trials)
         return "reduced_each_time" if too_often or outcome.kind is Kind.HANG else self.recognise(trials)
-
-
-def _seen(trial: Trial, name: str) -> list[dict[str, Any]]:
-    return [{"gradients": one} for one in trial.oracle["gradients"][name]]

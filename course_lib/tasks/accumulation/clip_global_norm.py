@@ -4,45 +4,69 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation import taught
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 
 _SHARED = ((3, 4), (5,), (2, 2))
 
 
-def _gradients(case: Mapping[str, Any], rank: int) -> tuple[list[Any], list[Any]]:
+#: By what a gradient was multiplied, or what has become of it: `gone`, `replaced` or `mixed`.
+Factor = float | str
+
+
+class Case(TypedDict):
+    """How many parameters of its own each rank has; the rank that has an inf or a nan (`value`) in one, or -1."""
+
+    seed: int
+    own: list[int]
+    max_norm: float
+    broken: int
+    value: str
+
+
+class Seen(TypedDict):
+    """The norm (-1 where it is not finite), and the factors of all gradients that there are."""
+
+    norm: float
+    shared: list[Factor]
+    own: list[Factor]
+
+
+#: For `right` and for each misconception, what each rank shows.
+Oracle = dict[str, list[Seen]]
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _gradients(case: Case, rank: int) -> tuple[list[Tensor | None], list[Tensor]]:
     """Of the shared parameters, the same on all ranks, and of this rank's own; None where there is none."""
-    shared: list[Any] = [weights.drawn(case["seed"] + n, *shape) for n, shape in enumerate(_SHARED)]
+    shared: list[Tensor | None] = [weights.drawn(case["seed"] + n, *shape) for n, shape in enumerate(_SHARED)]
     shared[1] = None
     count = case["own"][rank]
-    own: list[Any] = [weights.drawn(case["seed"] + 100 * rank + 50 + n, 4, 2) + rank for n in range(count)]
+    own = [weights.drawn(case["seed"] + 100 * rank + 50 + n, 4, 2) + rank for n in range(count)]
     if case["broken"] == rank:
-        own[-1][1, 1] = float(case["with"])
+        own[-1][1, 1] = float(case["value"])
     return shared, own
 
 
-def _norm(gradients: Sequence[Any]) -> float:
+def _norm(gradients: Sequence[Tensor | None]) -> float:
     return math.sqrt(sum(float(one.double().square().sum()) for one in gradients if one is not None))
 
 
-class ClipGlobalNorm(Task):
+class ClipGlobalNorm(Task[Case, Seen, Oracle]):
     """Clip by the norm of a model of which each rank holds another part."""
 
     name = "accumulation.clip_global_norm"
@@ -100,7 +124,7 @@ class ClipGlobalNorm(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Too long; short enough; one rank without own parameters; an inf or a nan on one rank only."""
         for what in ("long", "short", "broken"):
             own = [chance.randint(1, 3) for _ in range(world_size)]
@@ -111,16 +135,18 @@ class ClipGlobalNorm(Task):
                 "own": own,
                 "max_norm": 1000.0 if what == "short" else round(chance.uniform(0.5, 2.0), 2),
                 "broken": chance.randrange(world_size) if what == "broken" else -1,
-                "with": chance.choice(["inf", "nan"]),
+                "value": chance.choice(["inf", "nan"]),
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What is special in it."""
         if case["broken"] >= 0:
-            return f"with {case['with']} in a gradient of rank {case['broken']}, max_norm={case['max_norm']}"
+            return f"with {case['value']} in a gradient of rank {case['broken']}, max_norm={case['max_norm']}"
         return f"with max_norm={case['max_norm']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[list[nn.Parameter], list[nn.Parameter], float], object], case: Case
+    ) -> Seen:
         """What was returned, and by what each gradient has been multiplied."""
         import torch
 
@@ -128,9 +154,9 @@ class ClipGlobalNorm(Task):
         shared, own = ([_parameter(gradient) for gradient in part] for part in before)
         held = [parameter.grad for parameter in (*shared, *own)]  # as DDP's buckets hold them
         returned = toys.number(answer(list(shared), list(own), case["max_norm"]))
-        factors: list[float | str] = []
+        factors: list[Factor] = []
         for parameter, gradient, old in zip([*shared, *own], [*before[0], *before[1]], held, strict=True):
-            if gradient is None:
+            if gradient is None or old is None:
                 continue
             if parameter.grad is None or parameter.grad.shape != gradient.shape:
                 factors.append("gone")
@@ -147,7 +173,7 @@ class ClipGlobalNorm(Task):
             returned = -1.0  # JSON knows neither inf nor nan; a norm is never negative
         return {"norm": returned, "shared": factors[:count], "own": factors[count:]}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """Norm and factors for each rank: right ones and those of misconceptions."""
         parts = [_gradients(case, rank) for rank in range(world_size)]
         shared, own = _norm(parts[0][0]), [_norm(part[1]) for part in parts]
@@ -155,7 +181,7 @@ class ClipGlobalNorm(Task):
         whole = math.hypot(shared, ours)
         limit = case["max_norm"]
 
-        def seen(rank: int, norm: float, of_shared: float, of_own: float) -> dict[str, Any]:
+        def seen(rank: int, norm: float, of_shared: float, of_own: float) -> Seen:
             count = sum(gradient is not None for gradient in parts[rank][0])
             return {
                 "norm": norm if math.isfinite(norm) else -1.0,
@@ -180,13 +206,11 @@ class ClipGlobalNorm(Task):
             "parts_apart/own": [seen(r, whole, by(shared), by(own[r])) for r in ranks],
         }
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """A float, or a tensor of one element."""
-        return toys.odd_reply(trial, of="norm")
+    #: A float, or a tensor of one element.
+    gives_number = gate("Every rank returns a number.", of="norm")
 
     @check("Every rank returns the norm of all gradients of all ranks, the shared ones counted once.")
-    def right_norm(self, trial: Trial) -> Miss | None:
+    def right_norm(self, trial: ThisTrial) -> Miss | None:
         """Before clipping; inf or nan where one of them is."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank]["norm"]
@@ -200,52 +224,54 @@ class ClipGlobalNorm(Task):
     @check(
         "If it is larger than max_norm, all gradients are shortened in place by one factor, on all ranks the same."
     )
-    def clipped(self, trial: Trial) -> Miss | None:
+    def clipped(self, trial: ThisTrial) -> Miss | None:
         """max_norm / norm."""
         if trial.case["broken"] >= 0 or trial.oracle["right"][0]["shared"][0] == 1.0:
             return None
         return self._factors(trial)
 
     @check("If it is not larger, or not finite, all gradients are left as they are.")
-    def left_alone(self, trial: Trial) -> Miss | None:
+    def left_alone(self, trial: ThisTrial) -> Miss | None:
         """Also on ranks whose own gradients are finite."""
         broken = trial.case["broken"] >= 0
         if not broken and trial.oracle["right"][0]["shared"][0] != 1.0:
             return None
         return self._factors(trial)
 
-    def _factors(self, trial: Trial) -> Miss | None:
+    def _factors(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            for part in ("shared", "own"):
-                right = trial.oracle["right"][rank][part]
-                if not _alike(seen[part], right):
+            right = trial.oracle["right"][rank]
+            for part, mine, wanted in (
+                ("shared", seen["shared"], right["shared"]),
+                ("own", seen["own"], right["own"]),
+            ):
+                if not _alike(mine, wanted):
                     return Miss(
                         f"{self.describe(trial.case)} on {ranks_text(trial.world_size)}, {part} gradients of rank "
-                        f"{rank} were multiplied by {', '.join(map(_named, seen[part]))}, not by {_named(right[0])}"
+                        f"{rank} were multiplied by {', '.join(map(_named, mine))}, not by {_named(wanted[0])}"
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """What gives exactly these norms and factors where all is finite; if that is right, what it does elsewhere."""
         sound = [trial for trial in trials if trial.case["broken"] < 0]
-        names = [name for name in (sound[0].oracle if sound else ()) if name != "right"]
-        known = models(names, lambda trial, name: trial.oracle[name])
+        names = sound[0].oracle if sound else ()
 
-        def equal(one: Any, other: Any) -> bool:
-            factors = all(_alike(one[part], other[part]) for part in ("shared", "own"))
+        def equal(one: Seen, other: Seen) -> bool:
+            factors = _alike(one["shared"], other["shared"]) and _alike(one["own"], other["own"])
             return factors and math.isclose(one["norm"], other["norm"], rel_tol=1e-4)
 
-        found = recognise_by_models(sound, lambda trial: trial.oracle["right"], known, equal)
+        found = recognise_by_name(sound, names, lambda trial, name: trial.oracle[name], equal)
         if found is None and any(self.left_alone(trial) for trial in trials if trial not in sound):
             return "infinite"
         return found
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody waits."""
         return "somebody_missing" if outcome.kind is Kind.HANG else self.recognise(trials)
 
 
-def _parameter(gradient: Any) -> Any:
+def _parameter(gradient: Tensor | None) -> nn.Parameter:
     import torch
 
     parameter = torch.nn.Parameter(torch.zeros(3) if gradient is None else torch.zeros_like(gradient))
@@ -253,14 +279,14 @@ def _parameter(gradient: Any) -> Any:
     return parameter
 
 
-def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
+def _alike(one: Sequence[Factor], other: Sequence[Factor]) -> bool:
     return len(one) == len(other) and all(
         a == b if isinstance(a, str) or isinstance(b, str) else math.isclose(a, b, rel_tol=1e-4)
         for a, b in zip(one, other, strict=True)
     )
 
 
-def _named(value: Any) -> str:
+def _named(value: Factor) -> str:
     if isinstance(value, str):
         return {
             "gone": "nothing (it is gone)",

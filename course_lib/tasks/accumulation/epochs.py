@@ -6,14 +6,27 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from course_lib.tasks import weights
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
 EPOCHS = 2
 RATE = 0.2
+
+
+class Case(TypedDict):
+    """Of each rank and epoch, `count` micro-batches of `size` samples; a step takes `every` of them."""
+
+    seed: int
+    size: int
+    every: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -42,25 +55,25 @@ WAYS = {
 }
 
 
-def network(case: Mapping[str, Any]) -> Any:
+def network(case: Case) -> nn.Module:
     """8 inputs, 4 outputs."""
     return weights.network(case["seed"], 8, 24, 4)
 
 
-def micro_batch(case: Mapping[str, Any], epoch: int, rank: int, number: int) -> tuple[Any, Any]:
+def micro_batch(case: Case, epoch: int, rank: int, number: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets; all micro-batches of a case have the same size."""
     seed = case["seed"] + 1000 * epoch + 100 * rank + 2 * number
     inputs, targets = weights.drawn(seed, case["size"], 8), weights.drawn(seed + 1, case["size"], 4)
     return inputs + 0.3 * rank, targets + 0.2 * number
 
 
-def groups(case: Mapping[str, Any]) -> Iterable[list[int]]:
+def groups(case: Case) -> Iterable[list[int]]:
     """The numbers of the micro-batches between two steps."""
     numbers = range(case["count"])
     return [list(numbers[first : first + case["every"]]) for first in numbers[:: case["every"]]]
 
 
-def trained(case: Mapping[str, Any], world_size: int, way: Way) -> list[list[float]]:
+def trained(case: Case, world_size: int, way: Way) -> list[list[float]]:
     """The weights after each epoch, the same on all ranks."""
     import torch
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 #: As the flight recorder calls types; all others have 4 bytes.
 _BYTES = {"Double": 8, "Long": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1}
 
 
-def times_reduced(parameters: Iterable[Any], since_ns: int) -> float:
+def times_reduced(parameters: Iterable[Tensor], since_ns: int) -> float:
     """Bytes that this rank has put into collectives since then, in gradients of these parameters.
 
     One all-reduce of all gradients is 1; a few numbers beside them add a small fraction.

@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks.accumulation import taught
-from course_lib.tasks.accumulation.epochs import EPOCHS, RATE, WAYS, groups, micro_batch, network, trained
-from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
+from course_lib.tasks.accumulation.epochs import (
+    EPOCHS,
+    RATE,
+    WAYS,
+    Case,
+    groups,
+    micro_batch,
+    network,
+    trained,
 )
+from course_lib.tasks.accumulation.reduced import times_reduced
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
-class TrainEpoch(Task):
+    LossOf = Callable[[Tensor, Tensor], Tensor]
+
+
+class Epoch(TypedDict):
+    """The weights after it, steps of the optimizer in it, and how often gradients were sent."""
+
+    weights: list[float]
+    steps: int
+    reduced: float
+
+
+#: For `right` and for each misconception, the weights after each epoch.
+Oracle = dict[str, list[list[float]]]
+
+
+ThisTrial = Trial[Case, list[Epoch], Oracle]
+
+
+class TrainEpoch(Task[Case, list[Epoch], Oracle]):
     """A loop that accumulates, with several things wrong in it."""
 
     name = "accumulation.train_epoch"
@@ -90,7 +112,7 @@ class TrainEpoch(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A short group at the end; fewer micro-batches than a group has."""
         for every, count in ((3, 7), (4, 3)):
             yield {
@@ -100,11 +122,17 @@ class TrainEpoch(Task):
                 "count": count,
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How many micro-batches there are."""
         return f"{case['count']} micro-batches, every={case['every']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[
+            [DistributedDataParallel, Optimizer, list[tuple[Tensor, Tensor]], LossOf, int], object
+        ],
+        case: Case,
+    ) -> list[Epoch]:
         """For each epoch: the weights after it, optimizer steps, and how often gradients were sent."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -114,7 +142,7 @@ class TrainEpoch(Task):
         optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE, momentum=0.9)
         steps: list[int] = []
         optimizer.register_step_post_hook(lambda *_: steps.append(1))
-        told = []
+        told: list[Epoch] = []
         for epoch in range(EPOCHS):
             steps.clear()
             began = time.time_ns()
@@ -129,12 +157,12 @@ class TrainEpoch(Task):
             )
         return told
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
         """The weights after each epoch: right ones, and those of misconceptions."""
         return {name: partial(trained, case, world_size, way) for name, way in WAYS.items()}
 
     @check("Every group ends with a step of the optimizer, also one that is not full.")
-    def steps(self, trial: Trial) -> Miss | None:
+    def steps(self, trial: ThisTrial) -> Miss | None:
         """As many steps as groups, in each epoch."""
         wanted = len(list(groups(trial.case)))
         for rank, seen in trial.seen.items():
@@ -148,7 +176,7 @@ class TrainEpoch(Task):
         return None
 
     @check("After each epoch all ranks have the same weights.")
-    def same(self, trial: Trial) -> Miss | None:
+    def same(self, trial: ThisTrial) -> Miss | None:
         """Up to rounding."""
         for epoch in range(EPOCHS):
             for rank, seen in trial.seen.items():
@@ -162,7 +190,7 @@ class TrainEpoch(Task):
         return None
 
     @check("They are those of one process that takes all samples of a group, of all ranks, at once.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """In both epochs."""
         for epoch in range(EPOCHS):
             mine, right = trial.seen[0][epoch]["weights"], trial.oracle["right"][epoch]
@@ -174,7 +202,7 @@ class TrainEpoch(Task):
         return None
 
     @check("Gradients are sent once a step.")
-    def once(self, trial: Trial) -> Miss | None:
+    def once(self, trial: ThisTrial) -> Miss | None:
         """In bytes; a few numbers more do not matter."""
         for rank, seen in trial.seen.items():
             for told in seen:
@@ -191,15 +219,10 @@ class TrainEpoch(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The way of training that gives exactly these weights."""
 
-        def seen_by_all(trial: Trial, way: str) -> list[Any]:
-            return [[{"weights": one} for one in trial.oracle[way]]] * trial.world_size
+        def equal(seen: list[Epoch], right: list[list[float]]) -> bool:
+            return all(close(told["weights"], one) for told, one in zip(seen, right, strict=True))
 
-        known = models([name for name in WAYS if name != "right"], seen_by_all)
-
-        def equal(one: Any, other: Any) -> bool:
-            return all(close(a["weights"], b["weights"]) for a, b in zip(one, other, strict=True))
-
-        return recognise_by_models(trials, lambda trial: seen_by_all(trial, "right"), known, equal)
+        return recognise_by_name(trials, WAYS, lambda trial, way: trial.everywhere(trial.oracle[way]), equal)

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    recognise_by_blindness,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_blindness
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.weights import drawn, network
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
 
 _SIZES = (4, 3, 5, 2)
 _NAMES = [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
 
 
-def _changed(gradient: Any, how: str) -> Any:
-    if how == "missing":
+class Case(TypedDict):
+    """What is done to the gradients of the parameters with the numbers `odd`, on which rank."""
+
+    seed: int
+    how: str
+    odd: list[int]
+    rank: int
+
+
+class Seen(TypedDict):
+    """The names returned, and whether the gradients are still what they were."""
+
+    names: list[str]
+    kept: bool
+
+
+ThisTrial = Trial[Case, Seen, list[str]]
+
+
+def _changed(gradient: Tensor | None, how: str) -> Tensor | None:
+    if how == "missing" or gradient is None:
         return None
     if how == "reversed":
         return gradient.flatten().flip(0).view_as(gradient).clone()
@@ -36,7 +51,7 @@ def _changed(gradient: Any, how: str) -> Any:
     return changed
 
 
-class Disagreeing(Task):
+class Disagreeing(Task[Case, Seen, list[str]]):
     """The check that finds gradients which are not the same on all ranks."""
 
     name = "alternation.disagreeing"
@@ -86,14 +101,14 @@ class Disagreeing(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equal gradients; those that two backwards leave; one rank that differs, in ways that are easy to miss."""
         for how in ("equal", "two_backwards", "nudged", "reversed", "missing"):
             odd = sorted(chance.sample(range(6), 2))
             rank = world_size - 1 if how == "nudged" else chance.randrange(world_size)
             yield {"seed": chance.randint(1, 10**6), "how": how, "odd": odd, "rank": rank}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What has been done to the gradients."""
         names = " and ".join(_NAMES[index] for index in case["odd"])
         return {
@@ -102,9 +117,9 @@ class Disagreeing(Task):
             "nudged": f"one number in the gradients of {names} changed on rank {case['rank']}",
             "reversed": f"the gradients of {names} reversed on rank {case['rank']}",
             "missing": f"no gradients of {names} on rank {case['rank']}, and zeros on the others",
-        }[str(case["how"])]
+        }[case["how"]]
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[DistributedDataParallel], object], case: Case) -> Seen:
         """What was returned, and whether the gradients are still what they were."""
         import torch
 
@@ -132,7 +147,7 @@ class Disagreeing(Task):
         )
         return {"names": names, "kept": kept}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> list[str]:
         """The names that differ, by construction."""
         if world_size == 1 or case["how"] == "equal":
             return []
@@ -141,7 +156,7 @@ class Disagreeing(Task):
         return sorted(_NAMES[index] for index in case["odd"])
 
     @check("Every rank returns a list of names.", gate=True)
-    def gives_names(self, trial: Trial) -> Miss | None:
+    def gives_names(self, trial: ThisTrial) -> Miss | None:
         """Of parameters, as model.module has them; with module. before them they are understood, too."""
         for rank, seen in trial.seen.items():
             if is_odd(seen["names"]):
@@ -152,7 +167,7 @@ class Disagreeing(Task):
         return None
 
     @check("The gradients are still what they were.")
-    def unchanged(self, trial: Trial) -> Miss | None:
+    def unchanged(self, trial: ThisTrial) -> Miss | None:
         """Bit by bit, None included."""
         for rank, seen in trial.seen.items():
             if not seen["kept"]:
@@ -164,7 +179,7 @@ class Disagreeing(Task):
         return None
 
     @check("Every rank returns the names of the parameters whose gradients differ between ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
             mine = without_wrapper(seen["names"])
@@ -175,17 +190,12 @@ class Disagreeing(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
         plain = [
-            Trial(
-                t.world_size,
-                t.case,
-                t.oracle,
-                {rank: without_wrapper(s["names"]) for rank, s in t.seen.items()},
-            )
+            t.showing({rank: without_wrapper(s["names"]) for rank, s in t.seen.items()})
             for t in trials
             if not any(is_odd(s["names"]) for s in t.seen.values())
         ]
@@ -198,7 +208,7 @@ class Disagreeing(Task):
         seen = {trial.case["how"] for trial in plain if trial.oracle} - missed
         return recognise_by_blindness(missed, seen, _BLIND)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Only a missing gradient makes ranks part: every other case went well before."""
         ways = [trial.case["how"] for trial in trials if trial.world_size == outcome.world_size]
         if ways == list(_HOW[:-1]) and outcome.kind is not Kind.OK:

@@ -6,28 +6,48 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, spent
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
 _NAMES = ("generator", "discriminator")
 
 
-def _models(case: Mapping[str, Any]) -> tuple[Any, Any]:
+class Case(TypedDict):
+    """So many steps, each with batches of this size on every rank."""
+
+    seed: int
+    batch: int
+    steps: int
+
+
+#: By name of the model.
+Seen = dict[str, Usage]
+#: For `right` and for each misconception, the weights by name of the model.
+Oracle = dict[str, dict[str, list[float]]]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _models(case: Case) -> tuple[nn.Sequential, nn.Sequential]:
     return network(case["seed"], 3, 5, 2), network(case["seed"] + 1, 2, 5, 1)
 
 
-def _samples(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+def _samples(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor]:
     seed = case["seed"] + 1000 * step + 10 * rank
     return drawn(seed + 2, case["batch"], 2) + 1.0, drawn(seed + 3, case["batch"], 3)
 
 
-class GanStep(Task):
+class GanStep(Task[Case, Seen, Oracle]):
     """One step of a GAN, with every gradient averaged."""
 
     name = "alternation.gan_step"
@@ -85,28 +105,36 @@ class GanStep(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two GANs, three steps each."""
         for _ in range(2):
             yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((3, 4, 6)), "steps": 3}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What was drawn."""
         return f"{case['batch']} samples a rank"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[
+            [DistributedDataParallel, DistributedDataParallel, Optimizer, Optimizer, Tensor, Tensor], object
+        ],
+        case: Case,
+    ) -> Seen:
         """Weights of both models after some steps, and how they were called."""
         import torch
 
         generator, discriminator = (Watched(model) for model in _models(case))
-        optimizers = [torch.optim.SGD(model.ddp.parameters(), lr=0.2) for model in (generator, discriminator)]
+        optimizers = (
+            torch.optim.SGD(generator.ddp.parameters(), lr=0.2),
+            torch.optim.SGD(discriminator.ddp.parameters(), lr=0.2),
+        )
         for step in range(case["steps"]):
-            answer(
-                generator.ddp, discriminator.ddp, *optimizers, *_samples(case, step, int(os.environ["RANK"]))
-            )
+            samples = _samples(case, step, int(os.environ["RANK"]))
+            answer(generator.ddp, discriminator.ddp, *optimizers, *samples)
         return {"generator": generator.seen(), "discriminator": discriminator.seen()}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Mapping[str, object]:
         """The weights found by one process that has all samples: right ones, and those of two misconceptions."""
         start = [numbers(model.parameters()) for model in _models(case)]
         ends = {
@@ -116,7 +144,7 @@ class GanStep(Task):
         return {"start": dict(zip(_NAMES, start, strict=True)), **ends}
 
     @check("Both models are trained.", gate=True)
-    def moves(self, trial: Trial) -> Miss | None:
+    def moves(self, trial: ThisTrial) -> Miss | None:
         """Neither has the weights it began with."""
         for name in _NAMES:
             for rank, seen in trial.seen.items():
@@ -127,7 +155,7 @@ class GanStep(Task):
         return None
 
     @check("All ranks end with the same weights.")
-    def agree(self, trial: Trial) -> Miss | None:
+    def agree(self, trial: ThisTrial) -> Miss | None:
         """On both models."""
         for name in reversed(_NAMES):
             for rank, seen in trial.seen.items():
@@ -141,7 +169,7 @@ class GanStep(Task):
         return None
 
     @check("The weights are those of one process that trains on the samples of all ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Up to rounding."""
         for name in reversed(_NAMES):
             right = trial.oracle["right"][name]
@@ -155,15 +183,14 @@ class GanStep(Task):
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """torch refuses to go through the generator's graph twice."""
-        twice = "backward through the graph a second time"
-        return (
-            "fake_not_detached" if any(twice in error.message for error in outcome.errors.values()) else None
+        return recognise_by_message(
+            outcome, {"backward through the graph a second time": "fake_not_detached"}
         )
 
 
-def _known(trial: Trial) -> str | None:
+def _known(trial: ThisTrial) -> str | None:
     """The misconception that the counts or the weights show."""
     seen = trial.seen[0]
     if any(around_the_wrapper(seen[name]) for name in _NAMES):
@@ -178,7 +205,7 @@ def _known(trial: Trial) -> str | None:
     return None
 
 
-def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, list[float]]:
+def _alone(case: Case, world_size: int, way: str) -> dict[str, list[float]]:
     """One process without DDP: the same steps on the samples of all ranks."""
     import torch
 

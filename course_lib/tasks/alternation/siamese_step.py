@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import Watched, around_the_wrapper, spent
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, spent
+from course_lib.tasks.task import Misconception, Miss, Task, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
-def _pairs(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any, Any]:
+
+class Case(TypedDict):
+    """So many steps, each with so many pairs on every rank."""
+
+    seed: int
+    batch: int
+    steps: int
+
+
+class Seen(Usage):
+    """What the steps returned, too."""
+
+    losses: list[float]
+
+
+class Found(TypedDict):
+    """What one process finds: weights, the losses of all steps, and each rank's own in the first step."""
+
+    weights: list[float]
+    losses: list[float]
+    local: list[float]
+
+
+#: For `right` and for each misconception.
+Oracle = dict[str, Found]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _pairs(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
     seed = case["seed"] + 1000 * step + 10 * rank
     same = (drawn(seed + 3, case["batch"]) > 0).float()
     return drawn(seed + 1, case["batch"], 4), drawn(seed + 2, case["batch"], 4), same
@@ -26,7 +57,7 @@ def _pairs(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any, Any
 _WAYS = ("one_branch_detached", "one_branch_detached/first", "distance_not_squared", "reduced_twice")
 
 
-class SiameseStep(Task):
+class SiameseStep(Task[Case, Seen, Oracle]):
     """One step on a Siamese network."""
 
     name = "alternation.siamese_step"
@@ -78,16 +109,20 @@ class SiameseStep(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two networks, three steps each."""
         for _ in range(2):
             yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((4, 5, 6)), "steps": 3}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What was drawn."""
         return f"{case['batch']} pairs a rank"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[[DistributedDataParallel, Optimizer, Tensor, Tensor, Tensor], object],
+        case: Case,
+    ) -> Seen:
         """What the steps returned, the weights after them, and how the model was called."""
         import torch
 
@@ -100,25 +135,19 @@ class SiameseStep(Task):
         ]
         return {"losses": losses, **model.seen()}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Found]]:
         """Losses and weights found by one process that has all pairs, and what misconceptions find."""
         return {way: partial(_alone, case, world_size, way) for way in ("right", *_WAYS)}
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
         return oracle["right"]
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        for rank, seen in trial.seen.items():
-            for loss in seen["losses"]:
-                if is_odd(loss):
-                    return Miss(f"rank {rank} returned {loss['odd']}")
-        return None
+    #: A float, or a tensor with one element.
+    gives_number = gate("Every rank returns a number.", "rank {rank} returned {odd}", of="losses")
 
     @check("All ranks end with the same weights.")
-    def agree(self, trial: Trial) -> Miss | None:
+    def agree(self, trial: ThisTrial) -> Miss | None:
         """After all steps."""
         for rank, seen in trial.seen.items():
             gap = farthest(seen["weights"], trial.seen[0]["weights"])
@@ -131,7 +160,7 @@ class SiameseStep(Task):
         return None
 
     @check("The weights are those of one process that trains on the pairs of all ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Up to rounding."""
         for rank, seen in trial.seen.items():
             gap = farthest(seen["weights"], trial.oracle["right"]["weights"])
@@ -144,7 +173,7 @@ class SiameseStep(Task):
         return None
 
     @check("Every rank returns the mean loss over the pairs of all ranks.")
-    def loss_of_all(self, trial: Trial) -> Miss | None:
+    def loss_of_all(self, trial: ThisTrial) -> Miss | None:
         """Judged at the first step, which all answers begin with equal weights."""
         right = trial.oracle["right"]["losses"][0]
         for rank, seen in trial.seen.items():
@@ -155,7 +184,7 @@ class SiameseStep(Task):
                 )
         return None
 
-    def _of_loss(self, trial: Trial) -> str | None:
+    def _of_loss(self, trial: ThisTrial) -> str | None:
         local = trial.oracle["right"]["local"]
         mine = all(abs(seen["losses"][0] - local[rank]) < 1e-4 for rank, seen in trial.seen.items())
         weights_right = all(
@@ -164,7 +193,7 @@ class SiameseStep(Task):
         return "local_loss" if mine and weights_right else None
 
 
-def _known(trial: Trial) -> str | None:
+def _known(trial: ThisTrial) -> str | None:
     """The misconception that the counts or the weights show."""
     seen = trial.seen[0]
     if seen["module"] > 0 and seen["wrapper"] == 0:
@@ -177,13 +206,13 @@ def _known(trial: Trial) -> str | None:
     return None
 
 
-def _loss(a: Any, b: Any, same: Any, squared: bool = True) -> Any:
+def _loss(a: Tensor, b: Tensor, same: Tensor, squared: bool = True) -> Tensor:
     gap = (a - b).square().sum(1)
     gap = gap if squared else gap.sqrt()
     return (same * gap + (1 - same) * (1 - gap).relu()).mean()
 
 
-def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]:
+def _alone(case: Case, world_size: int, way: str) -> Found:
     """One process without DDP: the same steps on the pairs of all ranks."""
     import torch
 

@@ -5,38 +5,76 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import Watched
+from course_lib.tasks.alternation.wrapped import Usage, Watched
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
-def _network(case: Mapping[str, Any]) -> Any:
+    Batch = tuple[Tensor, Tensor]
+
+
+class Case(TypedDict):
+    """So many batches, with an evaluation after `every` so many of them."""
+
+    seed: int
+    steps: int
+    every: int
+
+
+class Seen(Usage):
+    """What rank 0 returned; the running statistics; whether all parts of the model are in train mode."""
+
+    losses: list[float]
+    statistics: list[float]
+    training: bool
+
+
+class Oracle(TypedDict):
+    """The losses, also as they would be in train mode; the weights; rank 0's running statistics."""
+
+    losses: list[float]
+    losses_in_train_mode: list[float]
+    weights: list[float]
+    statistics: list[float]
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _network(case: Case) -> nn.Sequential:
     return network(case["seed"], 4, 5, 2, norm=True)
 
 
-def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any]]:
+def _batches(case: Case, rank: int) -> list[Batch]:
     seeds = [case["seed"] + 1000 * step + 10 * rank for step in range(case["steps"])]
     return [(drawn(seed + 1, 6, 4) + 0.5, drawn(seed + 2, 6, 2)) for seed in seeds]
 
 
-def _validation(case: Mapping[str, Any]) -> tuple[Any, Any]:
+def _validation(case: Case) -> Batch:
     return drawn(case["seed"] + 7, 9, 4), drawn(case["seed"] + 8, 9, 2)
 
 
-def _losses(value: Any) -> Any:
+def _losses(value: object) -> list[float]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return toys.odd(value)
-    found = [toys.number(item) for item in list(value)[: toys.MAX_ITEMS]]
-    return next((item for item in found if is_odd(item)), found)
+        return toys.in_place_of(list[float], toys.odd(value))
+    return toys.all_or_odd(toys.number(item) for item in list(value)[: toys.MAX_ITEMS])
 
 
-class TrainAndEvaluate(Task):
+def _statistics(norm: nn.Module) -> list[float]:
+    return numbers((norm.get_buffer("running_mean"), norm.get_buffer("running_var")))
+
+
+class TrainAndEvaluate(Task[Case, Seen, Oracle]):
     """Rank 0 evaluates in the middle of training, and nothing else notices."""
 
     name = "alternation.train_and_evaluate"
@@ -82,16 +120,20 @@ class TrainAndEvaluate(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """An evaluation after every step, where buckets are rebuilt in between, and one after every second."""
         for every, steps in ((1, 3), (2, 5)):
             yield {"seed": chance.randint(1, 10**6), "steps": steps, "every": every}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """When it evaluates."""
         return f"{case['steps']} batches, every={case['every']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[[DistributedDataParallel, Optimizer, list[Batch], Batch, int], object],
+        case: Case,
+    ) -> Seen:
         """What was returned; weights, statistics and mode of the model afterwards; how it was called."""
         import torch
 
@@ -99,24 +141,23 @@ class TrainAndEvaluate(Task):
         optimizer = torch.optim.SGD(model.ddp.parameters(), lr=0.1)
         batches = _batches(case, int(os.environ["RANK"]))
         result = answer(model.ddp, optimizer, batches, _validation(case), case["every"])
-        norm = model.module[1]
         return {
             "losses": _losses(result) if os.environ["RANK"] == "0" else [],
-            "statistics": numbers((norm.running_mean, norm.running_var)),
+            "statistics": _statistics(model.module[1]),
             "training": all(part.training for part in model.module.modules()),
             **model.seen(),
         }
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """Losses, weights and rank 0's statistics, found by one process that knows no DDP."""
         return _alone(case, world_size)
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
-        return {name: oracle[name] for name in ("losses", "weights", "statistics")}
+        return [oracle["losses"], oracle["weights"], oracle["statistics"]]
 
     @check("Rank 0 returns a loss for each evaluation.", gate=True)
-    def gives_losses(self, trial: Trial) -> Miss | None:
+    def gives_losses(self, trial: ThisTrial) -> Miss | None:
         """As many numbers as there are evaluations."""
         losses, count = trial.seen[0]["losses"], len(trial.oracle["losses"])
         if is_odd(losses):
@@ -128,7 +169,7 @@ class TrainAndEvaluate(Task):
         return None
 
     @check("Every rank calls the wrapper equally often.")
-    def equally_often(self, trial: Trial) -> Miss | None:
+    def equally_often(self, trial: ThisTrial) -> Miss | None:
         """A forward that only one rank makes is right by accident at best."""
         calls = [trial.seen[rank]["wrapper"] for rank in range(trial.world_size)]
         if len(set(calls)) > 1:
@@ -138,7 +179,7 @@ class TrainAndEvaluate(Task):
         return None
 
     @check("The weights are those of a training without evaluations.")
-    def weights(self, trial: Trial) -> Miss | None:
+    def weights(self, trial: ThisTrial) -> Miss | None:
         """On every rank."""
         for rank, seen in trial.seen.items():
             if not close(seen["weights"], trial.oracle["weights"]):
@@ -152,7 +193,7 @@ class TrainAndEvaluate(Task):
         return None
 
     @check("The losses are those of the model in eval mode.")
-    def right_losses(self, trial: Trial) -> Miss | None:
+    def right_losses(self, trial: ThisTrial) -> Miss | None:
         """Each of them."""
         seen = trial.seen[0]["losses"]
         for number, (mine, right) in enumerate(zip(seen, trial.oracle["losses"], strict=True)):
@@ -164,7 +205,7 @@ class TrainAndEvaluate(Task):
         return None
 
     @check("Rank 0's running statistics come from training batches only.")
-    def statistics(self, trial: Trial) -> Miss | None:
+    def statistics(self, trial: ThisTrial) -> Miss | None:
         """Those of its BatchNorm, after the last step."""
         seen = trial.seen[0]
         gap = farthest(seen["statistics"], trial.oracle["statistics"])
@@ -178,28 +219,28 @@ class TrainAndEvaluate(Task):
         return None
 
     @check("The model is left in train mode.")
-    def in_train_mode(self, trial: Trial) -> Miss | None:
+    def in_train_mode(self, trial: ThisTrial) -> Miss | None:
         """On every rank, whoever evaluated."""
         for rank, seen in trial.seen.items():
             if not seen["training"]:
                 return Miss(f"on rank {rank} of {trial.world_size} it is in eval mode", "left_in_eval_mode")
         return None
 
-    def _trained_alone(self, trial: Trial) -> bool:
+    def _trained_alone(self, trial: ThisTrial) -> bool:
         return not trial.seen[0]["wrapper"]
 
-    def _of_losses(self, trial: Trial) -> str | None:
+    def _of_losses(self, trial: ThisTrial) -> str | None:
         seen = trial.seen[0]
         if self._trained_alone(trial):
             return "trained_around_the_wrapper"
         if not seen["training"]:
             return "left_in_eval_mode"
-        in_train_mode = trial.oracle["losses in train mode"]
+        in_train_mode = trial.oracle["losses_in_train_mode"]
         if all(abs(a - b) < 1e-3 for a, b in zip(seen["losses"], in_train_mode, strict=True)):
             return "evaluated_in_train_mode"
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A broadcast of buffers that meets something else: a hang, or a rank that gloo aborts."""
         if outcome.kind is Kind.DIED:
             return "wrapper_on_one_rank"
@@ -210,13 +251,14 @@ class TrainAndEvaluate(Task):
         return None
 
 
-def _alone(case: Mapping[str, Any], world_size: int) -> dict[str, Any]:
+def _alone(case: Case, world_size: int) -> Oracle:
     """One process: gradients averaged over the ranks' batches, the statistics those of rank 0's."""
     import torch
 
     loss_of = torch.nn.functional.mse_loss
     net = _network(case)
-    norm: Any = net[1]
+    norm = net[1]
+    assert isinstance(norm, torch.nn.BatchNorm1d)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     inputs, targets = _validation(case)
     losses, in_train_mode = [], []
@@ -233,7 +275,7 @@ def _alone(case: Mapping[str, Any], world_size: int) -> dict[str, Any]:
                 in_train_mode.append(loss_of(net.train()(inputs), targets).item())
     return {
         "losses": losses,
-        "losses in train mode": in_train_mode,
+        "losses_in_train_mode": in_train_mode,
         "weights": numbers(net.parameters()),
-        "statistics": numbers((norm.running_mean, norm.running_var)),
+        "statistics": _statistics(norm),
     }

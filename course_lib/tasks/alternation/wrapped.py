@@ -5,27 +5,46 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from course_lib.tasks.weights import numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed import GradBucket
+    from torch.futures import Future
+
+
+class Counts(TypedDict):
+    """How often a wrapped model was used: calls of the wrapper and of the module, backwards, and averages."""
+
+    wrapper: int
+    module: int
+    backwards: int
+    averages: int
+
+
+class Usage(Counts):
+    """The same, and the weights in the end."""
+
+    weights: list[float]
 
 
 class Watched:
     """A module in DDP that counts: calls of the wrapper, calls of the module, backwards that reach it, averages."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: nn.Sequential) -> None:
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
         from torch.nn.parallel import DistributedDataParallel
 
         self.module = module
-        self.counts = {"wrapper": 0, "module": 0, "backwards": 0, "averages": 0}
+        self.counts: Counts = {"wrapper": 0, "module": 0, "backwards": 0, "averages": 0}
         self.ddp = DistributedDataParallel(module)
         self.ddp.register_forward_pre_hook(lambda *_: self._count("wrapper"))
         module.register_forward_pre_hook(lambda *_: self._count("module"))
         next(module.parameters()).register_post_accumulate_grad_hook(lambda _: self._count("backwards"))
 
-        def counted(state: object, bucket: Any) -> Any:
+        def counted(state: object, bucket: GradBucket) -> Future[Tensor]:
             self._count("averages")
             return allreduce_hook(None, bucket)  # type: ignore[arg-type]
 
@@ -33,19 +52,19 @@ class Watched:
         counted.__annotations__ = {}
         self.ddp.register_comm_hook(None, counted)
 
-    def _count(self, what: str) -> None:
+    def _count(self, what: Literal["wrapper", "module", "backwards", "averages"]) -> None:
         self.counts[what] += 1
 
-    def seen(self) -> dict[str, Any]:
+    def seen(self) -> Usage:
         """Weights and counts, as plain data."""
         return {"weights": numbers(self.module.parameters()), **self.counts}
 
 
-def around_the_wrapper(seen: Mapping[str, Any]) -> bool:
+def around_the_wrapper(seen: Usage) -> bool:
     """Whether the module was called without its wrapper."""
-    return bool(seen["module"] > seen["wrapper"])
+    return seen["module"] > seen["wrapper"]
 
 
-def spent(seen: Mapping[str, Any]) -> bool:
+def spent(seen: Usage) -> bool:
     """Whether there were backwards that no average followed."""
-    return bool(seen["backwards"] > seen["averages"])
+    return seen["backwards"] > seen["averages"]

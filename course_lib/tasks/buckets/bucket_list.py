@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.buckets import taught
@@ -13,19 +14,47 @@ from course_lib.tasks.task import (
     Misconception,
     Miss,
     Model,
+    Odd,
     Recognised,
     Task,
     Trial,
     check,
+    gate,
     models,
     recognise_by_models,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _MIB = 1 << 20
-_ARGUMENTS = ("sizes", "ready", "bucket_cap_mb", "find_unused_parameters", "iteration")
 
 
-class BucketList(Task):
+class Case(TypedDict):
+    """What the answer is called with."""
+
+    sizes: list[int]
+    ready: list[int]
+    bucket_cap_mb: float | None
+    find_unused_parameters: bool
+    iteration: int
+
+
+#: The parameters of each bucket, by number.
+Buckets = list[list[int]]
+
+
+class Oracle(TypedDict):
+    """DDP's buckets, and those of each misconception."""
+
+    right: Buckets
+    models: dict[str, Buckets]
+
+
+ThisTrial = Trial[Case, Buckets, Oracle]
+
+
+class BucketList(Task[Case, Buckets, Oracle]):
     """The list of buckets, told before DDP makes it."""
 
     name = "buckets.bucket_list"
@@ -105,7 +134,7 @@ class BucketList(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Small parameters with a small cap, large ones with the default; in every iteration, with and without."""
         for find_unused in (False, True):
             for cap in (chance.choice((0.5, 0.75)), None):
@@ -133,7 +162,7 @@ class BucketList(Task):
                         "iteration": iteration,
                     }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """As it is called."""
         sizes = toys.short([f"{size / _MIB:.2f}" for size in case["sizes"]], most=12)
         return (
@@ -141,7 +170,9 @@ class BucketList(Task):
             f"find_unused_parameters={case['find_unused_parameters']}, iteration={case['iteration']}"
         )
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[list[int], list[int], float | None, bool, int], object], case: Case
+    ) -> Buckets | Odd:
         """The list, as lists of numbers."""
         found = answer(
             list(case["sizes"]),
@@ -152,26 +183,20 @@ class BucketList(Task):
         )
         if isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
             return toys.odd(found)
-        buckets = []
-        for bucket in found:
-            numbers = toys.whole_numbers(bucket)
-            if isinstance(numbers, dict):
-                return numbers
-            buckets.append(numbers)
-        return buckets
+        return toys.all_or_odd(toys.whole_numbers(bucket) for bucket in found)
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What DDP sends, seen by a communication hook; and what misconceptions give."""
-        arguments = tuple(case[name] for name in _ARGUMENTS)
-        return {"right": _sent_by_ddp(*arguments), "models": _models(*arguments)}
+        told = _telling(case)
+        return {"right": _sent_by_ddp(case), "models": {name: told({name}) for name in _MISTAKES}}
 
-    @check("Every rank gets a list of lists of parameter numbers.", gate=True)
-    def gives_lists(self, trial: Trial) -> Miss | None:
-        """Whole numbers in lists."""
-        return toys.odd_reply(trial, "got")
+    #: Whole numbers in lists.
+    gives_lists = gate(
+        "Every rank gets a list of lists of parameter numbers.", "rank {rank} of {ranks} got {odd}"
+    )
 
     @check("The buckets are those of DDP, in the order in which it sends them.")
-    def same_as_ddp(self, trial: Trial) -> Miss | None:
+    def same_as_ddp(self, trial: ThisTrial) -> Miss | None:
         """Which parameters, in which order."""
         for rank, seen in trial.seen.items():
             if seen != trial.oracle["right"]:
@@ -180,30 +205,28 @@ class BucketList(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these lists?"""
-        known = models(
+        known: list[Model[ThisTrial, Buckets]] = models(
             [item.id for item in self.misconceptions],
-            lambda trial, name: [trial.oracle["models"][name]] * trial.world_size,
+            lambda trial, name: trial.everywhere(trial.oracle["models"][name]),
         )
         return recognise_by_models(
             trials,
-            lambda trial: [trial.oracle["right"]] * trial.world_size,
+            lambda trial: trial.everywhere(trial.oracle["right"]),
             known,
-            lambda a, b: bool(a == b),
+            operator.eq,
             together=self._together(trials),
         )
 
-    def _together(self, trials: Sequence[Trial]) -> list[Model]:
+    def _together(self, trials: Sequence[ThisTrial]) -> list[Model[ThisTrial, Buckets]]:
         """Two or three misconceptions at once: the fewest first, then the gravest."""
-        found = {id(trial): _several(*(trial.case[name] for name in _ARGUMENTS)) for trial in trials}
+        found = {id(trial): _several(trial.case) for trial in trials}
         named = {" + ".join(ids): ids for ids in found[id(trials[0])]}
-        return models(named, lambda trial, name: [found[id(trial)][named[name]]] * trial.world_size)
+        return models(named, lambda trial, name: trial.everywhere(found[id(trial)][named[name]]))
 
 
-def _sent_by_ddp(
-    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
-) -> list[list[int]]:
+def _sent_by_ddp(case: Case) -> Buckets:
     """Train a model whose gradients become ready in this order, on this rank alone, and look what is sent."""
     import torch
     import torch.distributed as dist
@@ -213,16 +236,16 @@ def _sent_by_ddp(
     class Chain(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.weights = torch.nn.ParameterList(torch.zeros(size // 4) for size in sizes)
+            self.weights = torch.nn.ParameterList(torch.zeros(size // 4) for size in case["sizes"])
 
-        def forward(self, x: Any) -> Any:
-            for number in reversed(ready):  # what is used last becomes ready first
+        def forward(self, x: Tensor) -> Tensor:
+            for number in reversed(case["ready"]):  # what is used last becomes ready first
                 x = (x + self.weights[number].sum()) * 1.0
             return x
 
-    def note(bucket: Any) -> Any:
+    def note(bucket: dist.GradBucket) -> Future[Tensor]:
         sent[-1].append([number[id(parameter)] for parameter in bucket.parameters()])
-        done: Any = Future()
+        done: Future[Tensor] = Future()
         done.set_result(bucket.buffer())
         return done
 
@@ -230,39 +253,37 @@ def _sent_by_ddp(
     model = Chain()
     number = {id(parameter): place for place, parameter in enumerate(model.weights)}
     ddp = DistributedDataParallel(
-        model, bucket_cap_mb=cap, find_unused_parameters=find_unused, process_group=group
+        model,
+        bucket_cap_mb=case["bucket_cap_mb"],
+        find_unused_parameters=case["find_unused_parameters"],
+        process_group=group,
     )
     ddp.register_comm_hook(
         None, lambda state, bucket: note(bucket)
     )  # DDP refuses other annotations than its own
-    sent: list[list[list[int]]] = []
-    for _ in range(min(iteration, 1) + 1):  # nothing changes after the second
+    sent: list[Buckets] = []
+    for _ in range(min(case["iteration"], 1) + 1):  # nothing changes after the second
         sent.append([])
         ddp(torch.zeros(())).backward()
     return sent[-1]
 
 
-def _models(
-    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
-) -> dict[str, list[list[int]]]:
-    told = _telling(sizes, ready, cap, find_unused, iteration)
-    return {name: told({name}) for name in _MISTAKES}
-
-
-def _several(
-    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
-) -> dict[tuple[str, ...], list[list[int]]]:
-    told = _telling(sizes, ready, cap, find_unused, iteration)
+def _several(case: Case) -> dict[tuple[str, ...], Buckets]:
+    told = _telling(case)
     return {names: told(set(names)) for count in (2, 3) for names in combinations(_MISTAKES, count)}
 
 
-def _telling(
-    sizes: Sequence[int], ready: Sequence[int], cap: float | None, find_unused: bool, iteration: int
-) -> Callable[[set[str]], list[list[int]]]:
+def _telling(case: Case) -> Callable[[set[str]], Buckets]:
     """A function that gives a right answer, but for the mistakes it is given."""
+    sizes, ready, cap, find_unused = (
+        case["sizes"],
+        case["ready"],
+        case["bucket_cap_mb"],
+        case["find_unused_parameters"],
+    )
     everything = list(range(len(sizes)))
 
-    def told(mistakes: set[str]) -> list[list[int]]:
+    def told(mistakes: set[str]) -> Buckets:
         limits = [_MIB, 25 * _MIB] if cap is None else [int(cap * _MIB)]
         if "first_bucket_like_the_others" in mistakes:
             limits = limits[-1:]
@@ -277,7 +298,7 @@ def _telling(
                 return _dealt(sizes, everything[::-1], limits, over, exactly)
             found = _dealt(sizes, everything, limits, over, exactly)
             return found if "unused_not_reversed" in mistakes else found[::-1]
-        if iteration == 0 or "never_rebuilt" in mistakes:
+        if case["iteration"] == 0 or "never_rebuilt" in mistakes:
             if "buckets_from_the_start" in mistakes:
                 return _dealt(sizes, order, limits, over, exactly)
             return [everything] if not find_unused else _dealt(sizes, everything, limits, over, exactly)[::-1]
@@ -288,12 +309,12 @@ def _telling(
 
 def _dealt(
     sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool, exactly: bool
-) -> list[list[int]]:
+) -> Buckets:
     """Parameters in buckets; `over`: a bucket is closed when it has reached its limit, else before it exceeds it.
 
     With `exactly`, a bucket that holds just as much as its limit has reached it.
     """
-    found: list[list[int]] = [[]]
+    found: Buckets = [[]]
     for number in order:
         limit = limits[min(len(found), len(limits)) - 1]
         filled = sum(sizes[one] for one in found[-1])

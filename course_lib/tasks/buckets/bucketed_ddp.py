@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.buckets import taught
-from course_lib.tasks.buckets.synchronized import Synchronized
-from course_lib.tasks.buckets.training import close, train
-from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
+from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
+from course_lib.tasks.buckets.training import Case, Seen, close, train
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, check
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _KIB = 1 / 1024
 #: All-reduces that twelve layers of 1 KiB take with bucket_size_mb of 4 KiB: three, or more when a bucket is closed
@@ -133,7 +136,7 @@ class BucketedDDP(Synchronized):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One model of each kind; small buckets where ranks use different layers, and a late rank."""
         for kind, size in (
             ("plain", 0.1 * _KIB),
@@ -157,26 +160,26 @@ class BucketedDDP(Synchronized):
                 "heads": [[(rank + shift) % 3 for rank in range(world_size)] for shift in shifts],
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Which model it was, and how large buckets are to be."""
         return f"{super().describe(case)}, bucket_size_mb={case['bucket_size_mb']:.2g}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[nn.Module, float], object], case: Case) -> Seen | Odd:
         """Some steps of training."""
         return train(lambda module: answer(module, case["bucket_size_mb"]), case)
 
     @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
-    def is_a_module(self, trial: Trial) -> Miss | None:
+    def is_a_module(self, trial: ThisTrial) -> Miss | None:
         """Anything else cannot be trained."""
         return self.odd(trial)
 
     @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
-    def starts_equal(self, trial: Trial) -> Miss | None:
+    def starts_equal(self, trial: ThisTrial) -> Miss | None:
         """As DDP's constructor does."""
         return self.start_differs(trial)
 
     @check("Every forward begins with rank 0's buffers.")
-    def shares_buffers(self, trial: Trial) -> Miss | None:
+    def shares_buffers(self, trial: ThisTrial) -> Miss | None:
         """Seen in the buffers that a forward leaves behind: each rank's own update of rank 0's."""
         if trial.case["kind"] != "buffers" or self._unequal_starts(trial, "parameters"):
             return None
@@ -195,19 +198,19 @@ class BucketedDDP(Synchronized):
         return None
 
     @check("After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.")
-    def averages(self, trial: Trial) -> Miss | None:
+    def averages(self, trial: ThisTrial) -> Miss | None:
         """Compared with one process that does all parts."""
         if trial.case["kind"] == "buffers" and self.shares_buffers(trial) is not None:
             return None
         return self.gradients_differ(trial, self._known)
 
     @check("After the last step all ranks have the weights of one process that trained on everything.")
-    def ends_equal(self, trial: Trial) -> Miss | None:
+    def ends_equal(self, trial: ThisTrial) -> Miss | None:
         """The promise of data parallelism."""
         return self.end_differs(trial)
 
     @check("Gradients travel in buckets of about bucket_size_mb.")
-    def fills_buckets(self, trial: Trial) -> Miss | None:
+    def fills_buckets(self, trial: ThisTrial) -> Miss | None:
         """Counted in collectives between the beginning of the backward and the end of the synchronization."""
         if trial.case["kind"] != "many":
             return None
@@ -224,7 +227,7 @@ class BucketedDDP(Synchronized):
         return None
 
     @check("The first buckets are sent while backward is still running, and backward waits for none.")
-    def overlaps(self, trial: Trial) -> Miss | None:
+    def overlaps(self, trial: ThisTrial) -> Miss | None:
         """The last rank begins its backward when rank 0 has come through its own."""
         if trial.case["kind"] != "many" or trial.world_size == 1:
             return None
@@ -240,13 +243,13 @@ class BucketedDDP(Synchronized):
         return None
 
     @check("finish_gradient_synchronization() waits until everything has arrived.")
-    def waits(self, trial: Trial) -> Miss | None:
+    def waits(self, trial: ThisTrial) -> Miss | None:
         """On rank 0 it must not return before the last rank has begun."""
         if trial.case["late"] and trial.seen[1]["steps"][0]["hasty"]:
             return Miss("on rank 0 it returned before rank 1 had begun its backward", "not_waited")
         return None
 
-    def _known(self, trial: Trial, step: int) -> str | None:
+    def _known(self, trial: ThisTrial, step: int) -> str | None:
         kind, wanted = trial.case["kind"], trial.oracle["steps"]
         if trial.case["late"] and trial.seen[1]["steps"][0]["hasty"]:
             return "not_waited"
@@ -266,15 +269,15 @@ class BucketedDDP(Synchronized):
             return self._known_of_branches(trial)
         return None
 
-    def _is_unfinished(self, trial: Trial, step: int) -> bool:
+    def _is_unfinished(self, trial: ThisTrial, step: int) -> bool:
         """Whether every number seen is the mean, or what an all-reduce has made of it on the way: a part of the sum."""
         local = trial.oracle["steps"][step]["local"]
         ranks = range(trial.world_size)
         subsets = [some for size in ranks for some in combinations(ranks, size + 1)]
         for seen in trial.seen.values():
             for number, gradient in enumerate(seen["steps"][step]["gradients"]):
-                parts = [local[rank][number] for rank in ranks]
-                if gradient is None or any(part is None for part in parts):
+                parts = [part for rank in ranks if (part := local[rank][number]) is not None]
+                if gradient is None or len(parts) < trial.world_size:
                     return False
                 for place, found in enumerate(gradient):
                     sums = (sum(parts[rank][place] for rank in some) / trial.world_size for some in subsets)
@@ -282,7 +285,7 @@ class BucketedDDP(Synchronized):
                         return False
         return True
 
-    def _known_of_branches(self, trial: Trial) -> str | None:
+    def _known_of_branches(self, trial: ThisTrial) -> str | None:
         right = trial.oracle["steps"][0]
         wrong = [
             (seen["steps"][0]["gradients"][number], right["local"][rank][number])
@@ -301,7 +304,7 @@ class BucketedDDP(Synchronized):
         ]
         return "mean_of_users" if self.fits(trial, lambda _: of_users) else "order_differs"
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Ranks that send differently many buckets, or different ones, wait for each other or fail."""
         if outcome.kind is not Kind.HANG or not trials:
             return None

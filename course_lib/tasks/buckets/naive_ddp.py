@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.buckets import taught
-from course_lib.tasks.buckets.synchronized import Synchronized
-from course_lib.tasks.buckets.training import train
-from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
+from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
+from course_lib.tasks.buckets.training import Case, Seen, train
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, check
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class NaiveDDP(Synchronized):
@@ -76,36 +79,36 @@ class NaiveDDP(Synchronized):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One model of each kind."""
         for kind in ("plain", "frozen", "tied", "spare"):
             yield {"kind": kind, "seed": chance.randint(1, 10_000), "steps": 3, "late": False}
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[nn.Module], object], case: Case) -> Seen | Odd:
         """Three steps of training."""
         return train(answer, case)
 
     @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
-    def is_a_module(self, trial: Trial) -> Miss | None:
+    def is_a_module(self, trial: ThisTrial) -> Miss | None:
         """Anything else cannot be trained."""
         return self.odd(trial)
 
     @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
-    def starts_equal(self, trial: Trial) -> Miss | None:
+    def starts_equal(self, trial: ThisTrial) -> Miss | None:
         """As DDP's constructor does."""
         return self.start_differs(trial)
 
     @check("After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.")
-    def averages(self, trial: Trial) -> Miss | None:
+    def averages(self, trial: ThisTrial) -> Miss | None:
         """Compared with one process that does all parts."""
         return self.gradients_differ(trial, self._known)
 
     @check("After three steps all ranks have the weights of one process that trained on everything.")
-    def ends_equal(self, trial: Trial) -> Miss | None:
+    def ends_equal(self, trial: ThisTrial) -> Miss | None:
         """The promise of data parallelism."""
         return self.end_differs(trial)
 
-    def _known(self, trial: Trial, step: int) -> str | None:
+    def _known(self, trial: ThisTrial, step: int) -> str | None:
         if step > 0:
             return None
         ranks = range(trial.world_size)
@@ -119,7 +122,7 @@ class NaiveDDP(Synchronized):
         right = [self.fits(trial, lambda _: trial.oracle["steps"][0]["means"], only=rank) for rank in ranks]
         return "only_rank_0_averages" if right[0] and not all(right) else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """The usual exception."""
         none = any(
             "NoneType" in error.message or "None" in error.message for error in outcome.errors.values()

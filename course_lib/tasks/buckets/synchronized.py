@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from course_lib.tasks.buckets.training import alone, close
+from course_lib.tasks.buckets.training import Alone, Case, Flat, Seen, alone, close
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Miss, Task, Trial
 from course_lib.tasks.toys import is_odd, ranks_text
 
-Gradients = Sequence[Any]
+ThisTrial = Trial[Case, Seen, Alone]
+Gradients = Sequence[Flat]
 
 _KINDS = {
     "plain": "a small model",
@@ -23,27 +24,27 @@ _KINDS = {
 }
 
 
-class Synchronized(Task):
+class Synchronized(Task[Case, Seen, Alone]):
     """Base of tasks whose answer wraps a model; observations are those of `training.train`."""
 
     tolerance = Tolerance(1e-6, 1e-4)
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Alone:
         """The same training in one process."""
         return alone(case, world_size)
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Which model it was."""
         return _KINDS[case["kind"]] + (", rank 1 being late" if case["late"] else "")
 
-    def odd(self, trial: Trial) -> Miss | None:
+    def odd(self, trial: ThisTrial) -> Miss | None:
         """It is no such module."""
         for rank, seen in trial.seen.items():
             if is_odd(seen):
                 return Miss(f"on rank {rank} of {trial.world_size}, the wrapper is {seen['odd']}")
         return None
 
-    def start_differs(self, trial: Trial) -> Miss | None:
+    def start_differs(self, trial: ThisTrial) -> Miss | None:
         """After construction a rank does not have rank 0's parameters."""
         for rank, name in self._unequal_starts(trial, "parameters"):
             frozen = trial.case["kind"] == "frozen" and trial.oracle["steps"][0]["means"][name] is None
@@ -55,7 +56,9 @@ class Synchronized(Task):
             )
         return None
 
-    def _unequal_starts(self, trial: Trial, what: str) -> list[tuple[int, int]]:
+    def _unequal_starts(
+        self, trial: ThisTrial, what: Literal["parameters", "buffers"]
+    ) -> list[tuple[int, int]]:
         right = trial.oracle["start"][what]
         return [
             (rank, number)
@@ -64,7 +67,7 @@ class Synchronized(Task):
             if not close(mine, wanted)
         ]
 
-    def gradients_differ(self, trial: Trial, known: Callable[[Trial, int], str | None]) -> Miss | None:
+    def gradients_differ(self, trial: ThisTrial, known: Callable[[Trial, int], str | None]) -> Miss | None:
         """After some step a rank's gradient is not the mean; `known` names the misconception, given the step."""
         for step, wanted in enumerate(trial.oracle["steps"]):
             for rank, seen in sorted(trial.seen.items()):
@@ -82,10 +85,10 @@ class Synchronized(Task):
                         )
         return None
 
-    def _spoilt(self, trial: Trial) -> bool:
+    def _spoilt(self, trial: ThisTrial) -> bool:
         return bool(self._unequal_starts(trial, "parameters") or self._unequal_starts(trial, "buffers"))
 
-    def end_differs(self, trial: Trial) -> Miss | None:
+    def end_differs(self, trial: ThisTrial) -> Miss | None:
         """At the end a rank's weights are not those of one process."""
         for rank, seen in sorted(trial.seen.items()):
             for name, mine, right in zip(
@@ -103,7 +106,7 @@ class Synchronized(Task):
         return None
 
     def fits(
-        self, trial: Trial, model: Callable[[int], Gradients], step: int = 0, only: int | None = None
+        self, trial: ThisTrial, model: Callable[[int], Gradients], step: int = 0, only: int | None = None
     ) -> bool:
         """Whether these are the gradients that were seen: `model` gives those of a rank."""
         return all(
@@ -113,19 +116,19 @@ class Synchronized(Task):
             for mine, predicted in zip(seen["steps"][step]["gradients"], model(rank), strict=True)
         )
 
-    def scaled(self, trial: Trial, factor: float, step: int = 0) -> Gradients:
+    def scaled(self, trial: ThisTrial, factor: float, step: int = 0) -> Gradients:
         """The means, multiplied."""
         means = trial.oracle["steps"][step]["means"]
         return [one and [factor * x for x in one] for one in means]
 
 
-def _first(gradient: Any) -> str:
+def _first(gradient: Flat) -> str:
     if gradient is None:
         return "None"
     return f"[{gradient[0]:.4f}, …]" if len(gradient) > 1 else f"[{gradient[0]:.4f}]"
 
 
-def _apart(found: Any, right: Any) -> tuple[str, str]:
+def _apart(found: Flat, right: Flat) -> tuple[str, str]:
     """Two gradients or weights in a few characters each: the number in which they differ most."""
     if found is None or right is None or len(found) != len(right):
         return _first(found), _first(right)

@@ -6,11 +6,17 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from course_lib.tasks import toys
+from course_lib.tasks import toys, weights
+from course_lib.tasks.task import Odd
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed import Store
 
 #: Samples a rank has in each step; all ranks have equally many.
 SHARE = 4
@@ -21,16 +27,92 @@ _PATIENCE = timedelta(seconds=3)
 _GLANCE = timedelta(seconds=0.15)
 
 
-def build(kind: str, seed: int) -> Any:
-    """A model of this kind: `plain`, `frozen`, `tied`, `spare`, `branches`, `buffers` or `many`."""
+class Case(TypedDict):
+    """Which kind of model is trained for how many steps, and whether rank 1 is made late."""
+
+    kind: str
+    seed: int
+    steps: int
+    late: bool
+    bucket_size_mb: NotRequired[float]
+    #: By step and rank, the head that a model of the kind `branches` uses.
+    heads: NotRequired[list[list[int]]]
+
+
+#: A gradient as plain numbers; None where there is none.
+Flat = list[float] | None
+
+
+class State(TypedDict):
+    """A model."""
+
+    parameters: list[list[float]]
+    buffers: list[list[float]]
+
+
+class Told(TypedDict, total=False):
+    """What `_Watch` notices of a step.
+
+    Attributes:
+        through: rank 0 came through its backward before rank 1 began its own.
+        hasty: rank 0 even came through the synchronization.
+        early: collectives issued when the backward came to the model's inputs.
+        issued: those issued when the synchronization was over.
+    """
+
+    through: bool
+    hasty: bool
+    early: int
+    issued: int
+
+
+class Step(Told):
+    """Gradients and buffers after a step."""
+
+    gradients: list[Flat]
+    buffers: list[list[float]]
+
+
+class Seen(TypedDict):
+    """What a rank observes of a training with the answer's wrapper."""
+
+    start: State
+    steps: list[Step]
+    end: State
+
+
+class RightStep(TypedDict):
+    """The gradients averaged over ranks; by rank, its own ones for the same weights, and its buffers."""
+
+    means: list[Flat]
+    local: list[list[Flat]]
+    buffers: list[list[list[float]]]
+
+
+class Alone(TypedDict):
+    """The training of one process, and the names of its parameters."""
+
+    start: State
+    steps: list[RightStep]
+    end: State
+    names: list[str]
+
+
+@dataclass
+class Head:
+    """Which of its layers a model of the kind `branches` uses."""
+
+    number: int = 0
+
+
+def build(kind: str, seed: int, head: Head) -> nn.Module:
+    """A model of this kind: `plain`, `frozen`, `tied`, `spare`, `branches` (by the head), `buffers` or `many`."""
     import torch
     from torch import nn
 
     toys.seed_torch(seed)
 
     class Model(nn.Module):
-        head = 0
-
         def __init__(self) -> None:
             super().__init__()
             if kind == "many":
@@ -53,7 +135,7 @@ def build(kind: str, seed: int) -> Any:
                 self.register_buffer("steps", torch.tensor(int(torch.randint(100, ()))))
             self.last = nn.Linear(6, 3)
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             if kind == "many":
                 for layer in self.layers:
                     x = torch.tanh(layer(x))
@@ -67,13 +149,14 @@ def build(kind: str, seed: int) -> Any:
             x = torch.tanh(self.second(x))
             x = torch.tanh(self.third(x))
             if kind == "branches":
-                x = torch.tanh(self.heads[self.head](x))
-            return self.last(x)
+                x = torch.tanh(self.heads[head.number](x))
+            out: Tensor = self.last(x)
+            return out
 
     return Model()
 
 
-def part(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+def part(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets of a rank in a step."""
     import torch
 
@@ -83,7 +166,7 @@ def part(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
     return inputs, torch.randn(SHARE, width, generator=generator)
 
 
-def loss_of(model: Any, case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+def loss_of(model: nn.Module, case: Case, step: int, rank: int) -> tuple[Tensor, Tensor]:
     """The loss of a rank's part, and the inputs it was computed from (which take part in the backward, too)."""
     import torch
 
@@ -92,12 +175,17 @@ def loss_of(model: Any, case: Mapping[str, Any], step: int, rank: int) -> tuple[
     return torch.nn.functional.mse_loss(model(inputs), targets), inputs
 
 
-def numbers(tensors: Any) -> list[list[float] | None]:
-    """Tensors as flat lists; None where there is none."""
-    return [None if one is None else [float(x) for x in one.detach().flatten().tolist()] for one in tensors]
+def numbers(tensors: Iterable[Tensor]) -> list[list[float]]:
+    """Tensors as flat lists."""
+    return [[float(x) for x in one.detach().flatten().tolist()] for one in tensors]
 
 
-def state(model: Any) -> dict[str, Any]:
+def gradients(tensors: Iterable[Tensor | None]) -> list[Flat]:
+    """The same for gradients; None where there is none."""
+    return [None if one is None else numbers([one])[0] for one in tensors]
+
+
+def state(model: nn.Module) -> State:
     """Parameters and buffers as plain data."""
     return {"parameters": numbers(model.parameters()), "buffers": numbers(model.buffers())}
 
@@ -105,24 +193,25 @@ def state(model: Any) -> dict[str, Any]:
 # -- with the answer, on every rank -------------------------------------------------------------------------------
 
 
-def train(wrap: Callable[[Any], Any], case: Mapping[str, Any]) -> Any:
+def train(wrap: Callable[[nn.Module], object], case: Case) -> Seen | Odd:
     """Wrap a model, train it for some steps, and tell what was there after each of them."""
     import torch
     import torch.distributed as dist
 
     rank = dist.get_rank()
-    model = build(case["kind"], case["seed"] + rank)  # other weights on every rank
+    head = Head()
+    model = build(case["kind"], case["seed"] + rank, head)  # other weights on every rank
     wrapped = wrap(model)
     if not isinstance(wrapped, torch.nn.Module):
         return toys.odd(wrapped)
     finish = getattr(wrapped, "finish_gradient_synchronization", None)
     if not callable(finish):
         return {"odd": "a module without finish_gradient_synchronization()"}
-    seen: dict[str, Any] = {"start": state(model), "steps": []}
+    start, steps = state(model), list[Step]()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     for step in range(case["steps"]):
         if case["kind"] == "branches":
-            model.head = case["heads"][step][rank]
+            head.number = case["heads"][step][rank]
         optimizer.zero_grad()
         loss, inputs = loss_of(wrapped, case, step, rank)
         watch = _Watch(f"{case['seed']}-{step}", rank) if case["kind"] == "many" else None
@@ -131,13 +220,13 @@ def train(wrap: Callable[[Any], Any], case: Mapping[str, Any]) -> Any:
             inputs.register_hook(lambda _, watch=watch: watch.at_the_inputs())
         loss.backward()
         finish()
-        gradients = numbers(one.grad for one in model.parameters())
+        found = gradients(one.grad for one in model.parameters())
         if watch:
             watch.after_synchronization()
-        told = watch.told if watch else {}
-        seen["steps"].append({"gradients": gradients, "buffers": numbers(model.buffers()), **told})
+        told: Told = watch.told if watch else {}
+        steps.append({"gradients": found, "buffers": numbers(model.buffers()), **told})
         optimizer.step()
-    return {**seen, "end": state(model)}
+    return {"start": start, "steps": steps, "end": state(model)}
 
 
 class _Watch:
@@ -150,7 +239,7 @@ class _Watch:
     def __init__(self, name: str, rank: int) -> None:
         self._name, self._rank = name, rank
         self._began_ns = 0
-        self.told: dict[str, Any] = {}
+        self.told: Told = {}
 
     def before_backward(self, late: bool) -> None:
         """All begin together, or rank 1 later."""
@@ -190,7 +279,7 @@ class _Watch:
         return True
 
 
-def _store() -> Any:
+def _store() -> Store:
     from torch.distributed.distributed_c10d import _get_default_store
 
     return _get_default_store()
@@ -199,15 +288,13 @@ def _store() -> Any:
 # -- without it ---------------------------------------------------------------------------------------------------
 
 
-def alone(case: Mapping[str, Any], world: int) -> dict[str, Any]:
-    """The same training in one process, which does every rank's part itself: what is right after each step.
-
-    `means` are the gradients averaged over ranks; `local` those of each rank, for the same weights.
-    """
+def alone(case: Case, world: int) -> Alone:
+    """The same training in one process, which does every rank's part itself: what is right after each step."""
     import torch
 
-    model = build(case["kind"], case["seed"])
-    told: dict[str, Any] = {"start": state(model), "steps": []}
+    head = Head()
+    model = build(case["kind"], case["seed"], head)
+    start, steps = state(model), list[RightStep]()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     for step in range(case["steps"]):
         common = [buffer.clone() for buffer in model.buffers()]
@@ -216,29 +303,30 @@ def alone(case: Mapping[str, Any], world: int) -> dict[str, Any]:
             for buffer, value in zip(model.buffers(), common, strict=True):
                 buffer.copy_(value)
             if case["kind"] == "branches":
-                model.head = case["heads"][step][rank]
+                head.number = case["heads"][step][rank]
             optimizer.zero_grad()
             loss, _ = loss_of(model, case, step, rank)
             loss.backward()
             local.append([one.grad for one in model.parameters()])
             buffers.append([buffer.clone() for buffer in model.buffers()])
         for number, one in enumerate(model.parameters()):
-            given = [gradients[number] for gradients in local if gradients[number] is not None]
-            one.grad = sum(given) / world if given else None
+            given = [grad for grads in local if (grad := grads[number]) is not None]
+            one.grad = weights.added(given) / world if given else None
         for buffer, value in zip(model.buffers(), buffers[0], strict=True):
             buffer.copy_(value)
-        told["steps"].append(
+        steps.append(
             {
-                "means": numbers(one.grad for one in model.parameters()),
-                "local": [numbers(gradients) for gradients in local],
+                "means": gradients(one.grad for one in model.parameters()),
+                "local": [gradients(grads) for grads in local],
                 "buffers": [numbers(values) for values in buffers],
             }
         )
         optimizer.step()
-    return {**told, "end": state(model), "names": [name for name, _ in model.named_parameters()]}
+    names = [name for name, _ in model.named_parameters()]
+    return {"start": start, "steps": steps, "end": state(model), "names": names}
 
 
-def close(a: Any, b: Any) -> bool:
+def close(a: Flat, b: Flat) -> bool:
     """Equal up to rounding; no gradient is as good as one of zeros."""
     if a is None or b is None:
         return not any(a or ()) and not any(b or ())

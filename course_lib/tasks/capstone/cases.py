@@ -2,58 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import NotRequired, TypedDict
+
+from course_lib.tasks import toys
 
 TESTS = 25
 #: The digits of the course; drawn from without repetition.
 _DIGITS = 1797
 
 
-def cases(world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+class Fault(TypedDict):
+    """What befalls a rank before a training pass of the Classifier, by number; a slow one waits so many seconds."""
+
+    rank: int
+    before_pass: int
+    seconds: float
+
+
+class Case(TypedDict):
+    """A launch.
+
+    Attributes:
+        digits, tests: the images, as numbers of digits. options: the script's options, as on a command line.
+        doctor: whether the doctor watches. restarts: how many there may be. machines: how many are played.
+        killed: the number of the pass before which rank 0 is killed. blanks: how many images are blank.
+    """
+
+    launch: str
+    ranks: int
+    digits: list[int]
+    tests: list[int]
+    epochs: int
+    micro_batch: int
+    accumulate: int
+    seed: int
+    options: list[str]
+    doctor: bool
+    restarts: NotRequired[int]
+    machines: NotRequired[int]
+    killed: NotRequired[int]
+    hungry: NotRequired[Fault]
+    slow: NotRequired[Fault]
+    blanks: NotRequired[int]
+
+
+class Placed(Case):
+    """The same on this machine: the command line, and where the images and the checkpoint are."""
+
+    arguments: list[str]
+    data: str
+    checkpoint: str
+
+
+def cases(world_size: int, chance: Random) -> Iterator[Case]:
     """The launches on so many processes; digits and seed are drawn."""
-    for case in _cases(world_size, chance):
-        yield {**case, "ranks": world_size}
-
-
-def _cases(world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
     if world_size == 1:
         # Seven micro-batches an epoch, three to a step: one is left over.
-        yield {**_case("alone", chance, images=56, epochs=2, accumulate=3), "doctor": False}
+        yield {**_case("alone", 1, chance, images=56, epochs=2, accumulate=3), "doctor": False}
     if world_size == 2:
-        yield _case("plain", chance, images=96, epochs=2)
+        yield _case("plain", 2, chance, images=96, epochs=2)
         # The first step of the second epoch is done: a rank has eight passes an epoch, four a step.
-        killed = _case("killed", chance, images=64, epochs=2)
+        killed = _case("killed", 2, chance, images=64, epochs=2)
         yield {**killed, "restarts": 2, "killed": 12, "doctor": False}
-        hungry = _case("hungry", chance, images=64)
-        yield {**hungry, "hungry": {"rank": 1, "pass": 2}}
+        hungry = _case("hungry", 2, chance, images=64)
+        yield {**hungry, "hungry": {"rank": 1, "before_pass": 2, "seconds": 0.0}}
     if world_size == 3:
         # Blank where DistributedSampler, in its first epoch, gives all of these images to one process.
-        yield {**_case("blanks", chance, images=48, micro_batch=4, accumulate=1), "blanks": 4}
+        yield {**_case("blanks", 3, chance, images=48, micro_batch=4, accumulate=1), "blanks": 4}
     if world_size == 4:
-        slow = _case("slow", chance, images=64)
-        yield {**slow, "doctor": False, "machines": 2, "slow": {"rank": 1, "pass": 2, "seconds": 4.0}}
+        slow = _case("slow", 4, chance, images=64)
+        yield {**slow, "doctor": False, "machines": 2, "slow": {"rank": 1, "before_pass": 2, "seconds": 4.0}}
 
 
 def _case(
-    launch: str, chance: Random, *, images: int, epochs: int = 1, micro_batch: int = 8, accumulate: int = 2
-) -> dict[str, Any]:
+    launch: str,
+    ranks: int,
+    chance: Random,
+    *,
+    images: int,
+    epochs: int = 1,
+    micro_batch: int = 8,
+    accumulate: int = 2,
+) -> Case:
     drawn = chance.sample(range(_DIGITS), images + TESTS)
     seed = chance.randrange(1000)
     options = {"epochs": epochs, "micro-batch": micro_batch, "accumulate": accumulate, "seed": seed}
     return {
         "launch": launch,
+        "ranks": ranks,
         "digits": drawn[:images],
         "tests": drawn[images:],
-        **{name.replace("-", "_"): value for name, value in options.items()},
+        "epochs": epochs,
+        "micro_batch": micro_batch,
+        "accumulate": accumulate,
+        "seed": seed,
         "options": [word for name, value in options.items() for word in (f"--{name}", str(value))],
         "doctor": True,
     }
 
 
-def write_images(case: Mapping[str, Any], path: Path) -> None:
+def write_images(case: Case, path: Path) -> None:
     """The file that the script reads."""
     import numpy as np
 
@@ -72,12 +123,8 @@ def write_images(case: Mapping[str, Any], path: Path) -> None:
     )
 
 
-def blank_images(case: Mapping[str, Any]) -> list[int]:
+def blank_images(case: Case) -> list[int]:
     """The numbers of the training images that are blank."""
-    if not case.get("blanks"):
+    if "blanks" not in case:
         return []
-    from torch.utils.data.distributed import DistributedSampler
-
-    every: Any = range(len(case["digits"]))
-    order: Any = DistributedSampler(every, case["ranks"], 1, seed=case["seed"])
-    return list(order)[: case["blanks"]]
+    return toys.dealt(len(case["digits"]), case["ranks"], 1, seed=case["seed"])[: case["blanks"]]

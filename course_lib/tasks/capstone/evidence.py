@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
-from course_lib.tasks.capstone.notes import Event, by_epoch
+from course_lib.tasks.capstone.cases import Case
+from course_lib.tasks.capstone.notes import Checkpoint, Event, by_epoch
 from course_lib.tasks.task import Trial
 
 #: Weights that are so close to those of one process differ by rounding only.
 SAME = 1e-4
 
 
+class Seen(TypedDict):
+    """What a launch has left.
+
+    Attributes:
+        ok, late: whether it ended well, and whether it was killed because the time was up.
+        attempts: by attempt (0: before the first restart) and rank, what happened.
+        doctor: the doctor's sentence. checkpoint: the last one. files: the names of those that were written.
+        off: how far the last weights are from those of one process; None where that cannot be said.
+    """
+
+    ok: bool
+    late: bool
+    attempts: dict[str, dict[str, list[Event]]]
+    doctor: str
+    checkpoint: Checkpoint
+    off: float | None
+    files: list[str]
+
+
+ThisTrial = Trial[Case, Seen, None]
+
+
 class Evidence:
     """One launch of the script."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: ThisTrial) -> None:
         self.case = trial.case
         self.world_size = trial.world_size
-        self.seen: Mapping[str, Any] = trial.seen[0]
+        self.seen = trial.seen[0]
 
     @property
     def ranks(self) -> range:
@@ -42,10 +65,9 @@ class Evidence:
 
     def events(self, rank: int, attempt: int = 0) -> Sequence[Event]:
         """What one process did, in order."""
-        found: Sequence[Event] = self.seen["attempts"].get(str(attempt), {}).get(str(rank), [])
-        return found
+        return self.seen["attempts"].get(str(attempt), {}).get(str(rank), [])
 
-    def found(self, attempt: int) -> Mapping[str, Any]:
+    def found(self, attempt: int) -> Event:
         """The checkpoint that rank 0 found when it was started again; empty if it was not."""
         return next((event for event in self.events(0, attempt) if event["what"] == "found"), {})
 
@@ -62,7 +84,7 @@ class Evidence:
         found = [epoch for epoch in epochs if epoch]
         if len(found) == 1 < self.case["epochs"] and self.finished(rank):
             # A rank that does not evaluate: as many in each epoch.
-            each = len(found[0]) // int(self.case["epochs"])
+            each = len(found[0]) // self.case["epochs"]
             return [found[0][i : i + each] for i in range(0, len(found[0]), each)] if each else found
         return found
 

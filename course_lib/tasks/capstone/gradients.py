@@ -65,7 +65,7 @@ def first_unsynced(seen: Evidence) -> str | None:
 
 def first_weight(seen: Evidence) -> str | None:
     """A step whose losses do not enter backward with the weight of a mean."""
-    wanted = 1 / int(seen.case["accumulate"])
+    wanted = 1 / seen.case["accumulate"]
     for rank in seen.ranks:
         for number, events, _ in seen.groups(rank):
             scales = [event["scale"] for event in events if event["what"] == "loss"]
@@ -79,7 +79,7 @@ def first_weight(seen: Evidence) -> str | None:
 
 def first_left_over(seen: Evidence) -> str:
     """A step with micro-batches of the epoch before it, as the end of a sentence; empty where there is none."""
-    wanted = int(seen.case["accumulate"])
+    wanted = seen.case["accumulate"]
     for rank in seen.ranks:
         for number, count in enumerate(seen.backwards(rank), start=1):
             if wanted < count < 2 * wanted:

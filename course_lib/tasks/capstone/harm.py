@@ -6,7 +6,6 @@ Used in the processes of the script.
 from __future__ import annotations
 
 import functools
-import io
 import os
 import signal
 import sys
@@ -14,10 +13,14 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from course_lib.tasks.capstone.cases import Placed
 from course_lib.tasks.capstone.notes import Notes
 from course_lib.tasks.capstone.spies import real_save
+
+if TYPE_CHECKING:
+    from torch.types import FileLike
 
 #: Where there is no slow process, groups wait at least so long: a busy machine is no fault of the script.
 _PATIENCE = timedelta(minutes=10)
@@ -27,14 +30,13 @@ _MORE_THAN_THERE_IS = 1 << 46
 class Harm:
     """What the case has in store for this process.
 
-    The case says: `slow` and `hungry`: {"rank", "pass": the number of the Classifier's training pass before which it
-    happens}; slow also "seconds"; `killed`: the number of the pass at which rank 0 is killed in the first attempt. In
-    the second one, who writes the first checkpoint is killed while it does: with half of the file written when it saves
-    to `checkpoint` itself; else just before it renames something to that, or just after it has opened that for writing.
+    See `Case` for what that may be. Where rank 0 is `killed`, that happens in the first attempt. In the second one,
+    who writes the first checkpoint is killed while it does: with half of the file written when it saves to
+    `checkpoint` itself; else just before it renames something to that, or just after it has opened that for writing.
     What the third one does is its own.
     """
 
-    def __init__(self, case: Mapping[str, Any], notes: Notes) -> None:
+    def __init__(self, case: Placed, notes: Notes) -> None:
         self.case, self.notes = case, notes
         self.passes = 0
         self.saves = 0
@@ -76,15 +78,15 @@ class Harm:
         if self.case.get("killed") == number and self.notes.rank == self.notes.attempt == 0:
             self._die()
 
-    def _is_here(self, fault: str, number: int) -> bool:
-        told: Mapping[str, Any] = self.case.get(fault) or {"rank": None}
-        return bool(told["rank"] == self.notes.rank and told["pass"] == number)
+    def _is_here(self, kind: Literal["slow", "hungry"], number: int) -> bool:
+        fault = self.case.get(kind)
+        return fault is not None and (fault["rank"], fault["before_pass"]) == (self.notes.rank, number)
 
     def _die(self) -> None:
         self.notes.put("killed")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _save(self, state: Any, place: Any, *arguments: Any, **options: Any) -> None:
+    def _save(self, state: object, place: FileLike, *arguments: Any, **options: Any) -> None:
         if not isinstance(state, Mapping) or "classifier" not in state:
             # Whoever sends a tensor as an object saves it, too.
             real_save(state, place, *arguments, **options)
@@ -108,10 +110,10 @@ class Harm:
         else:
             real_save(state, place)
 
-    def _is_checkpoint(self, path: Any) -> bool:
+    def _is_checkpoint(self, path: object) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
-        return bool(os.path.realpath(os.fsdecode(path)) == os.path.realpath(self.case["checkpoint"]))
+        return os.path.realpath(os.fsdecode(path)) == os.path.realpath(self.case["checkpoint"])
 
     def _on_the_way_to_the_checkpoint(self, event: str, told: tuple[Any, ...]) -> None:
         """An audit hook: Python tells of every file that is about to be opened or renamed."""
@@ -125,10 +127,10 @@ class Harm:
             self._die()
 
 
-def _write(place: Any, part: bytes) -> None:
+def _write(place: FileLike, part: bytes) -> None:
     if isinstance(place, str | os.PathLike):
         Path(place).write_bytes(part)
-    elif isinstance(place, io.IOBase) or hasattr(place, "write"):
+    elif hasattr(place, "write"):
         place.write(part)
         place.flush()
 

@@ -13,11 +13,13 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from course_lib.ranks.host_names import ask_no_name_server
+from course_lib.tasks.capstone.cases import Placed
 from course_lib.tasks.capstone.process import run_script
 
 _NEEDED = (
@@ -29,15 +31,22 @@ _NEEDED = (
 )
 
 
-def launch(case: Mapping[str, Any], script: str, folder: Path, seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Ended:
+    """Whether all processes ended well, and whether they were killed because the time was up."""
+
+    ok: bool
+    late: bool
+
+
+def launch(case: Placed, script: str, folder: Path, seconds: float) -> Ended:
     """Run the script on `case["ranks"]` processes.
 
     Args:
-        case: also says `restarts`, `arguments`, and what happens to the script.
         folder: for notes and the doctor's report. seconds: after these, all processes are killed.
 
     Returns:
-        {"ok": whether all processes ended well, "late": whether they were killed because the time was up}
+        How it ended.
     """
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -66,10 +75,10 @@ def launch(case: Mapping[str, Any], script: str, folder: Path, seconds: float) -
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(case.get("restarts", 0) > 0))
     with _quiet(), _killed_after(seconds) as late:
         try:
-            elastic_launch(config, run_script)(dict(case), script, str(folder))
+            elastic_launch(config, run_script)(case, script, str(folder))
         except Exception:  # a process that failed, or whatever the script has done to its agent
-            return {"ok": False, "late": late.is_set()}
-    return {"ok": True, "late": late.is_set()}
+            return Ended(ok=False, late=late.is_set())
+    return Ended(ok=True, late=late.is_set())
 
 
 @contextlib.contextmanager

@@ -9,9 +9,19 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+#: `what` happened, and facts that belong to this kind of event.
 Event = dict[str, Any]
+
+
+class Checkpoint(TypedDict, total=False):
+    """What is in a file, or the problem with it; `right`: how many test images its Classifier reads right."""
+
+    problem: str
+    epoch: int
+    history: list[float]
+    right: int
 
 
 class Notes:
@@ -22,7 +32,7 @@ class Notes:
         path = folder / f"{rank}-{attempt}.jsonl"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def put(self, what: str, **facts: Any) -> None:
+    def put(self, what: str, **facts: object) -> None:
         """Note an event."""
         os.write(self._file, (json.dumps({"what": what, **facts}) + "\n").encode())
 
@@ -58,7 +68,7 @@ def by_epoch(events: Iterable[Event]) -> list[list[Event]]:
     return epochs
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path) -> Checkpoint:
     """What the file says of itself: `epoch` and `history`; or the `problem` with it."""
     import torch
 

@@ -12,10 +12,9 @@ import stat
 import sys
 import traceback
 import types
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from course_lib.tasks.capstone.cases import Placed
 from course_lib.tasks.capstone.notes import Notes, read_checkpoint
 
 
@@ -27,7 +26,7 @@ class _Ended(BaseException):
         self.code = code
 
 
-def run_script(case: Mapping[str, Any], script: str, folder: str) -> None:
+def run_script(case: Placed, script: str, folder: str) -> None:
     """What the agent calls in each process. Returns when the script ends well; else the process ends."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's own handlers are nothing for its children
@@ -64,7 +63,7 @@ def _let_go_of_the_agents_wires() -> None:
                     os.dup2(nothing.fileno(), int(name))
 
 
-def _run(case: Mapping[str, Any], script: str, folder: str, notes: Notes) -> int:
+def _run(case: Placed, script: str, folder: str, notes: Notes) -> int:
     from course_lib.ranks.inside import process_group, worker
     from course_lib.tasks.capstone.harm import Harm
     from course_lib.tasks.capstone.spies import Spies
@@ -113,7 +112,7 @@ def _run(case: Mapping[str, Any], script: str, folder: str, notes: Notes) -> int
     return 0
 
 
-def _watched(case: Mapping[str, Any], folder: str) -> contextlib.AbstractContextManager[None]:
+def _watched(case: Placed, folder: str) -> contextlib.AbstractContextManager[None]:
     """The doctor's eyes, where the case wants them."""
     if not case.get("doctor"):
         return contextlib.nullcontext()

@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from course_lib.tasks.capstone.cases import write_images
-from course_lib.tasks.capstone.notes import by_epoch, read_checkpoint, read_notes, unreadable
+from course_lib.tasks.capstone.cases import Case, Placed, write_images
+from course_lib.tasks.capstone.evidence import Seen
+from course_lib.tasks.capstone.notes import (
+    Checkpoint,
+    Event,
+    by_epoch,
+    read_checkpoint,
+    read_notes,
+    unreadable,
+)
 
 #: A way out where all else fails; a launch takes a second or two.
 SECONDS = 40.0
@@ -17,9 +24,9 @@ _MOST_LATE = 2
 _SECONDS_AFTER_A_HANG = 15.0
 
 
-def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
+def observe_launch(script: str, case: Case) -> Seen:
     """Launch the script and collect notes, checkpoint, the doctor's sentence, and the distance to one process."""
-    from course_lib.tasks.capstone.launch import launch
+    from course_lib.tasks.capstone.launch import Ended, launch
     from course_lib.tasks.process_groups.bare import without_group
 
     without_group()
@@ -29,29 +36,39 @@ def observe_launch(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
     data = folder / "digits.npz"
     write_images(case, data)
     arguments = [*case["options"], "--data", str(data), "--out", str(out)]
-    told = {**case, "arguments": arguments, "data": str(data), "checkpoint": str(out / "checkpoint.pt")}
+    placed: Placed = {
+        **case,
+        "arguments": arguments,
+        "data": str(data),
+        "checkpoint": str(out / "checkpoint.pt"),
+    }
     # A script that does not come to an end costs its time twice, not in every launch.
     late, hung = folder.parents[1] / "late", folder.parents[1] / "hung"
     if late.exists() and len(late.read_bytes()) >= _MOST_LATE:
-        seen: dict[str, Any] = {"ok": False, "late": True}
+        ended = Ended(ok=False, late=True)
         (folder / "notes").mkdir()
     else:
-        seen = launch(told, script, folder, _SECONDS_AFTER_A_HANG if hung.exists() else SECONDS)
-    if seen["late"]:
+        ended = launch(placed, script, folder, _SECONDS_AFTER_A_HANG if hung.exists() else SECONDS)
+    if ended.late:
         with late.open("ab") as file:
             file.write(b"x")
     notes = read_notes(folder / "notes")
-    seen["attempts"] = {
+    attempts = {
         str(attempt): {str(rank): events for rank, events in ranks.items()}
         for attempt, ranks in notes.items()
     }
-    seen["doctor"] = _diagnosis(folder / "diagnosis.txt")
-    if seen["doctor"] and not seen["ok"]:
+    doctor = _diagnosis(folder / "diagnosis.txt")
+    if doctor and not ended.ok:
         hung.touch()
-    seen["checkpoint"] = _checkpoint(out / "checkpoint.pt", data)
-    seen["off"] = _off(case, folder, data, notes)
-    seen["files"] = sorted(os.listdir(out))
-    return seen
+    return {
+        "ok": ended.ok,
+        "late": ended.late,
+        "attempts": attempts,
+        "doctor": doctor,
+        "checkpoint": _checkpoint(out / "checkpoint.pt", data),
+        "off": _off(case, folder, data, notes),
+        "files": sorted(os.listdir(out)),
+    }
 
 
 def _diagnosis(report: Path) -> str:
@@ -64,7 +81,7 @@ def _diagnosis(report: Path) -> str:
     return ""
 
 
-def _checkpoint(path: Path, data: Path) -> dict[str, Any]:
+def _checkpoint(path: Path, data: Path) -> Checkpoint:
     """What is in the file, as far as it can be read."""
     import torch
 
@@ -79,7 +96,9 @@ def _checkpoint(path: Path, data: Path) -> dict[str, Any]:
     return found
 
 
-def _off(case: Mapping[str, Any], folder: Path, data: Path, notes: Mapping[int, Any]) -> float | None:
+def _off(
+    case: Case, folder: Path, data: Path, notes: Mapping[int, Mapping[int, list[Event]]]
+) -> float | None:
     """How far the last weights that were saved are from those of one process; None where that cannot be said."""
     import torch
 

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from course_lib.tasks.capstone.notes import Event
 from course_lib.tasks.capstone.spies import FIRST_TEST
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
     from torch import nn
+
+    State = Mapping[str, torch.Tensor]
 
 LR, MOMENTUM = 0.05, 0.9
 #: Each optimizer step: the micro-batches of all processes, each as the numbers of its images.
@@ -33,13 +38,13 @@ class Images:
             self.test = _rows(file["test_images"]), torch.from_numpy(file["test_labels"]).long()
 
 
-def _rows(images: Any) -> torch.Tensor:
+def _rows(images: NDArray[np.uint8]) -> torch.Tensor:
     import torch
 
     return torch.from_numpy(images).float().flatten(1) / 16
 
 
-def trained(start: Mapping[str, Any], steps: Steps, images: Images) -> dict[str, dict[str, torch.Tensor]]:
+def trained(start: Mapping[str, State], steps: Steps, images: Images) -> dict[str, dict[str, torch.Tensor]]:
     """The weights after these steps, from these at the start: state dicts by the names of the models."""
     import torch
     from torch.nn import functional
@@ -62,7 +67,7 @@ def trained(start: Mapping[str, Any], steps: Steps, images: Images) -> dict[str,
     return {"classifier": classifier.state_dict(), "completer": completer.state_dict()}
 
 
-def difference(found: Mapping[str, Any], right: Mapping[str, Mapping[str, torch.Tensor]]) -> float:
+def difference(found: Mapping[str, State], right: Mapping[str, State]) -> float:
     """The largest difference of any weight, running statistics apart (each process has its own until they are shared).
 
     Raises:
@@ -79,7 +84,7 @@ def difference(found: Mapping[str, Any], right: Mapping[str, Mapping[str, torch.
     return worst
 
 
-def right_answers(state: Mapping[str, Any], images: Images) -> int:
+def right_answers(state: State, images: Images) -> int:
     """How many test images the saved Classifier reads right."""
     import torch
 
@@ -98,7 +103,7 @@ def steps_of(passes: Sequence[Sequence[Sequence[int]]], accumulate: int) -> Step
     ]
 
 
-def images_of(events: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+def images_of(events: Sequence[Event]) -> list[list[int]]:
     """The training micro-batches of a process: passes of images as they are in the file."""
     learnt = (event["images"] for event in events if event.get("model") == "Classifier" and event["learns"])
     return [numbers for numbers in learnt if numbers and all(0 <= number < FIRST_TEST for number in numbers)]
@@ -108,7 +113,7 @@ def _is_weight(key: str) -> bool:
     return key.endswith((".weight", ".bias", "weight", "bias"))
 
 
-def _fill(model: nn.Module, state: Mapping[str, Any]) -> None:
+def _fill(model: nn.Module, state: State) -> None:
     """Load tensors in their order: a learner may have renamed the parts of a model."""
     own = model.state_dict()
     model.load_state_dict(dict(zip(own, state.values(), strict=True)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from course_lib.tasks.capstone.notes import Notes
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
+    from torch.types import FileLike
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 #: Test images are told from training images by their numbers.
 FIRST_TEST = 100_000
@@ -25,7 +29,7 @@ _COLLECTIVES = (
     "broadcast_object_list", "gather", "gather_object", "monitored_barrier", "scatter", "reduce_scatter",
 )  # fmt: skip
 #: Wrappers live until the process ends: gloo's destructor can block a process whose group was destroyed.
-_kept: list[Any] = []
+_kept: list[object] = []
 
 
 class Spies:
@@ -50,9 +54,9 @@ class Spies:
             if hasattr(dist, name):
                 setattr(dist, name, self._noting(getattr(dist, name), "collective", name=name))
 
-    def _noting(self, function: Callable[..., Any], what: str, **facts: Any) -> Callable[..., Any]:
+    def _noting(self, function: Callable[_P, _R], what: str, **facts: object) -> Callable[_P, _R]:
         @functools.wraps(function)
-        def noted(*arguments: Any, **options: Any) -> Any:
+        def noted(*arguments: _P.args, **options: _P.kwargs) -> _R:
             self.notes.put(what, **facts)
             return function(*arguments, **options)
 
@@ -68,13 +72,15 @@ class Spies:
         forward: Any = DistributedDataParallel.forward
         spies = self
 
-        def noted_init(wrapper: Any, module: nn.Module, *arguments: Any, **options: Any) -> None:
+        def noted_init(
+            wrapper: DistributedDataParallel, module: nn.Module, *arguments: Any, **options: Any
+        ) -> None:
             _kept.append(wrapper)
             for part in module.modules():
                 spies._meet(part)
             init(wrapper, module, *arguments, **options)
 
-        def noted_forward(wrapper: Any, *arguments: Any, **options: Any) -> Any:
+        def noted_forward(wrapper: DistributedDataParallel, *arguments: Any, **options: Any) -> Any:
             spies.wrappers.append(wrapper)
             try:
                 return forward(wrapper, *arguments, **options)
@@ -89,7 +95,7 @@ class Spies:
         if type(module).__name__ in ("Classifier", "Completer"):
             self.models[type(module).__name__] = module
 
-    def _before_pass(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def _before_pass(self, module: nn.Module, arguments: tuple[object, ...]) -> None:
         import torch
 
         name = type(module).__name__
@@ -98,7 +104,7 @@ class Spies:
         self._meet(module)
         learns = module.training and torch.is_grad_enabled()
         wrapper = self.wrappers[-1] if self.wrappers else None
-        facts: dict[str, Any] = {"learns": learns, "wrapped": wrapper is not None}
+        facts: dict[str, object] = {"learns": learns, "wrapped": wrapper is not None}
         if wrapper is not None:
             facts["synced"] = bool(wrapper.require_backward_grad_sync)
         if name == "Classifier":
@@ -110,7 +116,7 @@ class Spies:
         self.notes.put("pass", model=name, **facts)
         self.on_pass(name, learns)
 
-    def _images(self, arguments: tuple[Any, ...]) -> list[int]:
+    def _images(self, arguments: tuple[object, ...]) -> list[int]:
         """Which images these are; -1 for one that is in no file."""
         import torch
 
@@ -145,7 +151,7 @@ class Spies:
         optimizer.zero_grad = self._noting(optimizer.zero_grad, "zero")  # type: ignore[method-assign]
         register_optimizer_step_pre_hook(self._before_step)
 
-    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         from torch import nn
 
         if not self.told_start:
@@ -161,14 +167,14 @@ class Spies:
         self.notes.put("step", gradients=gradients, remembers=len(optimizer.state) > 0)
 
 
-def real_save(state: Any, place: Any, *arguments: Any, **options: Any) -> None:
+def real_save(state: object, place: FileLike, *arguments: Any, **options: Any) -> None:
     """`torch.save` as it is, whatever has taken its place."""
     from torch.serialization import save
 
     save(state, place, *arguments, **options)
 
 
-def _marks(parameters: list[Any]) -> list[float]:
+def _marks(parameters: list[torch.Tensor]) -> list[float]:
     """Three numbers by which gradients can be told apart."""
     import torch
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
 
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.capstone import taught
 from course_lib.tasks.capstone.bugs import BUGS
-from course_lib.tasks.capstone.cases import TESTS, blank_images, cases
-from course_lib.tasks.capstone.evidence import Evidence, other_statistics
+from course_lib.tasks.capstone.cases import TESTS, Case, blank_images, cases
+from course_lib.tasks.capstone.evidence import Evidence, Seen, ThisTrial, other_statistics
 from course_lib.tasks.capstone.gradients import (
     first_bypass,
     first_left_over,
@@ -24,13 +23,13 @@ from course_lib.tasks.capstone.gradients import (
     first_unsynced,
     first_weight,
 )
-from course_lib.tasks.task import Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, check
 
 #: Seconds that groups must be ready to wait, at least.
 _PATIENT = 60.0
 
 
-class Train(Task):
+class Train(Task[Case, Seen, None]):
     """The training script, repaired."""
 
     name = "capstone.train"
@@ -61,22 +60,22 @@ class Train(Task):
     )
     misconceptions = BUGS
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The launches on so many processes."""
         return cases(world_size, chance)
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The launch's name."""
         return f"the launch {case['launch']!r}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[], str], case: Case) -> Seen:
         """Launch the script that lies where `answer` says; this process is the agent's."""
         from course_lib.tasks.capstone.run import observe_launch
 
         return observe_launch(answer(), case)
 
     @check("Four processes on two machines: each has a share of its own, and one writes the checkpoint.")
-    def places(self, trial: Trial) -> Miss | None:
+    def places(self, trial: ThisTrial) -> Miss | None:
         """Shares of ranks that have the same local rank."""
         seen = _launch(trial, "slow")
         if seen is None:
@@ -101,7 +100,7 @@ class Train(Task):
         return Miss(f"{rank_list(writers)} wrote the checkpoint", "local_rank") if len(writers) > 1 else None
 
     @check("Each epoch has an order of its own.")
-    def order(self, trial: Trial) -> Miss | None:
+    def order(self, trial: ThisTrial) -> Miss | None:
         """Two epochs on two ranks; and the second one once more, after the kill."""
         seen = _launch(trial, "killed")
         if seen is not None:
@@ -118,7 +117,7 @@ class Train(Task):
         return None
 
     @check("The accuracy counts each test image once.")
-    def accuracy(self, trial: Trial) -> Miss | None:
+    def accuracy(self, trial: ThisTrial) -> Miss | None:
         """25 test images on two ranks, and on four."""
         seen = _launch(trial, "plain") or _launch(trial, "slow")
         if seen is None:
@@ -143,7 +142,7 @@ class Train(Task):
         return None
 
     @check("A process that is four seconds late is waited for.")
-    def patience(self, trial: Trial) -> Miss | None:
+    def patience(self, trial: ThisTrial) -> Miss | None:
         """The slow process."""
         seen = _launch(trial, "slow")
         if seen is None:
@@ -161,7 +160,7 @@ class Train(Task):
         return None
 
     @check("Blank images on one rank keep nobody waiting.")
-    def blanks(self, trial: Trial) -> Miss | None:
+    def blanks(self, trial: ThisTrial) -> Miss | None:
         """All blank images are in one share, if shares are made of all images."""
         seen = _launch(trial, "blanks")
         if seen is None:
@@ -183,29 +182,17 @@ class Train(Task):
         )
 
     @check("Both passes through the Classifier reach the gradients of all ranks.")
-    def both_passes(self, trial: Trial) -> Miss | None:
+    def both_passes(self, trial: ThisTrial) -> Miss | None:
         """Two passes, then two backwards."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_two_backwards(seen)
-        return None if found is None else Miss(found, "two_backwards")
+        return _wrong_gradients(trial, first_two_backwards, "two_backwards")
 
     @check("The Completer's gradients are averaged.")
-    def completer(self, trial: Trial) -> Miss | None:
+    def completer(self, trial: ThisTrial) -> Miss | None:
         """A model that is called past its wrapper."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_bypass(seen)
-        return None if found is None else Miss(found, "bypassed")
+        return _wrong_gradients(trial, first_bypass, "bypassed")
 
     @check("All ranks evaluate one model.")
-    def one_model(self, trial: Trial) -> Miss | None:
+    def one_model(self, trial: ThisTrial) -> Miss | None:
         """The running statistics at the beginning of each evaluation."""
         seen = _launch(trial, "plain")
         if seen is None:
@@ -216,45 +203,27 @@ class Train(Task):
         return None if found is None else Miss(found, "own_statistics")
 
     @check("The gradients of all micro-batches are there when the step is taken.")
-    def nothing_lost(self, trial: Trial) -> Miss | None:
+    def nothing_lost(self, trial: ThisTrial) -> Miss | None:
         """Zeroed between two backwards of one step."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_loss(seen)
-        return None if found is None else Miss(found, "gradients_lost")
+        return _wrong_gradients(trial, first_loss, "gradients_lost")
 
     @check("Gradients are averaged in the last micro-batch of a step.")
-    def averaged(self, trial: Trial) -> Miss | None:
+    def averaged(self, trial: ThisTrial) -> Miss | None:
         """What the wrapper was told before the last pass."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_unsynced(seen)
-        return None if found is None else Miss(found, "not_averaged")
+        return _wrong_gradients(trial, first_unsynced, "not_averaged")
 
     @check("A step follows the mean over its micro-batches.")
-    def mean(self, trial: Trial) -> Miss | None:
+    def mean(self, trial: ThisTrial) -> Miss | None:
         """The weight with which losses enter backward."""
-        seen = _launch(trial, "plain")
-        if seen is None or seen.as_one_process:
-            return None
-        if not any(True for _ in seen.groups(0)):
-            return _not_reached(seen)
-        found = first_weight(seen)
-        return None if found is None else Miss(found, "summed")
+        return _wrong_gradients(trial, first_weight, "summed")
 
     @check("A process that runs out of memory does not go on alone.")
-    def memory(self, trial: Trial) -> Miss | None:
+    def memory(self, trial: ThisTrial) -> Miss | None:
         """A real allocation that fails, in rank 1's second micro-batch."""
         seen = _launch(trial, "hungry")
         if seen is None:
             return None
-        rank = int(seen.case["hungry"]["rank"])
+        rank = seen.case["hungry"]["rank"]
         if not seen.has(rank, "hungry"):
             return _not_reached(seen)
         whats = [event["what"] for event in seen.events(rank)]
@@ -275,7 +244,7 @@ class Train(Task):
         )
 
     @check("After a kill and a restart, the optimizer goes on with the memory it had.")
-    def resumed(self, trial: Trial) -> Miss | None:
+    def resumed(self, trial: ThisTrial) -> Miss | None:
         """The first step after the restart."""
         seen = _launch(trial, "killed")
         if seen is None or seen.as_one_process:
@@ -295,7 +264,7 @@ class Train(Task):
         return None
 
     @check("All ranks come to the same collectives, to the end.")
-    def to_the_end(self, trial: Trial) -> Miss | None:
+    def to_the_end(self, trial: ThisTrial) -> Miss | None:
         """What is called after the last evaluation has begun."""
         seen = _launch(trial, "plain")
         if seen is None:
@@ -310,7 +279,7 @@ class Train(Task):
         return Miss(f"rank {more} called {last} after the last epoch, alone{seen.doctor}", "rank_0_alone")
 
     @check("Killed while it writes, it leaves a checkpoint that can be read.")
-    def whole(self, trial: Trial) -> Miss | None:
+    def whole(self, trial: ThisTrial) -> Miss | None:
         """The second kill."""
         seen = _launch(trial, "killed")
         if seen is None:
@@ -327,7 +296,7 @@ class Train(Task):
         return None
 
     @check("On 1 to 4 processes, it ends well, with the weights that one process would have found.")
-    def as_one_process(self, trial: Trial) -> Miss | None:
+    def as_one_process(self, trial: ThisTrial) -> Miss | None:
         """The whole: an end, and weights."""
         seen = Evidence(trial)
         name = seen.case["launch"]
@@ -351,9 +320,22 @@ class Train(Task):
         )
 
 
-def _launch(trial: Trial, name: str) -> Evidence | None:
+def _launch(trial: ThisTrial, name: str) -> Evidence | None:
     """The launch that a check is about; None for the others."""
     return Evidence(trial) if trial.case["launch"] == name else None
+
+
+def _wrong_gradients(
+    trial: ThisTrial, first: Callable[[Evidence], str | None], misconception: str
+) -> Miss | None:
+    """The first place in the plain run where gradients go wrong in this way."""
+    seen = _launch(trial, "plain")
+    if seen is None or seen.as_one_process:
+        return None
+    if not any(True for _ in seen.groups(0)):
+        return _not_reached(seen)
+    found = first(seen)
+    return None if found is None else Miss(found, misconception)
 
 
 def _order_after_a_kill(seen: Evidence) -> Miss | None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 
 CLASSES = 4
 #: Right answers and samples of each class.
 Counts = list[list[int]]
 
 
-def counted(batch: Mapping[str, Any]) -> Counts:
+#: An accuracy and a mean recall.
+Pair = list[float]
+
+
+class Batch(TypedDict):
+    """The labels of some samples, and what the model takes them for."""
+
+    labels: list[int]
+    guesses: list[int]
+
+
+def counted(batch: Batch) -> Counts:
     """The counts of one batch: labels and guesses."""
     counts = [[0, 0] for _ in range(CLASSES)]
     for label, guess in zip(batch["labels"], batch["guesses"], strict=True):
@@ -36,7 +47,7 @@ def scores_of(counts: Counts, absent_as_zero: bool = False) -> tuple[float, floa
     )
 
 
-def predictions(batches: Sequence[Sequence[Mapping[str, Any]]], world_size: int) -> dict[str, Any]:
+def predictions(batches: Sequence[Sequence[Batch]], world_size: int) -> dict[str, list[list[Pair]]]:
     """For each way to compute them, what each rank returns in each step: a list of lists of pairs.
 
     `batches` are those of each step, of each rank.
@@ -44,7 +55,7 @@ def predictions(batches: Sequence[Sequence[Mapping[str, Any]]], world_size: int)
     ranks = range(world_size)
     own = [[[0, 0] for _ in range(CLASSES)] for _ in ranks]
     spoilt = [[[0, 0] for _ in range(CLASSES)] for _ in ranks]
-    found: dict[str, Any] = {}
+    found: dict[str, list[list[Pair]]] = {}
 
     def note(name: str, pairs: Sequence[tuple[float, float]]) -> None:
         for rank in ranks:

@@ -10,8 +10,11 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import ParamSpec, TypeVar
 from unittest import mock
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _COLLECTIVES = (
     "all_gather",
@@ -70,8 +73,8 @@ class Early:
             time.sleep(0.005)
         return True
 
-    def _counting(self, collective: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
+    def _counting(self, collective: Callable[_P, _R]) -> Callable[_P, _R]:
+        def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
             self._begun += 1
             self._tell(self._begun)
             result = collective(*arguments, **options)
@@ -84,8 +87,8 @@ class Early:
         if self.rank:
             self._store.set(f"{self.rank}/{number}", "come")
 
-    def _halting(self, act: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
+    def _halting(self, act: Callable[_P, _R]) -> Callable[_P, _R]:
+        def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
             self.writes += act.__name__ == "save"
             if self.rank == 0 and self.world_size > 1 and self._patient:
                 others = [f"{rank}/{self._over + 1}" for rank in range(1, self.world_size)]

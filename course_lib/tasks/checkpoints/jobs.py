@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.weights import drawn
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
 #: Batches in an epoch.
 EPOCH = 4
@@ -37,7 +42,22 @@ FORGOTTEN = {
 }
 
 
-def generators() -> dict[str, Any]:
+#: By name of the generator, its state; each has a kind of its own.
+States = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Job:
+    """A training that can be saved: epoch and batch say where it is, `batch` counts those done in this epoch."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    scheduler: LRScheduler
+    epoch: int = 0
+    batch: int = 0
+
+
+def generators() -> States:
     """The states of the three global generators."""
     import numpy as np
     import torch
@@ -49,12 +69,12 @@ def generators() -> dict[str, Any]:
     }
 
 
-def set_generators(states: Mapping[str, Any], which: Iterable[str] = _GENERATORS) -> None:
+def set_generators(states: States, which: Iterable[str] = _GENERATORS) -> None:
     """Put these generators into the states."""
     import numpy as np
     import torch
 
-    setters: dict[str, Any] = {
+    setters: dict[str, Callable[[Any], None]] = {
         "torch": torch.set_rng_state,
         "numpy": np.random.set_state,
         "random": random.setstate,
@@ -72,7 +92,7 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
 
 
-def network() -> Any:
+def network() -> nn.Module:
     """4 -> 8 -> 3, with dropout; its weights come from the generator of torch."""
     import torch
 
@@ -81,16 +101,16 @@ def network() -> Any:
     )
 
 
-def with_optimizer(model: Any) -> SimpleNamespace:
-    """The job around a model: epoch and batch say where it is, `batch` counts those done in this epoch."""
+def with_optimizer(model: nn.Module) -> Job:
+    """The job around a model."""
     import torch
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(0.8**step))
-    return SimpleNamespace(model=model, optimizer=optimizer, scheduler=scheduler, epoch=0, batch=0)
+    return Job(model, optimizer, scheduler)
 
 
-def new_job(seed: int, rank: int) -> SimpleNamespace:
+def new_job(seed: int, rank: int) -> Job:
     """As a new process makes it, on a rank."""
     import torch
 
@@ -98,23 +118,19 @@ def new_job(seed: int, rank: int) -> SimpleNamespace:
     return with_optimizer(torch.nn.parallel.DistributedDataParallel(network()))
 
 
-def loss_of(model: Any, job: Any, seed: int, rank: int, world_size: int) -> Any:
+def loss_of(job: Job, seed: int, rank: int, world_size: int) -> Tensor:
     """The loss of this rank's next batch, which is disturbed by random numbers of all three kinds."""
     import numpy as np
     import torch
-    from torch.utils.data import DistributedSampler
 
     samples = EPOCH * _BATCH * world_size
     inputs, labels = drawn(seed + 5, samples, 4), torch.arange(samples) % 3
-    everything: Any = range(samples)
-    sampler: Any = DistributedSampler(everything, num_replicas=world_size, rank=rank)
-    sampler.set_epoch(job.epoch)
-    mine = list(sampler)[job.batch * _BATCH : (job.batch + 1) * _BATCH]
+    mine = toys.dealt(samples, world_size, rank, job.epoch)[job.batch * _BATCH : (job.batch + 1) * _BATCH]
     shaken = inputs[mine] * (0.5 + random.random()) + float(np.random.normal(scale=0.3))
-    return torch.nn.functional.cross_entropy(model(shaken), labels[mine])
+    return torch.nn.functional.cross_entropy(job.model(shaken), labels[mine])
 
 
-def count_on(job: Any) -> None:
+def count_on(job: Job) -> None:
     """One batch more is done."""
     job.scheduler.step()
     job.batch += 1
@@ -122,12 +138,12 @@ def count_on(job: Any) -> None:
         job.epoch, job.batch = job.epoch + 1, 0
 
 
-def train(job: Any, steps: int, seed: int, rank: int, world_size: int) -> list[float]:
+def train(job: Job, steps: int, seed: int, rank: int, world_size: int) -> list[float]:
     """So many steps on a rank; its losses."""
     losses = []
     for _ in range(steps):
         job.optimizer.zero_grad()
-        loss = loss_of(job.model, job, seed, rank, world_size)
+        loss = loss_of(job, seed, rank, world_size)
         loss.backward()
         job.optimizer.step()
         count_on(job)
@@ -139,7 +155,7 @@ class Played:
     """The same training as one process plays it: a model, and for each rank its random states."""
 
     def __init__(self, seed: int, world_size: int) -> None:
-        self.seed, self.world_size, self.states = seed, world_size, []
+        self.seed, self.world_size, self.states = seed, world_size, list[States]()
         models = []
         for rank in range(world_size):
             seed_all(seed + 1000 * rank)
@@ -154,7 +170,7 @@ class Played:
             self.job.optimizer.zero_grad()
             for rank in range(self.world_size):
                 set_generators(self.states[rank])
-                loss = loss_of(self.job.model, self.job, self.seed, rank, self.world_size)
+                loss = loss_of(self.job, self.seed, rank, self.world_size)
                 (loss / self.world_size).backward()
                 self.states[rank] = generators()
                 losses[rank].append(loss.item())

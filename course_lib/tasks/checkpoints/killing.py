@@ -14,8 +14,11 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from unittest import mock
+
+if TYPE_CHECKING:
+    from torch.types import FileLike
 
 #: More places than an answer needs; the rest is not tried.
 MOST_PLACES = 5
@@ -101,21 +104,22 @@ def _told(folder: str, come: Callable[[str, str], None]) -> Iterator[None]:
 
     on = True
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
         if not on:
             return
-        if event == "open" and _writes(arguments) and _inside(arguments[0], folder):
-            come("write", os.path.basename(os.fspath(arguments[0])))
-        elif event in _MOVES and _inside(arguments[0], folder):
-            come("move", os.path.basename(os.fspath(arguments[0])))
+        path = arguments[0] if arguments else None
+        if event == "open" and _writes(arguments) and _inside(path, folder):
+            come("write", os.path.basename(os.fspath(path)))
+        elif event in _MOVES and _inside(path, folder):
+            come("move", os.path.basename(os.fspath(path)))
 
     original = torch.save
 
-    def save(thing: Any, file: Any, *rest: Any, **options: Any) -> Any:
+    def save(thing: object, file: FileLike, *rest: Any, **options: Any) -> None:
         # A path is opened by C++, which no audit event tells of.
         if isinstance(file, str | os.PathLike):
             come("write", os.path.basename(os.fspath(file)))
-        return original(thing, file, *rest, **options)
+        original(thing, file, *rest, **options)
 
     sys.addaudithook(hook)
     try:
@@ -125,12 +129,12 @@ def _told(folder: str, come: Callable[[str, str], None]) -> Iterator[None]:
         on = False
 
 
-def _writes(arguments: tuple[Any, ...]) -> bool:
+def _writes(arguments: tuple[object, ...]) -> bool:
     _, mode, flags = arguments
     if isinstance(mode, str):
         return any(letter in mode for letter in "wax+")
-    return bool(flags & (os.O_WRONLY | os.O_RDWR))
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
 
 
-def _inside(path: Any, folder: str) -> bool:
+def _inside(path: object, folder: str) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(path, str | os.PathLike) and os.path.abspath(os.fspath(path)).startswith(folder)

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import taught
-from course_lib.tasks.checkpoints.counting import CLASSES, counted, predictions
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.checkpoints.counting import CLASSES, Batch, Counts, Pair, counted, predictions
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class LogMetrics(Task):
+
+class Case(TypedDict):
+    """By step and rank, a batch."""
+
+    batches: list[list[Batch]]
+
+
+class Step(TypedDict):
+    """What was returned, and what the counter held after it."""
+
+    pair: Pair
+    counts: Counts
+
+
+#: For `right` and for each misconception, by rank and by step.
+Oracle = dict[str, list[list[Pair]]]
+ThisTrial = Trial[Case, list[Step], Oracle]
+
+
+class LogMetrics(Task[Case, list[Step], Oracle]):
     """An exact accuracy over all ranks that may be read after every step."""
 
     name = "checkpoints.log_metrics"
@@ -85,7 +97,7 @@ class LogMetrics(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Steps with unequal batches, some of them empty, and a class that comes late or never."""
         for late in (3, CLASSES):
             batches = []
@@ -96,18 +108,18 @@ class LogMetrics(Task):
                 batches.append([_batch(size, rank, step >= late, chance) for rank, size in enumerate(sizes)])
             yield {"batches": batches}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The sizes of the batches."""
         sizes = [[len(batch["labels"]) for batch in step] for step in case["batches"]]
         return f"batches of {', '.join('/'.join(map(str, step)) for step in sizes)} samples"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[Tensor, Tensor, Tensor], object], case: Case) -> list[Step]:
         """What was returned in each step, and what the counter held after it."""
         import torch
 
         rank = int(os.environ["RANK"])
         counts = torch.zeros(CLASSES, 2, dtype=torch.int64)
-        seen = []
+        seen: list[Step] = []
         for step in case["batches"]:
             guesses = torch.tensor(step[rank]["guesses"], dtype=torch.int64)
             scores = torch.nn.functional.one_hot(guesses, CLASSES) * 2.0 - 0.5
@@ -115,12 +127,12 @@ class LogMetrics(Task):
             seen.append({"pair": _pair(returned), "counts": counts.tolist()})
         return seen
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What one process finds that has all samples, and what misconceptions find."""
         return predictions(case["batches"], world_size)
 
     @check("Every rank returns two numbers.", gate=True)
-    def gives_numbers(self, trial: Trial) -> Miss | None:
+    def gives_numbers(self, trial: ThisTrial) -> Miss | None:
         """Floats, or tensors with one element."""
         for rank, seen in trial.seen.items():
             for step in seen:
@@ -130,17 +142,17 @@ class LogMetrics(Task):
         return None
 
     @check("The accuracy is that of all samples of all ranks so far, on every rank.")
-    def accuracy(self, trial: Trial) -> Miss | None:
+    def accuracy(self, trial: ThisTrial) -> Miss | None:
         """In every step."""
         return _compared(trial, 0, "an accuracy")
 
     @check("The mean recall is that of all samples of all ranks so far, on every rank.")
-    def recall(self, trial: Trial) -> Miss | None:
+    def recall(self, trial: ThisTrial) -> Miss | None:
         """Over the classes that have been seen."""
         return _compared(trial, 1, "a mean recall")
 
     @check("`counts` holds this rank's own counts, after every step.")
-    def own_counts(self, trial: Trial) -> Miss | None:
+    def own_counts(self, trial: ThisTrial) -> Miss | None:
         """Ready for the next batch."""
         for rank, seen in trial.seen.items():
             right = [[0, 0] for _ in range(CLASSES)]
@@ -162,19 +174,16 @@ class LogMetrics(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception finds exactly these numbers?"""
-        seen = [
-            Trial(t.world_size, t.case, t.oracle, {r: [s["pair"] for s in x] for r, x in t.seen.items()})
-            for t in trials
-        ]
-        known = models(self.gravest_first(seen[0].oracle), lambda t, name: t.oracle[name])
+        seen = [t.showing({r: [s["pair"] for s in x] for r, x in t.seen.items()}) for t in trials]
         if all(_equal(t.seen[0], t.oracle["right"][0]) for t in seen):
             alike = all(_equal(pairs, t.oracle["right"][0]) for t in seen for pairs in t.seen.values())
             return None if alike else "only_rank_0_knows"
-        return recognise_by_models(seen, lambda t: t.oracle["right"], known, _equal)
+        names = self.gravest_first(seen[0].oracle)
+        return recognise_by_name(seen, names, lambda t, name: t.oracle[name], _equal)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody waits: a rank had nothing to add and left."""
         if outcome.kind is Kind.HANG:
             waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
@@ -182,7 +191,7 @@ class LogMetrics(Task):
         return self.recognise(trials)
 
 
-def _batch(size: int, rank: int, with_last: bool, chance: Random) -> dict[str, Any]:
+def _batch(size: int, rank: int, with_last: bool, chance: Random) -> Batch:
     """Labels that are unevenly common from rank to rank, and guesses that are better for some classes."""
     labels = [
         chance.choices(range(CLASSES), [4 if label == rank else 1 for label in range(3)] + [2 * with_last])[0]
@@ -196,17 +205,16 @@ def _batch(size: int, rank: int, with_last: bool, chance: Random) -> dict[str, A
     }
 
 
-def _pair(returned: Any) -> Any:
+def _pair(returned: Any) -> Pair:
     """Two numbers, or what it is instead."""
     try:
         first, second = returned
     except (TypeError, ValueError):
-        return toys.odd(returned)
-    pair = [toys.number(first), toys.number(second)]
-    return next((one for one in pair if is_odd(one)), pair)
+        return toys.in_place_of(Pair, toys.odd(returned))
+    return toys.all_or_odd(map(toys.number, (first, second)))
 
 
-def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
+def _equal(a: Sequence[Pair], b: Sequence[Pair]) -> bool:
     """Lists of pairs, equal up to rounding; NaN equals itself."""
     return len(a) == len(b) and all(
         not is_odd(x) and all(abs(p - q) < 1e-5 or (p != p and q != q) for p, q in zip(x, y, strict=True))
@@ -214,7 +222,7 @@ def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
     )
 
 
-def _compared(trial: Trial, which: int, name: str) -> Miss | None:
+def _compared(trial: ThisTrial, which: int, name: str) -> Miss | None:
     for rank, seen in sorted(trial.seen.items()):
         for number, step in enumerate(seen):
             right = trial.oracle["right"][rank][number][which]

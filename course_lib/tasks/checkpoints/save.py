@@ -7,35 +7,89 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import early, killing, taught
 from course_lib.tasks.process_groups.bare import without_group
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import network, numbers
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    SaveFunction = Callable[[nn.Module, int, str], object]
+    LoadFunction = Callable[[nn.Module, str], object]
 
 _SIZES = (4, 24, 3)
 _FLAG = "DDP_COURSE_FILE_HAS_RUN"
 
 
+class Case(TypedDict):
+    """A scene (see `describe`), the numbers of the steps in it, and where a write is cut off."""
+
+    scene: str
+    seed: int
+    steps: list[int]
+    bytes: int
+
+
+#: Whose step number and whose weights a load has given; None where it found nothing; a text where it raised.
+Loaded = list[str] | str | None
+
+
+class Kill(TypedDict):
+    """A process that was killed at a `write` of so many bytes, or at a `move`; and what was loaded after it."""
+
+    kind: str
+    name: str
+    size: int
+    place: int
+    loaded: Loaded
+
+
+class Seen(TypedDict, total=False):
+    """What the scenes show.
+
+    Attributes:
+        before: what a load gave before the first save.
+        loads: for each save, what loads gave after it, `with` and `without` a wrapper.
+        writes: how often this rank wrote.
+        kept: whether other files in the folder are what they were.
+        ran: whether code in the file was run.
+        kills: every kill.
+    """
+
+    before: Loaded
+    loads: list[dict[str, Loaded]]
+    writes: int
+    kept: bool
+    ran: bool
+    kills: list[Kill]
+
+
+#: By name, a step number and weights as numbers.
+Known = Mapping[str, tuple[int, list[float]]]
+ThisTrial = Trial[Case, Seen, None]
+
+
 class Surprise:
     """What a file may bring along: loading it without care runs code."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
         """The code: it only sets a variable."""
         return exec, (f"import os; os.environ[{_FLAG!r}] = '1'",)
 
 
-def _wrapped(seed: int) -> Any:
+def _wrapped(seed: int) -> DistributedDataParallel:
     import torch
 
     return torch.nn.parallel.DistributedDataParallel(network(seed, *_SIZES))
 
 
-class Save(Task):
+class Save(Task[Case, Seen, None]):
     """A checkpoint that survives a kill at any moment."""
 
     name = "checkpoints.save"
@@ -105,7 +159,7 @@ class Save(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Saves and loads of all ranks; on one rank also a file with code in it, and kills."""
         for scene in ("together", "surprise", "killed") if world_size == 1 else ("together",):
             first = chance.randint(1, 50)
@@ -116,7 +170,7 @@ class Save(Task):
                 "bytes": chance.randint(300, 900),
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What happens."""
         return {
             "together": "a save, and a load at once",
@@ -124,7 +178,7 @@ class Save(Task):
             "killed": "a kill in a save",
         }[case["scene"]]
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: SaveFunction, case: Case) -> Seen | Odd:
         """Play one scene."""
         load = sys.modules["__main__"].__dict__.get("load")
         folder = os.path.join(os.getcwd(), f"{case['scene']}-{case['seed']}")
@@ -135,16 +189,11 @@ class Save(Task):
         scene = {"together": _together, "surprise": _surprise, "killed": _killed}[case["scene"]]
         return scene(answer, load, case, folder)
 
-    @check("There are save and load.", gate=True)
-    def both(self, trial: Trial) -> Miss | None:
-        """Both functions are called."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} there is {seen['odd']} in the cell")
-        return None
+    #: Both functions are called.
+    both = gate("There are save and load.", "on rank {rank} there is {odd} in the cell")
 
     @check("load returns None when nothing has been saved.")
-    def none_yet(self, trial: Trial) -> Miss | None:
+    def none_yet(self, trial: ThisTrial) -> Miss | None:
         """And raises nothing."""
         for rank, seen in sorted(trial.seen.items()):
             if "before" in seen and seen["before"] is not None:
@@ -154,7 +203,7 @@ class Save(Task):
     @check(
         "When save returns on a rank, load finds that step and these weights there, with or without a wrapper."
     )
-    def found(self, trial: Trial) -> Miss | None:
+    def found(self, trial: ThisTrial) -> Miss | None:
         """At once."""
         for rank, seen in sorted(trial.seen.items()):
             for number, loads in enumerate(seen.get("loads", ())):
@@ -169,7 +218,7 @@ class Save(Task):
         return None
 
     @check("Other files in the same folder are left alone.")
-    def others_kept(self, trial: Trial) -> Miss | None:
+    def others_kept(self, trial: ThisTrial) -> Miss | None:
         """Checkpoints of other trainings among them."""
         for rank, seen in sorted(trial.seen.items()):
             if not seen.get("kept", True):
@@ -177,7 +226,7 @@ class Save(Task):
         return None
 
     @check("One rank writes.")
-    def one_writes(self, trial: Trial) -> Miss | None:
+    def one_writes(self, trial: ThisTrial) -> Miss | None:
         """Counted in calls of torch.save."""
         writers = [rank for rank, seen in sorted(trial.seen.items()) if seen.get("writes")]
         if len(writers) > 1:
@@ -185,13 +234,13 @@ class Save(Task):
         return None
 
     @check("load runs nothing that stands in the file.")
-    def runs_nothing(self, trial: Trial) -> Miss | None:
+    def runs_nothing(self, trial: ThisTrial) -> Miss | None:
         """It may raise."""
         ran = any(seen.get("ran") for seen in trial.seen.values())
         return Miss("code in the file was run", "runs_files") if ran else None
 
     @check("Whenever save is killed, load finds the last checkpoint or the new one, entire.")
-    def survives(self, trial: Trial) -> Miss | None:
+    def survives(self, trial: ThisTrial) -> Miss | None:
         """At every byte, and before every rename."""
         for kill in trial.seen[0].get("kills", ()):
             if kill["loaded"] in (["old", "old"], ["new", "new"]):
@@ -205,15 +254,13 @@ class Save(Task):
             return Miss(f"killed {where}, load {_in_words(kill['loaded'])}", _lost(kill))
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A file that another rank has renamed already."""
         lost = any(error.type == "FileNotFoundError" for error in outcome.errors.values())
         return "all_write" if lost and outcome.world_size > 1 else None
 
 
-def _loaded(
-    load: Callable[..., Any], path: str, model: Any, known: Mapping[str, tuple[int, list[float]]]
-) -> Any:
+def _loaded(load: LoadFunction, path: str, model: nn.Module, known: Known) -> Loaded:
     """[whose step, whose weights] after a load into this model; a text where it raised or returned no number."""
     try:
         step = load(model, path)
@@ -223,18 +270,16 @@ def _loaded(
         return f"{type(error).__name__}: {error}"[:160]
     if step is None:
         return None
-    step, weights = toys.number(step), numbers(model.parameters())
-    steps = [name for name, (number, _) in known.items() if number == step]
+    found, weights = toys.number(step), numbers(model.parameters())
+    steps = [name for name, (number, _) in known.items() if number == found]
     values = [name for name, (_, numbers_) in known.items() if numbers_ == weights]
     return [*(steps or ["wrong"]), *(values or ["none"])]
 
 
-def _together(
-    save: Callable[..., Any], load: Callable[..., Any], case: Mapping[str, Any], folder: str
-) -> Any:
+def _together(save: SaveFunction, load: LoadFunction, case: Case, folder: str) -> Seen:
     """Two saves on all ranks, each followed by loads at once."""
     path = os.path.join(folder, "model.pt")
-    seen: dict[str, Any] = {"loads": [], "writes": 0}
+    seen: Seen = {"loads": [], "writes": 0}
     _leave_strangers(folder)
     model, empty = _wrapped(case["seed"]), {"empty": (-1, numbers(network(1, *_SIZES).parameters()))}
     seen["before"] = _loaded(load, path, network(1, *_SIZES), empty)
@@ -283,9 +328,7 @@ def _strangers_kept(folder: str) -> bool:
     return True
 
 
-def _surprise(
-    save: Callable[..., Any], load: Callable[..., Any], case: Mapping[str, Any], folder: str
-) -> Any:
+def _surprise(save: SaveFunction, load: LoadFunction, case: Case, folder: str) -> Seen:
     """A file of somebody else where the checkpoint was."""
     import torch
 
@@ -302,7 +345,7 @@ def _surprise(
 class _Saves:
     """The saves of one process: a checkpoint, and the next one."""
 
-    def __init__(self, save: Callable[..., Any], case: Mapping[str, Any], path: str) -> None:
+    def __init__(self, save: SaveFunction, case: Case, path: str) -> None:
         self.save, self.case, self.path = save, case, path
         os.makedirs(os.path.dirname(path), exist_ok=True)
 
@@ -317,29 +360,38 @@ class _Saves:
         self.save(self.model, self.case["steps"][1], self.path)
 
 
-def _killed(save: Callable[..., Any], load: Callable[..., Any], case: Mapping[str, Any], folder: str) -> Any:
+def _killed(save: SaveFunction, load: LoadFunction, case: Case, folder: str) -> Seen:
     """Processes that are killed while they save the second checkpoint, each at another place; what can be loaded."""
     gc.collect()
     without_group()  # a forked process could not use it
     dry = _Saves(save, case, os.path.join(folder, "dry", "model.pt"))
-    kills = []
+    killed: list[tuple[str, str, int, int, str]] = []
     places = killing.places_of(dry.first, dry.second, folder)
     for place, (kind, name) in enumerate(places) if places else [(killing.ANYWHERE, ("write", "unknown"))]:
         for size in (0, case["bytes"]) if kind == "write" else (0,):
             path = os.path.join(folder, f"{place}-{size}", "model.pt")
             saves = _Saves(save, case, path)
             if killing.killed_at(saves.first, saves.second, folder, place, size):
-                kills.append({"kind": kind, "name": name, "size": size, "place": place, "path": path})
+                killed.append((kind, name, size, place, path))
     killing.own_group()
     known = {"empty": (-1, numbers(network(1, *_SIZES).parameters()))}
     for number, name in enumerate(("old", "new")):
         known[name] = (case["steps"][number], numbers(network(case["seed"] + number, *_SIZES).parameters()))
-    for kill in kills:
-        kill["loaded"] = _loaded(load, str(kill.pop("path")), network(1, *_SIZES), known)
-    return {"kills": kills}
+    return {
+        "kills": [
+            Kill(
+                kind=kind,
+                name=name,
+                size=size,
+                place=place,
+                loaded=_loaded(load, path, network(1, *_SIZES), known),
+            )
+            for kind, name, size, place, path in killed
+        ]
+    }
 
 
-def _in_words(loaded: Any) -> str:
+def _in_words(loaded: Loaded) -> str:
     """What came of a load."""
     if loaded is None:
         return "finds nothing"
@@ -350,20 +402,20 @@ def _in_words(loaded: Any) -> str:
     return f"gives the {step} step number with {'no known weights' if weights == 'none' else kept}"
 
 
-def _by_names(loaded: Any) -> str | None:
+def _by_names(loaded: Loaded) -> str | None:
     """The misconception about names that gives this."""
     if isinstance(loaded, str) and "state_dict" in loaded:
         return "prefix_kept"
     return "not_strict" if isinstance(loaded, list) and loaded[1] == "empty" else None
 
 
-def _why(trial: Trial, rank: int, loaded: Any, how: str, number: int) -> str | None:
+def _why(trial: ThisTrial, rank: int, loaded: Loaded, how: str, number: int) -> str | None:
     if rank and trial.seen[0]["loads"][number][how] == ["new", "new"]:
         return "leaves_early"
     return _by_names(loaded)
 
 
-def _lost(kill: Mapping[str, Any]) -> str | None:
+def _lost(kill: Kill) -> str | None:
     """The misconception that a kill has brought to light."""
     by_names, loaded = _by_names(kill["loaded"]), kill["loaded"]
     if by_names:

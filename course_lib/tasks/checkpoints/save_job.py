@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Literal, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
@@ -14,18 +14,49 @@ from course_lib.tasks.checkpoints import jobs, taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
+    Odd,
     Recognised,
     Task,
     Trial,
     check,
-    models,
-    recognise_by_models,
+    gate,
+    recognise_by_name,
 )
 from course_lib.tasks.toys import is_odd, short
 from course_lib.tasks.weights import ROUNDING, close, numbers
 
 
-class SaveJob(Task):
+class Case(TypedDict):
+    """So many steps before the checkpoint, and after it."""
+
+    seed: int
+    before: int
+    after: int
+
+
+class End(TypedDict):
+    """The losses after the checkpoint, and the weights in the end."""
+
+    losses: list[float]
+    weights: list[float]
+
+
+class Seen(TypedDict):
+    """A run without a checkpoint, one that saves, and one that resumes; and the files that have been written."""
+
+    uninterrupted: End
+    saved: End
+    resumed: End
+    files: list[str]
+
+
+#: For `right` and for each misconception, the losses of each rank.
+Oracle = dict[str, list[list[float]]]
+Run = Literal["uninterrupted", "saved", "resumed"]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class SaveJob(Task[Case, Seen, Oracle]):
     """A run that resumes bit by bit."""
 
     name = "checkpoints.save_job"
@@ -89,16 +120,16 @@ class SaveJob(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A stop in the middle of an epoch; on one rank also at its end."""
         for before in (jobs.EPOCH + 2, jobs.EPOCH)[: 3 - world_size]:
             yield {"seed": chance.randint(1, 10**6), "before": before, "after": 4}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Where it stopped."""
         return f"a checkpoint after {case['before']} batches ({jobs.EPOCH} in an epoch)"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[jobs.Job, str], object], case: Case) -> Seen | Odd:
         """The losses and weights of a run without a checkpoint, of one that saves, and of one that resumes."""
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         seed, before, after = case["seed"], case["before"], case["after"]
@@ -106,53 +137,48 @@ class SaveJob(Task):
 
         there = set(os.listdir())
 
-        def end(job: Any) -> dict[str, Any]:
+        def end(job: jobs.Job) -> End:
             losses = jobs.train(job, after, seed, rank, world_size)
             return {"losses": losses, "weights": numbers(job.model.parameters())}
 
         job = jobs.new_job(seed, rank)
         jobs.train(job, before, seed, rank, world_size)
-        seen: dict[str, Any] = {"uninterrupted": end(job)}
+        uninterrupted = end(job)
         job = jobs.new_job(seed, rank)
         jobs.train(job, before, seed, rank, world_size)
         answer(job, path)
         load_job = sys.modules["__main__"].__dict__.get("load_job")
         if not callable(load_job):
             return {"odd": "no function load_job"}
-        seen["saved"] = end(job)
+        saved = end(job)
         job = jobs.new_job(seed, rank)
         load_job(job, path)
-        seen["resumed"] = end(job)
+        resumed = end(job)
         # By now all ranks have saved: the training above has waited for them.
-        seen["files"] = sorted(set(os.listdir()) - there)
-        return seen
+        files = sorted(set(os.listdir()) - there)
+        return {"uninterrupted": uninterrupted, "saved": saved, "resumed": resumed, "files": files}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What one process finds that plays all ranks, and what misconceptions find."""
         return jobs.resumed(case["seed"], world_size, case["before"], case["after"])
 
-    @check("There are save_job and load_job.", gate=True)
-    def both(self, trial: Trial) -> Miss | None:
-        """Both functions are called."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} there is {seen['odd']} in the cell")
-        return None
+    #: Both functions are called.
+    both = gate("There are save_job and load_job.", "on rank {rank} there is {odd} in the cell")
 
     @check("Saving leaves the run as it is.")
-    def undisturbed(self, trial: Trial) -> Miss | None:
+    def undisturbed(self, trial: ThisTrial) -> Miss | None:
         """Bit by bit."""
         if self._right(trial, "uninterrupted"):
             return self._differs(trial, "saved", "after save_job, the run goes on with", "run_disturbed")
         return Miss(f"with {self.describe(trial.case)}, the run that was never saved is another one already")
 
     @check("The resumed run equals the uninterrupted one, bit by bit, on every rank.")
-    def equal(self, trial: Trial) -> Miss | None:
+    def equal(self, trial: ThisTrial) -> Miss | None:
         """Losses and final weights."""
         return self._differs(trial, "resumed", "after load_job, the run goes on with", None)
 
     @check("The checkpoint lies at `path`, or in files whose names begin with it.")
-    def in_files(self, trial: Trial) -> Miss | None:
+    def in_files(self, trial: ThisTrial) -> Miss | None:
         """Not in variables, which a new job would not have."""
         name = f"job-{trial.case['seed']}-{trial.case['before']}.pt"
         for rank, seen in sorted(trial.seen.items()):
@@ -168,13 +194,14 @@ class SaveJob(Task):
                     )
         return None
 
-    def _right(self, trial: Trial, run: str) -> bool:
+    def _right(self, trial: ThisTrial, run: Run) -> bool:
         return all(close(trial.seen[r][run]["losses"], trial.oracle["right"][r]) for r in trial.seen)
 
-    def _differs(self, trial: Trial, run: str, said: str, known: str | None) -> Miss | None:
+    def _differs(self, trial: ThisTrial, run: Run, said: str, known: str | None) -> Miss | None:
         for rank, seen in sorted(trial.seen.items()):
             if seen[run] != seen["uninterrupted"]:
-                losses = [[f"{loss:.4f}" for loss in seen[name]["losses"]] for name in (run, "uninterrupted")]
+                ends = seen[run], seen["uninterrupted"]
+                losses = [[f"{loss:.4f}" for loss in end["losses"]] for end in ends]
                 return Miss(
                     f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, {said} losses "
                     f"{short(losses[0])} on rank {rank}; the uninterrupted run has {short(losses[1])}",
@@ -182,16 +209,15 @@ class SaveJob(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception resumes with exactly these losses?"""
         seen = [
-            Trial(t.world_size, t.case, t.oracle, {r: s["resumed"]["losses"] for r, s in t.seen.items()})
+            t.showing({r: s["resumed"]["losses"] for r, s in t.seen.items()})
             for t in trials
             if t.world_size > 1 and not any(is_odd(s) for s in t.seen.values())
         ]
-        known = models(jobs.FORGOTTEN, lambda t, name: t.oracle[name])
-        return recognise_by_models(seen, lambda t: t.oracle["right"], known, close) if seen else None
+        return recognise_by_name(seen, jobs.FORGOTTEN, lambda t, name: t.oracle[name], close)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A call that raised shows no losses."""
         return None

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
-from course_lib.tasks.dataparallel.traffic import counted, models
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Model,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    recognise_by_models,
-)
+from course_lib.tasks.dataparallel.traffic import Case, predictions
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
+#: For `right` and for each misconception, the bytes of each device.
+Oracle = dict[str, list[float]]
+ThisTrial = Trial[Case, list[float], Oracle]
 
-class BytesSent(Task):
+
+class BytesSent(Task[Case, list[float], Oracle]):
     """How many bytes each device sends in a step."""
 
     name = "dataparallel.bytes_sent"
@@ -89,7 +83,7 @@ class BytesSent(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Both schemes: batches that divide, that do not, and too few samples for all devices."""
         for scheme in ("dp", "ddp"):
             for samples, devices in (
@@ -108,22 +102,22 @@ class BytesSent(Task):
                     "sample_out": 4 * chance.randint(2, 90),
                 }
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[str, int, int, int, int, int], object], case: Case
+    ) -> list[float] | Odd:
         """The list of bytes."""
-        names = ("scheme", "devices", "samples", "weights", "sample_in", "sample_out")
-        result = answer(*(case[name] for name in names))
-        try:
-            numbers = [toys.number(item) for item in result]
-        except TypeError:
+        sizes = (case["weights"], case["sample_in"], case["sample_out"])
+        result = answer(case["scheme"], case["devices"], case["samples"], *sizes)
+        if not isinstance(result, Iterable):
             return toys.odd(result)
-        return next((item for item in numbers if is_odd(item)), numbers)
+        return toys.all_or_odd(map(toys.number, result))
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """Counted while the copies are made; and what each misconception gives."""
-        return {"right": counted(case), "models": models(case)}
+        return predictions(case)
 
     @check("A list with a number for each device.", gate=True)
-    def gives_numbers(self, trial: Trial) -> Miss | None:
+    def gives_numbers(self, trial: ThisTrial) -> Miss | None:
         """As long as there are devices."""
         seen = trial.seen[0]
         if is_odd(seen):
@@ -133,33 +127,28 @@ class BytesSent(Task):
         return None
 
     @check("DataParallel: each device sends as many bytes as are copied from it in a step.")
-    def data_parallel(self, trial: Trial) -> Miss | None:
+    def data_parallel(self, trial: ThisTrial) -> Miss | None:
         """Exact."""
         return self._miss(trial) if trial.case["scheme"] == "dp" else None
 
     @check("DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.")
-    def ddp(self, trial: Trial) -> Miss | None:
+    def ddp(self, trial: ThisTrial) -> Miss | None:
         """Exact."""
         return self._miss(trial) if trial.case["scheme"] == "ddp" else None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these numbers?"""
-        names = sorted({name for trial in trials for name in trial.oracle["models"]})
-
-        def model(name: str, ids: str | tuple[str, ...]) -> Model:
+        names = sorted({name for trial in trials for name in trial.oracle})
+        both = [name for name in names if " + " in name]
+        return recognise_by_name(
+            trials,
+            [*self.gravest_first(names), *both],
             # What is about the other scheme gives what is right.
-            return Model(ids, lambda trial: [trial.oracle["models"].get(name, trial.oracle["right"])])
+            lambda trial, name: [trial.oracle.get(name, trial.oracle["right"])],
+            _equal,
+        )
 
-        known = [
-            model(name, item.id)
-            for item in self.misconceptions
-            for name in names
-            if name.partition("/")[0] == item.id
-        ]
-        both = [model(name, tuple(name.split(" + "))) for name in names if " + " in name]
-        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], [*known, *both], _equal)
-
-    def _miss(self, trial: Trial) -> Miss | None:
+    def _miss(self, trial: ThisTrial) -> Miss | None:
         seen, right = trial.seen[0], trial.oracle["right"]
         if _equal(seen, right):
             return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught, telling
@@ -12,10 +12,46 @@ from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 _CLOSE = 1e-5
 
 
-class ParallelStep(Task):
+class Case(TypedDict):
+    """A batch for so many devices; with `reverse`, the parts are done in the reverse order."""
+
+    samples: int
+    devices: int
+    reverse: bool
+    seed: int
+
+
+class Seen(TypedDict):
+    """What came back and what the calls of the model were; see `trial`."""
+
+    outputs: list[list[float]]
+    gradients: list[float]
+    parts: list[int]
+    together: bool
+    in_main: int
+    copies: int
+
+
+class Oracle(TypedDict):
+    """The sizes of the parts, the rows of the output; and gradients, as they are and by misconception."""
+
+    parts: list[int]
+    outputs: list[list[float]]
+    right: list[float]
+    mean_of_means: list[float]
+    sum_of_means: list[float]
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class ParallelStep(Task[Case, Seen, Oracle]):
     """One step of DataParallel by hand."""
 
     name = "dataparallel.parallel_step"
@@ -78,7 +114,7 @@ class ParallelStep(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Batches that divide, that do not, and such that a device is left without a part."""
         devices = chance.randint(3, 4)
         for samples, count, reverse in (
@@ -94,11 +130,11 @@ class ParallelStep(Task):
                 "seed": chance.randint(1, 10_000),
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What of the case is to be seen in the answer."""
         return f"{case['samples']} samples, devices={case['devices']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[nn.Module, Tensor, Tensor, int], object], case: Case) -> Seen:
         """The outputs, the gradients, and what the copies have noted."""
         import torch
 
@@ -107,17 +143,17 @@ class ParallelStep(Task):
         model = telling.network(notes, case["seed"])
         inputs, labels = telling.batch(case["samples"], case["seed"])
         outputs = answer(model, inputs, labels, case["devices"])
-        weights = [call["weights"] for call in notes.calls]
+        weights = [call.weights for call in notes.calls]
         return {
             "outputs": _rows(outputs, case["samples"]),
             "gradients": _gradients(model),
-            "parts": [call["samples"] for call in notes.calls],
-            "in_main": sum(call["main"] for call in notes.calls),
+            "parts": [call.samples for call in notes.calls],
+            "in_main": sum(call.main for call in notes.calls),
             "together": notes.together,
             "copies": len(set(weights)),
         }
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """One device with the whole batch; and the gradients that wrong losses give."""
         import torch
         from torch.nn.functional import cross_entropy
@@ -125,15 +161,15 @@ class ParallelStep(Task):
         inputs, labels = telling.batch(case["samples"], case["seed"])
         cut = list(zip(inputs.chunk(case["devices"]), labels.chunk(case["devices"]), strict=True))
 
-        def gradients(loss: Callable[[Any], Any]) -> Any:
+        def gradients(loss: Callable[[nn.Module], Tensor]) -> list[float]:
             model = telling.network(telling.Notes(1, False), case["seed"])
             loss(model).backward()
             return _gradients(model)
 
-        def mean_loss(model: Any) -> Any:
+        def mean_loss(model: nn.Module) -> Tensor:
             return torch.stack([cross_entropy(model(x), y) for x, y in cut]).mean()
 
-        def added_loss(model: Any) -> Any:
+        def added_loss(model: nn.Module) -> Tensor:
             return torch.stack([cross_entropy(model(x), y) for x, y in cut]).sum()
 
         outputs = telling.network(telling.Notes(1, False), case["seed"])(inputs)
@@ -145,12 +181,12 @@ class ParallelStep(Task):
             "sum_of_means": gradients(added_loss),
         }
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
         return [oracle["outputs"], oracle["right"]]
 
     @check("The outputs of the whole batch are returned: one row for each sample.", gate=True)
-    def gives_outputs(self, trial: Trial) -> Miss | None:
+    def gives_outputs(self, trial: ThisTrial) -> Miss | None:
         """A tensor of the right shape."""
         outputs = trial.seen[0]["outputs"]
         return (
@@ -160,7 +196,7 @@ class ParallelStep(Task):
         )
 
     @check("The batch is cut as scatter cuts it, and each part goes through the model once.", gate=True)
-    def parts(self, trial: Trial) -> Miss | None:
+    def parts(self, trial: ThisTrial) -> Miss | None:
         """Sizes of the parts, in any order."""
         seen, right = trial.seen[0]["parts"], trial.oracle["parts"]
         if sorted(seen) == sorted(right):
@@ -172,7 +208,7 @@ class ParallelStep(Task):
         )
 
     @check("The parts are computed at the same time, each in a thread of its own.", gate=True)
-    def threads(self, trial: Trial) -> Miss | None:
+    def threads(self, trial: ThisTrial) -> Miss | None:
         """One part may be computed in place, as parallel_apply does."""
         seen, parts = trial.seen[0], trial.oracle["parts"]
         if len(parts) == 1 or (seen["together"] and not seen["in_main"]):
@@ -183,7 +219,7 @@ class ParallelStep(Task):
         )
 
     @check("Each part is computed with a copy of the weights of its own.")
-    def copies(self, trial: Trial) -> Miss | None:
+    def copies(self, trial: ThisTrial) -> Miss | None:
         """Told apart by where the first weights lie in memory."""
         seen, parts = trial.seen[0], trial.oracle["parts"]
         if seen["copies"] == len(parts):
@@ -195,7 +231,7 @@ class ParallelStep(Task):
         )
 
     @check("Each row is what the model says of its sample.")
-    def outputs(self, trial: Trial) -> Miss | None:
+    def outputs(self, trial: ThisTrial) -> Miss | None:
         """In the order of the batch, whoever was done first."""
         seen, right = trial.seen[0]["outputs"], trial.oracle["outputs"]
         wrong = [row for row in range(len(right)) if not _close(seen[row], right[row])]
@@ -209,7 +245,7 @@ class ParallelStep(Task):
         )
 
     @check("Afterwards the model has the gradient of the loss of the whole batch.")
-    def gradient(self, trial: Trial) -> Miss | None:
+    def gradient(self, trial: ThisTrial) -> Miss | None:
         """As one device finds it."""
         seen, oracle = trial.seen[0]["gradients"], trial.oracle
         if _close(seen, oracle["right"]):
@@ -227,17 +263,20 @@ class ParallelStep(Task):
         return Miss(f"on rank 0, with {self.describe(trial.case)}, {observed}", known or None)
 
 
-def _rows(outputs: Any, samples: int) -> Any:
+def _rows(outputs: object, samples: int) -> list[list[float]]:
     import torch
 
     if not isinstance(outputs, torch.Tensor):
-        return {"odd": f"the answer returned {toys.odd(outputs)['odd']}"}
+        return toys.in_place_of(list[list[float]], {"odd": f"the answer returned {toys.odd(outputs)['odd']}"})
     if outputs.shape != (samples, telling.CLASSES):
-        return {"odd": f"a tensor of shape {tuple(outputs.shape)} was returned"}
-    return outputs.detach().tolist()
+        return toys.in_place_of(
+            list[list[float]], {"odd": f"a tensor of shape {tuple(outputs.shape)} was returned"}
+        )
+    rows: list[list[float]] = outputs.detach().tolist()
+    return rows
 
 
-def _gradients(model: Any) -> list[float]:
+def _gradients(model: nn.Module) -> list[float]:
     """All gradients in a row; one that is missing counts as zeros."""
     return [
         value

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from course_lib.tasks import toys
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 FEATURES, HIDDEN, CLASSES = 5, 6, 4
 #: How long a call waits for the others to come in: only answers that call one after the other wait so long.
@@ -14,7 +18,16 @@ _UNTIL_ALL_ARE_IN = 1.0
 _UNTIL_OTHERS_ARE_OUT = 0.3
 
 
-def batch(samples: int, seed: int) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class Call:
+    """A call of the network: how many samples, in the main thread or not, and where its first weights lie in memory."""
+
+    samples: int
+    main: bool
+    weights: int
+
+
+def batch(samples: int, seed: int) -> tuple[Tensor, Tensor]:
     """Inputs and labels; the first feature of a sample grows with its place in the batch."""
     import torch
 
@@ -29,20 +42,20 @@ class Notes:
 
     def __init__(self, parts: int, reverse: bool) -> None:
         self.parts, self.reverse = parts, reverse
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[Call] = []
         self._inside = threading.Condition()
         self._threads: dict[float, threading.Thread] = {}
         self._alone = False
 
-    def come_in(self, x: Any, weight: Any) -> None:
+    def come_in(self, x: Tensor, weight: Tensor) -> None:
         """Note the call, and wait until the calls for all parts are inside."""
         with self._inside:
             self.calls.append(
-                {
-                    "samples": len(x),
-                    "main": threading.current_thread() is threading.main_thread(),
-                    "weights": weight.data_ptr(),
-                }
+                Call(
+                    samples=len(x),
+                    main=threading.current_thread() is threading.main_thread(),
+                    weights=weight.data_ptr(),
+                )
             )
             self._threads[float(x[0, 0])] = threading.current_thread()
             self._inside.notify_all()
@@ -50,7 +63,7 @@ class Notes:
             if not self._inside.wait_for(lambda: len(self.calls) >= self.parts, timeout=patience):
                 self._alone = True
 
-    def go_out(self, x: Any) -> None:
+    def go_out(self, x: Tensor) -> None:
         """Where `reverse` is set, leave only when the call for the next part is over."""
         mine = float(x[0, 0])
         later = [thread for place, thread in sorted(self._threads.items()) if place > mine]
@@ -63,7 +76,7 @@ class Notes:
         return not self._alone
 
 
-def network(notes: Notes, seed: int) -> Any:
+def network(notes: Notes, seed: int) -> nn.Module:
     """5 -> 6 -> 4, weights drawn with the seed; copies of it note in the same place."""
     import torch
 
@@ -73,9 +86,9 @@ def network(notes: Notes, seed: int) -> Any:
             self.first = torch.nn.Linear(FEATURES, HIDDEN)
             self.second = torch.nn.Linear(HIDDEN, CLASSES)
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             notes.come_in(x, self.first.weight)
-            scores = self.second(torch.tanh(self.first(x)))
+            scores: Tensor = self.second(torch.tanh(self.first(x)))
             notes.go_out(x)
             return scores
 

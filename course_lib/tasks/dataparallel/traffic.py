@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def counted(case: Mapping[str, Any]) -> list[float]:
+class Case(TypedDict):
+    """A step of the scheme `dp` or `ddp`; weights and the parts of a sample are in bytes."""
+
+    scheme: str
+    devices: int
+    samples: int
+    weights: int
+    sample_in: int
+    sample_out: int
+
+
+def counted(case: Case) -> list[float]:
     """Bytes sent by each device, by making the copies of a step with real tensors."""
     sent = _data_parallel(case) if case["scheme"] == "dp" else _ring(case)
     return [float(sent[device]) for device in range(case["devices"])]
 
 
-def models(case: Mapping[str, Any]) -> dict[str, list[float]]:
-    """What each misconception gives; one that is about the other scheme gives what is right."""
+def predictions(case: Case) -> dict[str, list[float]]:
+    """What is right, and what each misconception gives; one that is about the other scheme gives what is right."""
     right = counted(case)
     n, weights = case["devices"], case["weights"]
     about_ddp = {
@@ -38,15 +51,15 @@ def models(case: Mapping[str, Any]) -> dict[str, list[float]]:
         "batch_forgotten": _formula(case, batch=False),
     }
     theirs, others = (about_dp, about_ddp) if case["scheme"] == "dp" else (about_ddp, about_dp)
-    return theirs | dict.fromkeys(others, right)
+    return {"right": right} | theirs | dict.fromkeys(others, right)
 
 
-def _data_parallel(case: Mapping[str, Any]) -> Counter[int]:
+def _data_parallel(case: Case) -> Counter[int]:
     import torch
 
     sent: Counter[int] = Counter()
 
-    def move(tensor: Any, source: int, target: int) -> None:
+    def move(tensor: Tensor, source: int, target: int) -> None:
         sent[source] += tensor.nbytes if source != target else 0
 
     weights = torch.empty(case["weights"], dtype=torch.uint8)
@@ -61,7 +74,7 @@ def _data_parallel(case: Mapping[str, Any]) -> Counter[int]:
     return sent
 
 
-def _ring(case: Mapping[str, Any]) -> Counter[int]:
+def _ring(case: Case) -> Counter[int]:
     """A ring all-reduce, piece by piece: n - 1 rounds that add up, n - 1 rounds that tell."""
     import torch
 
@@ -82,14 +95,14 @@ def _ring(case: Mapping[str, Any]) -> Counter[int]:
     return sent
 
 
-def _parts(case: Mapping[str, Any]) -> list[float]:
+def _parts(case: Case) -> list[float]:
     import torch
 
     return [float(len(part)) for part in torch.empty(case["samples"]).chunk(case["devices"])]
 
 
 def _formula(
-    case: Mapping[str, Any],
+    case: Case,
     parts: list[float] | None = None,
     out_back: bool = True,
     weights_back: bool = True,

@@ -5,27 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.utils.data import TensorDataset
 
 _CLOSE = 1e-4
 
 
-class Train(Task):
+class Case(TypedDict):
+    """What the answer is called with, and the seed of the model and of the data."""
+
+    samples: int
+    batch_size: int
+    epochs: int
+    lr: float
+    seed: int
+
+
+#: Parameters by name.
+Weights = dict[str, list[float]]
+
+
+class Seen(TypedDict):
+    """The weights that came back and those at the start; how many samples went through the rank's model."""
+
+    weights: Weights
+    start: Weights
+    samples: int
+
+
+#: For `right` and for each misconception, the weights.
+Oracle = dict[str, Weights]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class Train(Task[Case, Seen, Oracle]):
     """A DataParallel script turned into one for DDP."""
 
     name = "dataparallel.train"
@@ -92,7 +114,7 @@ class Train(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """With and without a smaller last batch; every batch can be dealt out evenly."""
         for whole in (True, False):
             batch_size = 4 * chance.randint(2, 3)
@@ -104,11 +126,13 @@ class Train(Task):
                 "seed": chance.randint(1, 10_000),
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What the answer is called with."""
         return f"{case['samples']} samples, batch_size={case['batch_size']}, epochs={case['epochs']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[nn.Module, TensorDataset, int, int, float], object], case: Case
+    ) -> Seen:
         """The weights that come back, and how many samples went through the rank's model."""
         import os
 
@@ -118,11 +142,8 @@ class Train(Task):
         state = answer(model, data, case["batch_size"], case["epochs"], case["lr"])
         return {"weights": _numbers(state), "start": start, "samples": samples_seen()}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Weights]]:
         """One process with the old script; and the same with what misconceptions do."""
-        import torch
-        from torch.utils.data import DistributedSampler
-
         size, epochs, lr = case["batch_size"], case["epochs"], case["lr"]
         order = list(range(case["samples"]))
 
@@ -131,34 +152,29 @@ class Train(Task):
 
         def dealt(epoch: int) -> list[list[int]]:
             """The batches of all ranks together, with a sampler that shuffles."""
-            shares = []
-            for rank in range(world_size):
-                sampler: Any = DistributedSampler(torch.empty(case["samples"]), world_size, rank)  # type: ignore[arg-type]
-                sampler.set_epoch(epoch)
-                shares.append(cut(list(sampler), size // world_size))
+            shares = [
+                cut(toys.dealt(case["samples"], world_size, rank, epoch), size // world_size)
+                for rank in range(world_size)
+            ]
             return [[index for part in step for index in part] for step in zip(*shares, strict=True)]
 
         plain = cut(order, size) * epochs
         return {
             "right": partial(_trained, case, plain, lr),
-            "models": {
-                "batch_not_divided": partial(_trained, case, cut(order, size * world_size) * epochs, lr),
-                "shuffled": partial(
-                    _trained, case, [step for epoch in range(epochs) for step in dealt(epoch)], lr
-                ),
-                "shuffled/one order": partial(_trained, case, dealt(0) * epochs, lr),
-                "steps_too_large": partial(_trained, case, plain, lr * world_size),
-                "steps_too_small": partial(_trained, case, plain, lr / world_size),
-            },
+            "batch_not_divided": partial(_trained, case, cut(order, size * world_size) * epochs, lr),
+            "shuffled": partial(
+                _trained, case, [step for epoch in range(epochs) for step in dealt(epoch)], lr
+            ),
+            "shuffled/one order": partial(_trained, case, dealt(0) * epochs, lr),
+            "steps_too_large": partial(_trained, case, plain, lr * world_size),
+            "steps_too_small": partial(_trained, case, plain, lr / world_size),
         }
 
-    @check("Every rank returns the weights by name.", gate=True)
-    def gives_weights(self, trial: Trial) -> Miss | None:
-        """A mapping from names to tensors."""
-        return toys.odd_reply(trial, of="weights")
+    #: A mapping from names to tensors.
+    gives_weights = gate("Every rank returns the weights by name.", of="weights")
 
     @check("The names are those of the model itself.", gate=True)
-    def names(self, trial: Trial) -> Miss | None:
+    def names(self, trial: ThisTrial) -> Miss | None:
         """Without `module.`."""
         right = list(trial.oracle["right"])
         for rank, seen in trial.seen.items():
@@ -173,7 +189,7 @@ class Train(Task):
         return None
 
     @check("All ranks return the same weights.")
-    def equal(self, trial: Trial) -> Miss | None:
+    def equal(self, trial: ThisTrial) -> Miss | None:
         """Up to rounding."""
         odd = [
             rank for rank, seen in trial.seen.items() if not _close(seen["weights"], trial.seen[0]["weights"])
@@ -189,7 +205,7 @@ class Train(Task):
         )
 
     @check("The weights are those of the old script in one process.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Same steps, same batches."""
         seen, right = trial.seen[0]["weights"], trial.oracle["right"]
         if _close(seen, right):
@@ -201,7 +217,7 @@ class Train(Task):
         )
 
     @check("The ranks share the work: each sample goes through one rank in an epoch.")
-    def shared(self, trial: Trial) -> Miss | None:
+    def shared(self, trial: ThisTrial) -> Miss | None:
         """Counted in samples that went through the rank's model."""
         share = trial.case["samples"] * trial.case["epochs"] // trial.world_size
         counts = [trial.seen[rank]["samples"] for rank in range(trial.world_size)]
@@ -213,18 +229,14 @@ class Train(Task):
             "everyone_does_everything" if min(counts) >= share * trial.world_size else None,
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception ends with exactly these weights?"""
-        seen = [
-            Trial(t.world_size, t.case, t.oracle, {r: s["weights"] for r, s in t.seen.items()})
-            for t in trials
-        ]
-        names = trials[0].oracle["models"] if trials else ()
-        known = models(names, lambda t, name: [t.oracle["models"][name]] * t.world_size)
-        return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, known, _close)
+        seen = [t.showing({r: s["weights"] for r, s in t.seen.items()}) for t in trials]
+        names = trials[0].oracle if trials else ()
+        return recognise_by_name(seen, names, lambda t, name: t.everywhere(t.oracle[name]), _close)
 
 
-def _model(seed: int) -> tuple[Any, Callable[[], int]]:
+def _model(seed: int) -> tuple[nn.Module, Callable[[], int]]:
     """A network of 4 -> 6 -> 3, and a function that says how many samples went through it in training."""
     import torch
 
@@ -234,9 +246,10 @@ def _model(seed: int) -> tuple[Any, Callable[[], int]]:
             self.first = torch.nn.Linear(4, 6)
             self.second = torch.nn.Linear(6, 3)
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             counted.append(len(x))
-            return self.second(torch.tanh(self.first(x)))
+            scores: Tensor = self.second(torch.tanh(self.first(x)))
+            return scores
 
     counted: list[int] = []
     with torch.random.fork_rng(devices=[]):
@@ -244,7 +257,7 @@ def _model(seed: int) -> tuple[Any, Callable[[], int]]:
         return Network(), lambda: sum(counted)
 
 
-def _data(case: Mapping[str, Any]) -> Any:
+def _data(case: Case) -> TensorDataset:
     import torch
     from torch.utils.data import TensorDataset
 
@@ -253,7 +266,7 @@ def _data(case: Mapping[str, Any]) -> Any:
     return TensorDataset(features, torch.randint(3, (case["samples"],), generator=generator))
 
 
-def _trained(case: Mapping[str, Any], batches: Sequence[Sequence[int]], lr: float) -> Any:
+def _trained(case: Case, batches: Sequence[Sequence[int]], lr: float) -> Weights:
     """The weights after one process has trained on these batches."""
     import torch
 
@@ -268,15 +281,15 @@ def _trained(case: Mapping[str, Any], batches: Sequence[Sequence[int]], lr: floa
     return _numbers(model.state_dict())
 
 
-def _numbers(state: Any) -> Any:
+def _numbers(state: object) -> Weights:
     import torch
 
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        return toys.odd(state)
+        return toys.in_place_of(Weights, toys.odd(state))
     return {str(name): value.detach().flatten().tolist() for name, value in state.items()}
 
 
-def _moved_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _moved_alike(one: Seen, other: Seen) -> bool:
     """Whether the training has added the same to the weights of two ranks."""
     moved = [
         {
@@ -288,7 +301,7 @@ def _moved_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return _close(*moved)
 
 
-def _close(some: Mapping[str, Sequence[float]], others: Mapping[str, Sequence[float]]) -> bool:
+def _close(some: Weights, others: Weights) -> bool:
     return some.keys() == others.keys() and all(
         len(some[name]) == len(others[name])
         and all(abs(a - b) < _CLOSE for a, b in zip(some[name], others[name], strict=True))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import ParamSpec, TypedDict, TypeVar
 from unittest.mock import patch
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
 from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 #: How long the writing takes: next to nothing, and longer than somebody who guesses would sleep.
 _SECONDS = (0.1, 1.8)
@@ -26,7 +29,27 @@ _FOR_EVER = 24 * 3600.0
 _NAP = 0.2
 
 
-class Checkpoint(Mystery):
+class Case(TypedDict):
+    """Who writes, for how many seconds, and under which key of the store it shows."""
+
+    writer: int
+    seconds: float
+    key: str
+
+
+class Run(TypedDict):
+    """What came back, how often this rank has written, and the timeouts that it has asked for."""
+
+    returned: str
+    written: int
+    patience: float | None
+    longest: float | None
+
+
+ThisTrial = Trial[Case, Seen[Run], None]
+
+
+class Checkpoint(Mystery[Case, Run, None]):
     """The network is down, say some."""
 
     name = "debugging.checkpoint"
@@ -78,16 +101,18 @@ class Checkpoint(Mystery):
         OTHER_CAUSE,
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Another writer than the lesson's."""
         for writer, seconds in zip(chance.sample((0, 2), 2), _SECONDS, strict=True):
             yield {"writer": writer, "seconds": seconds, "key": f"written/{chance.randint(1, 10**9)}"}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Who writes."""
         return f"rank {case['writer']} writing for {case['seconds']:g} s"
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(
+        self, answer: Callable[[int, Callable[[], None], Callable[[], str]], object], case: Case
+    ) -> Run:
         """What came back, and how often this rank has written."""
         from torch.distributed import distributed_c10d as c10d
 
@@ -106,14 +131,14 @@ class Checkpoint(Mystery):
         with patience.noted(), patch("time.sleep", lambda seconds: sleep(min(seconds, _NAP))):
             returned = answer(case["writer"], write, read)
         return {
-            "returned": returned if isinstance(returned, str) else toys.odd(returned),
+            "returned": returned if isinstance(returned, str) else toys.in_place_of(str, toys.odd(returned)),
             "written": len(written),
             "patience": patience.shortest,
             "longest": patience.longest,
         }
 
     @check("Only the writer writes, and once.")
-    def writes_once(self, trial: Trial) -> Miss | None:
+    def writes_once(self, trial: ThisTrial) -> Miss | None:
         """Counted."""
         for rank, seen in trial.seen.items():
             if seen["run"]["written"] != (rank == trial.case["writer"]):
@@ -123,7 +148,7 @@ class Checkpoint(Mystery):
         return None
 
     @check("Every rank returns what was written.")
-    def reads(self, trial: Trial) -> Miss | None:
+    def reads(self, trial: ThisTrial) -> Miss | None:
         """Not what was there before."""
         for rank, seen in trial.seen.items():
             returned = seen["run"]["returned"]
@@ -136,7 +161,7 @@ class Checkpoint(Mystery):
         return None
 
     @check("No group gives up during an honest pause, however long it is.")
-    def is_patient(self, trial: Trial) -> Miss | None:
+    def is_patient(self, trial: ThisTrial) -> Miss | None:
         """By the timeouts that were asked for."""
         for rank, seen in trial.seen.items():
             if seen["run"]["patience"] is not None and seen["run"]["patience"] < _PATIENT:
@@ -148,7 +173,7 @@ class Checkpoint(Mystery):
         return None
 
     @check("No group waits for ever.")
-    def ends_some_day(self, trial: Trial) -> Miss | None:
+    def ends_some_day(self, trial: ThisTrial) -> Miss | None:
         """By the timeouts that were asked for."""
         for rank, seen in trial.seen.items():
             longest = seen["run"]["longest"]
@@ -159,7 +184,7 @@ class Checkpoint(Mystery):
                 )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody has still lost patience."""
         late = any(
             "imed out" in error.message or "onnect" in error.message for error in outcome.errors.values()
@@ -189,8 +214,8 @@ class _Patience:
         import torch.distributed as dist
         from torch.distributed import distributed_c10d as c10d
 
-        def noting(function: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*args: Any, **kwargs: Any) -> Any:
+        def noting(function: Callable[_P, _R]) -> Callable[_P, _R]:
+            def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
                 for value in (*args, *kwargs.values()):
                     if isinstance(value, timedelta):
                         self.asked_for.append(value.total_seconds())

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, farthest, network, numbers
+
+if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
 _SHOWN = (
     (0.4, 0.1, 0.7, 0.9, 0.3, 0.8, 0.2, 0.5),
@@ -27,7 +31,28 @@ _KNOWN = ("leftovers_trained", "number_written_in")
 _LATE = 0.4
 
 
-class Epoch(Mystery):
+class Case(TypedDict):
+    """By rank, photographs (those below zero are damaged); who is late after its steps; a key of the store."""
+
+    seed: int
+    photographs: list[list[float]]
+    late: int
+    key: str
+
+
+class Run(TypedDict):
+    """The weights, and whether it ended no earlier than all ranks were through with their steps."""
+
+    weights: list[float]
+    waited: bool
+
+
+#: For `right` and for each misconception, the weights.
+Oracle = dict[str, list[float]]
+ThisTrial = Trial[Case, Seen[Run], Oracle]
+
+
+class Epoch(Mystery[Case, Run, Oracle]):
     """It hangs after the last batch."""
 
     name = "debugging.epoch"
@@ -90,7 +115,7 @@ class Epoch(Mystery):
         OTHER_CAUSE,
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The lesson's photographs, then others."""
         yield _with_late_rank([list(part) for part in _SHOWN], chance)
         drawn = [[chance.randint(1, 9) / 10 for _ in range(8)] for _ in range(world_size)]
@@ -101,11 +126,13 @@ class Epoch(Mystery):
         chance.shuffle(drawn)
         yield _with_late_rank(drawn, chance)
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How many batches each rank has."""
         return f"{toys.short([len(part) for part in _batches(case)])} batches"
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(
+        self, answer: Callable[[DistributedDataParallel, Optimizer, list[float]], object], case: Case
+    ) -> Run:
         """The weights after the epoch, and whether it ended before all ranks were through with their steps."""
         import torch
         from torch.distributed import distributed_c10d as c10d
@@ -115,7 +142,7 @@ class Epoch(Mystery):
         fewest = min(len(part) for part in _batches(case))
         steps: list[int] = []
 
-        def stepped(*_: Any) -> None:
+        def stepped(*_: object) -> None:
             steps.append(len(steps) + 1)
             if steps[-1] == fewest:
                 time.sleep(_LATE if rank == case["late"] else 0.0)
@@ -128,7 +155,7 @@ class Epoch(Mystery):
         waited = store.check([f"{case['key']}/{case['late']}"]) or len(steps) < fewest
         return {"weights": numbers(ddp.parameters()), "waited": waited}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[float]]]:
         """One process that sees all batches of a step: as many as there should be, and as many as misconceptions make.
 
         A rank whose batches are all used adds zeros: with Join, and with an empty batch.
@@ -139,7 +166,7 @@ class Epoch(Mystery):
         return {name: partial(_alone, case, everyones, count) for name, count in steps.items()}
 
     @check("All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """The weights tell."""
         for rank, seen in trial.seen.items():
             weights, where = seen["run"]["weights"], f"with {self.describe(trial.case)}"
@@ -153,7 +180,7 @@ class Epoch(Mystery):
         return None
 
     @check("It returns on no rank before all ranks are through with their steps.")
-    def waits(self, trial: Trial) -> Miss | None:
+    def waits(self, trial: ThisTrial) -> Miss | None:
         """One rank takes its time after its last step."""
         for rank, seen in trial.seen.items():
             if not seen["run"]["waited"]:
@@ -164,18 +191,18 @@ class Epoch(Mystery):
         return None
 
 
-def _with_late_rank(photographs: list[list[float]], chance: Random) -> dict[str, Any]:
+def _with_late_rank(photographs: list[list[float]], chance: Random) -> Case:
     late, key = chance.randrange(len(photographs)), f"through/{chance.randint(1, 10**9)}"
     seed = chance.randint(1, 10**6)
     return {"seed": seed, "photographs": photographs, "late": late, "key": key}
 
 
-def _batches(case: Mapping[str, Any]) -> list[list[list[float]]]:
+def _batches(case: Case) -> list[list[list[float]]]:
     usable = [[value for value in part if value >= 0] for part in case["photographs"]]
     return [[part[begin : begin + 2] for begin in range(0, len(part), 2)] for part in usable]
 
 
-def _alone(case: Mapping[str, Any], everyones: list[list[list[float]]], steps: int) -> list[float]:
+def _alone(case: Case, everyones: list[list[list[float]]], steps: int) -> list[float]:
     import torch
 
     net = network(case["seed"], 1, 1)

@@ -10,12 +10,23 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypedDict, cast
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import (
+    CaseT,
+    Misconception,
+    Miss,
+    Odd,
+    OracleT,
+    Recognised,
+    SeenT,
+    Task,
+    Trial,
+    check,
+)
 
 #: The causes there are to choose from, as the exercise lists them.
 CAUSES = {
@@ -40,6 +51,14 @@ OTHER_CAUSE = Misconception(
 )
 
 
+class Seen(TypedDict, Generic[SeenT]):
+    """The two names of the cell, and what the repaired script did once they are right."""
+
+    culprit: int
+    cause: str
+    run: SeenT
+
+
 @dataclass(frozen=True)
 class Solution:
     """What happened in the lesson's run.
@@ -56,7 +75,7 @@ class Solution:
     tempting: Mapping[str, str]
 
 
-class Mystery(Task):
+class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
     """A mystery of the lesson, and its solution.
 
     Attributes:
@@ -68,27 +87,31 @@ class Mystery(Task):
     solution: ClassVar[Solution]
     still_hangs: ClassVar[str] = ""
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(self, answer: Callable[..., Any], case: CaseT) -> SeenT:
         """Call the repaired script on this rank; returns what was observed, JSON-able."""
         raise NotImplementedError
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[..., Any], case: CaseT) -> Seen[SeenT]:
         """The two names; and what the repaired script did, once they are right."""
         cell = sys.modules["__main__"].__dict__
         culprit, cause = cell.get("culprit"), cell.get("cause")
         if all(name is None or name is ... for name in (culprit, cause)):
             with contextlib.suppress(Exception):
                 answer(*[None] * (self.signature.count(",") + 1))  # a stub says so at once
-        seen = {"culprit": _number(culprit), "cause": cause if isinstance(cause, str) else _odd(cause)}
-        named = seen["culprit"] == self.solution.culprit and seen["cause"] == self.solution.cause
-        return {**seen, "run": self.run_repaired(answer, case) if named else None}
+        named = _number(culprit), cause if isinstance(cause, str) else toys.in_place_of(str, _odd(cause))
+        right = named == (self.solution.culprit, self.solution.cause)
+        # Where the names are wrong, gates end the judging before anybody asks what the script did.
+        run = self.run_repaired(answer, case) if right else cast("SeenT", None)
+        return {"culprit": named[0], "cause": named[1], "run": run}
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(
+        self, outcome: Outcome, trials: Sequence[Trial[CaseT, Seen[SeenT], OracleT]]
+    ) -> Recognised:
         """The repaired script hangs, too."""
         return (self.still_hangs or None) if outcome.kind is Kind.HANG else None
 
     @check("culprit is the rank that does something else than the others.", gate=True)
-    def right_rank(self, trial: Trial) -> Miss | None:
+    def right_rank(self, trial: Trial[CaseT, Seen[SeenT], OracleT]) -> Miss | None:
         """In the lesson's run."""
         named = trial.seen[0]["culprit"]
         if named == self.solution.culprit:
@@ -100,7 +123,7 @@ class Mystery(Task):
         return Miss(f"culprit is {named}: {self.solution.seen_doing[named]}", "witness")
 
     @check("cause says why.", gate=True)
-    def right_cause(self, trial: Trial) -> Miss | None:
+    def right_cause(self, trial: Trial[CaseT, Seen[SeenT], OracleT]) -> Miss | None:
         """One of the words of the list."""
         named = trial.seen[0]["cause"]
         if named == self.solution.cause:
@@ -114,12 +137,14 @@ class Mystery(Task):
         return Miss(f"cause is {named!r} ({CAUSES[named]}): {against}", known)
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> int:
     """A rank, also where it stands alone in a list or a set."""
     if isinstance(value, list | tuple | set) and len(value) == 1:
         value = next(iter(value))
-    return value if isinstance(value, int) and not isinstance(value, bool) else _odd(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return toys.in_place_of(int, _odd(value))
 
 
-def _odd(value: Any) -> dict[str, str]:
+def _odd(value: object) -> Odd:
     return {"odd": "not given"} if value is None or value is ... else toys.odd(value)

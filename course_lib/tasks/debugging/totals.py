@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
 from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
 
 _SHOWN = (
@@ -21,7 +21,29 @@ _SHOWN = (
 )
 
 
-class Totals(Mystery):
+class Case(TypedDict):
+    """By rank, labels."""
+
+    labels: list[list[str]]
+
+
+class Run(TypedDict):
+    """The counts returned, by label."""
+
+    totals: dict[str, float]
+
+
+class Oracle(TypedDict):
+    """All labels counted; and by rank, each rank's k-th labels added up."""
+
+    totals: dict[str, int]
+    mixed: list[dict[str, int]]
+
+
+ThisTrial = Trial[Case, Seen[Run], Oracle]
+
+
+class Totals(Mystery[Case, Run, Oracle]):
     """Nothing hangs, and it does not add up."""
 
     name = "debugging.totals"
@@ -78,7 +100,7 @@ class Totals(Mystery):
         OTHER_CAUSE,
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The lesson's labels, then ranks that have not seen all of them."""
         yield {"labels": [list(part) for part in _SHOWN]}
         kinds = chance.sample(["ant", "bee", "cow", "elk", "fox", "gnu"], 4)
@@ -90,18 +112,18 @@ class Totals(Mystery):
             chance.shuffle(part)
         yield {"labels": parts}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The kinds that each rank has seen, in the order in which it has."""
         return "; ".join(", ".join(dict.fromkeys(part)) for part in case["labels"])
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(self, answer: Callable[[list[str]], object], case: Case) -> Run:
         """The totals, as plain numbers."""
         totals = answer(list(case["labels"][int(os.environ["RANK"])]))
         if not isinstance(totals, Mapping) or not all(isinstance(label, str) for label in totals):
-            return toys.odd(totals)
+            return toys.in_place_of(Run, toys.odd(totals))
         return {"totals": {label: toys.number(count) for label, count in totals.items()}}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """All labels of all ranks, counted by one process; and each rank's k-th label added up."""
         parts = [Counter(part) for part in case["labels"]]
         mixed = [sum(counts) for counts in zip(*(part.values() for part in parts), strict=False)]
@@ -111,18 +133,17 @@ class Totals(Mystery):
         }
 
     @check("Every rank returns a dictionary of counts.", gate=True)
-    def gives_counts(self, trial: Trial) -> Miss | None:
+    def gives_counts(self, trial: ThisTrial) -> Miss | None:
         """By label."""
         for rank, seen in trial.seen.items():
-            found = seen["run"] if toys.is_odd(seen["run"]) else None
-            for count in () if found else seen["run"]["totals"].values():
-                found = count if toys.is_odd(count) else found
-            if found:
-                return Miss(f"rank {rank} returned {found['odd']}")
+            run = seen["run"]
+            for found in (run,) if toys.is_odd(run) else run["totals"].values():
+                if toys.is_odd(found):
+                    return Miss(f"rank {rank} returned {found['odd']}")
         return None
 
     @check("The counts are right, for all labels that any rank has seen.")
-    def counts(self, trial: Trial) -> Miss | None:
+    def counts(self, trial: ThisTrial) -> Miss | None:
         """On every rank."""
         for rank, seen in trial.seen.items():
             totals, right = seen["run"]["totals"], trial.oracle["totals"]
@@ -140,7 +161,7 @@ class Totals(Mystery):
             )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Ranks that have not seen the same labels wait for each other."""
         if outcome.kind is not Kind.HANG:
             return None

@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
 from course_lib.tasks.weights import close
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class TrainAndLog(Mystery):
+
+class Case(TypedDict):
+    """By rank and step, a batch."""
+
+    batches: list[list[list[int]]]
+
+
+class Run(TypedDict):
+    """The weight that came back, and what was logged."""
+
+    weight: float
+    logged: list[float]
+
+
+class Descent(TypedDict):
+    """The weight in the end; and after every second step the mean of the losses, and rank 0's own."""
+
+    weight: float
+    means: list[float]
+    own: list[float]
+
+
+#: With steps along the `sum` of the gradients, or along their `mean`.
+Oracle = dict[str, Descent]
+ThisTrial = Trial[Case, Seen[Run], Oracle]
+
+
+class TrainAndLog(Mystery[Case, Run, Oracle]):
     """It hangs since the loss is logged."""
 
     name = "debugging.train_and_log"
@@ -75,7 +104,7 @@ class TrainAndLog(Mystery):
         OTHER_CAUSE,
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Batches for each rank."""
         for steps in (4, 6):
             batches = [
@@ -83,25 +112,27 @@ class TrainAndLog(Mystery):
             ]
             yield {"batches": batches}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How many steps."""
         return f"{len(case['batches'][0])} steps"
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(
+        self, answer: Callable[[Tensor, Tensor, Callable[[object], None]], object], case: Case
+    ) -> Run:
         """The weight that came back, and what was logged."""
         import torch
 
-        logged: list[Any] = []
+        logged: list[float] = []
         batches = torch.tensor(case["batches"][int(os.environ["RANK"])], dtype=torch.float32)
         weight = answer(torch.zeros(1), batches, lambda value: logged.append(toys.number(value)))
         return {"weight": toys.number(weight), "logged": logged}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The same descent with all batches in one process, by the sum as the script has it, or by the mean."""
         return {"sum": _descent(case, 1), "mean": _descent(case, world_size)}
 
     @check("Every rank returns the weight that the descent comes to.")
-    def descends(self, trial: Trial) -> Miss | None:
+    def descends(self, trial: ThisTrial) -> Miss | None:
         """With or without a log; whether steps are as long as the script's or are taken by the mean is no matter."""
         right = _meant(trial)["weight"]
         for rank, seen in trial.seen.items():
@@ -116,7 +147,7 @@ class TrainAndLog(Mystery):
         return None
 
     @check("Only rank 0 logs.")
-    def one_logs(self, trial: Trial) -> Miss | None:
+    def one_logs(self, trial: ThisTrial) -> Miss | None:
         """The others are silent."""
         for rank, seen in trial.seen.items():
             if rank and seen["run"]["logged"]:
@@ -124,7 +155,7 @@ class TrainAndLog(Mystery):
         return None
 
     @check("What rank 0 logs, after every second step, is the mean of all ranks' losses.")
-    def logs_means(self, trial: Trial) -> Miss | None:
+    def logs_means(self, trial: ThisTrial) -> Miss | None:
         """Number by number."""
         logged, means = trial.seen[0]["run"]["logged"], _meant(trial)["means"]
         if any(map(toys.is_odd, logged)):
@@ -143,7 +174,7 @@ class TrainAndLog(Mystery):
         )
 
 
-def _descent(case: Mapping[str, Any], divisor: int) -> dict[str, Any]:
+def _descent(case: Case, divisor: int) -> Descent:
     """The weight in the end; and after every second step the mean of the losses, and rank 0's own."""
     weight = 0.0
     means: list[float] = []
@@ -157,9 +188,9 @@ def _descent(case: Mapping[str, Any], divisor: int) -> dict[str, Any]:
     return {"weight": weight, "means": means, "own": own}
 
 
-def _meant(trial: Trial) -> Mapping[str, Any]:
+def _meant(trial: ThisTrial) -> Descent:
     """The descent that all ranks have come to the end of; else the script's."""
     weights = [seen["run"]["weight"] for seen in trial.seen.values()]
-    by_mean: Mapping[str, Any] = trial.oracle["mean"]
+    by_mean = trial.oracle["mean"]
     alike = all(not toys.is_odd(weight) and abs(weight - by_mean["weight"]) <= 1e-4 for weight in weights)
     return by_mean if alike else trial.oracle["sum"]

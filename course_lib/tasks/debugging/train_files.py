@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
 _FILES = "ABCD"
 
 
-def _content(case: Mapping[str, Any], rank: int, file: str) -> Any:
+class Case(TypedDict):
+    """The rank that cannot read a file, and the file's letter."""
+
+    seed: int
+    rank: int
+    file: str
+
+
+#: For `right` and for each misconception, the weights.
+Oracle = dict[str, list[float]]
+ThisTrial = Trial[Case, Seen[list[float]], Oracle]
+
+
+def _content(case: Case, rank: int, file: str) -> Tensor:
     return drawn(case["seed"] + 10 * rank + _FILES.index(file), 3, 2)
 
 
-class TrainFiles(Mystery):
+class TrainFiles(Mystery[Case, list[float], Oracle]):
     """It always hangs on the last file."""
 
     name = "debugging.train_files"
@@ -80,24 +98,28 @@ class TrainFiles(Mystery):
         OTHER_CAUSE,
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The lesson's broken file, then another one on another rank."""
-        for broken in ([1, "B"], [chance.choice((0, 2)), chance.choice("AC")]):
-            yield {"seed": chance.randint(1, 10**6), "broken": broken}
+        for rank, file in ((1, "B"), (chance.choice((0, 2)), chance.choice("AC"))):
+            yield {"seed": chance.randint(1, 10**6), "rank": rank, "file": file}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Who cannot read what."""
-        return f"file {case['broken'][1]} unreadable on rank {case['broken'][0]}"
+        return f"file {case['file']} unreadable on rank {case['rank']}"
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(
+        self,
+        answer: Callable[[DistributedDataParallel, Optimizer, str, Callable[[str], Tensor]], object],
+        case: Case,
+    ) -> list[float]:
         """The weights after all files."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
 
         rank = int(os.environ["RANK"])
 
-        def read(file: str) -> Any:
-            if [rank, file] == case["broken"]:
+        def read(file: str) -> Tensor:
+            if (rank, file) == (case["rank"], case["file"]):
                 raise OSError("the disk is asleep")
             return _content(case, rank, file)
 
@@ -105,7 +127,7 @@ class TrainFiles(Mystery):
         answer(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), _FILES, read)
         return numbers(ddp.parameters())
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[float]]]:
         """One process that trains on the files of all ranks; without the broken one, or with what is left of it."""
         ways = {"right": 0.0, "zeros": 1 / world_size, "mean_of_others": 1 / (world_size - 1)}
         filled = partial(_alone, case, world_size, 1 / world_size, filled=True)
@@ -115,7 +137,7 @@ class TrainFiles(Mystery):
         }
 
     @check("A file that one rank cannot read is left out by all ranks; all others are trained on.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """The weights tell."""
         for rank, seen in trial.seen.items():
             if not close(seen["run"], trial.oracle["right"]):
@@ -130,7 +152,7 @@ class TrainFiles(Mystery):
         return None
 
 
-def _alone(case: Mapping[str, Any], world_size: int, share: float, filled: bool = False) -> list[float]:
+def _alone(case: Case, world_size: int, share: float, filled: bool = False) -> list[float]:
     """`share`: what the broken file's step gives to each rank that can read it; `filled`: others train on zeros."""
     import torch
 
@@ -139,8 +161,8 @@ def _alone(case: Mapping[str, Any], world_size: int, share: float, filled: bool 
     for file in _FILES:
         optimizer.zero_grad()
         for rank in range(world_size):
-            weight = 1 / world_size if file != case["broken"][1] else share
-            if [rank, file] == case["broken"]:
+            weight = 1 / world_size if file != case["file"] else share
+            if (rank, file) == (case["rank"], case["file"]):
                 if filled:
                     (net(torch.zeros(3, 2)).square().mean() * weight).backward()
             elif weight:

@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Solution
+from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
 from course_lib.tasks.task import Misconception, Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed import ProcessGroup
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
 _NAMES = ("image", "text")
 _STEPS = 4
 #: Nobody draws more often than this while it trains.
 _DRAWS = 2000
 #: The process groups of this rank's last call.
-_groups: list[Any] = []
+_groups: list[ProcessGroup] = []
+
+
+class Case(TypedDict):
+    """By rank, the seed of its `chance`."""
+
+    seed: int
+    chances: list[int]
+
+
+class Run(TypedDict):
+    """The weights of both towers, and whether `chance` is still what its seed has made it."""
+
+    weights: list[float]
+    own_chance: bool
+
+
+ThisTrial = Trial[Case, Seen[Run], list[float]]
 
 
 def _orders(seed: int) -> list[str]:
@@ -32,7 +55,7 @@ def _orders(seed: int) -> list[str]:
     return first
 
 
-def _towers(case: Mapping[str, Any]) -> dict[str, Any]:
+def _towers(case: Case) -> dict[str, nn.Module]:
     return {name: network(case["seed"] + number, 2, 3, 1) for number, name in enumerate(_NAMES)}
 
 
@@ -56,11 +79,11 @@ def _leave_groups() -> None:
     gc.collect()  # DDP refers to its group, and to itself
 
 
-def _batches(case: Mapping[str, Any], rank: int) -> Any:
+def _batches(case: Case, rank: int) -> Tensor:
     return drawn(case["seed"] + 10 + rank, _STEPS, 3, 2)
 
 
-class TrainTowers(Mystery):
+class TrainTowers(Mystery[Case, Run, list[float]]):
     """It hangs in the second step, in a forward pass without collectives."""
 
     name = "debugging.train_towers"
@@ -125,7 +148,7 @@ class TrainTowers(Mystery):
         OTHER_CAUSE,
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The lesson's orders, then one in which another rank goes its own way in the second step."""
         yield {"seed": chance.randint(1, 10**6), "chances": [0, 1, 2]}
         odd = chance.choice((1, 2))
@@ -135,11 +158,15 @@ class TrainTowers(Mystery):
             seeds = [own if rank == odd else common for rank in range(world_size)]
         yield {"seed": chance.randint(1, 10**6), "chances": seeds}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Who draws what for the second step."""
         return f"{toys.short([_orders(seed)[1] for seed in case['chances']])} drawn first in the second step"
 
-    def run_repaired(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def run_repaired(
+        self,
+        answer: Callable[[dict[str, DistributedDataParallel], Optimizer, Tensor, Random], object],
+        case: Case,
+    ) -> Run:
         """The weights of both towers."""
         import torch
         import torch.distributed as dist
@@ -157,7 +184,7 @@ class TrainTowers(Mystery):
         answer(towers, torch.optim.SGD(weights, lr=0.1), _batches(case, rank), chance)
         return {"weights": numbers(weights), "own_chance": _continues(chance, case["chances"][rank])}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> list[float]:
         """One process that trains on the batches of all ranks."""
         import torch
 
@@ -172,7 +199,7 @@ class TrainTowers(Mystery):
         return numbers(weights)
 
     @check("Both towers have the weights of one process that trains on the batches of all ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Up to rounding, which the order decides."""
         for rank, seen in trial.seen.items():
             if not close(seen["run"]["weights"], trial.oracle):
@@ -184,7 +211,7 @@ class TrainTowers(Mystery):
         return None
 
     @check("Every rank still has a `chance` of its own.")
-    def own_chance(self, trial: Trial) -> Miss | None:
+    def own_chance(self, trial: ThisTrial) -> Miss | None:
         """Drawn from or not, but not put into another state."""
         for rank, seen in trial.seen.items():
             if not seen["run"]["own_chance"]:

@@ -15,21 +15,58 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from course_lib.outcome.places import CELL_PREFIX
 from course_lib.tasks.elastic.toy import batch, make, whole_loss
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    Make = Callable[[], tuple[nn.Module, Optimizer]]
+    BatchOf = Callable[[int], tuple[Tensor, Tensor]]
+    Answer = Callable[[Make, BatchOf, int, int, str], object]
 
 #: Seconds until a job that neither ends nor fails is given up: a way out of a hang, and no measure.
 _PATIENCE = 20.0
 #: How the names of the files begin that answers may write.
 _CHECKPOINT = "checkpoint"
-Answer = Callable[..., Any]
 
 
-def run_job(answer: Answer, case: Mapping[str, Any], lives: range, world: int, folder: str) -> bool:
+class Case(TypedDict):
+    """A job, and what befalls it.
+
+    Attributes:
+        workers: how many workers the first two lives have, and how many the last two.
+        save_life: the life in which a worker is killed while it saves for the second time.
+        kills: the other kills: life, rank and step.
+    """
+
+    seed: int
+    steps: int
+    every: int
+    workers: list[int]
+    save_life: int
+    kills: list[list[int]]
+
+
+class Note(TypedDict):
+    """A line of the workers' log: a `batch`, `kill`, `error`, `end`, `stub`, `stray` file, or that it was `stuck`."""
+
+    event: str
+    life: int
+    rank: int
+    step: NotRequired[int]
+    loss: NotRequired[float]
+    text: NotRequired[str]
+    name: NotRequired[str]
+    saving: NotRequired[bool]
+
+
+def run_job(answer: Answer, case: Case, lives: range, world: int, folder: str) -> bool:
     """Let an agent with `world` workers run the answer, in so many lives at most; the folder's log tells.
 
     Returns:
@@ -53,7 +90,7 @@ def run_job(answer: Answer, case: Mapping[str, Any], lives: range, world: int, f
         process.join()
 
 
-def read_log(folder: str) -> list[dict[str, Any]]:
+def read_log(folder: str) -> list[Note]:
     """What the workers have noted: one entry for each batch, kill, error and end."""
     try:
         with open(os.path.join(folder, "log"), encoding="utf-8") as file:
@@ -66,7 +103,7 @@ def _ended(folder: str, lives: range) -> int:
     return sum(note["event"] == "end" and note["life"] in lives for note in read_log(folder))
 
 
-def _agent(answer: Answer, case: Mapping[str, Any], lives: range, world: int, folder: str) -> None:
+def _agent(answer: Answer, case: Case, lives: range, world: int, folder: str) -> None:
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -91,7 +128,7 @@ def _agent(answer: Answer, case: Mapping[str, Any], lives: range, world: int, fo
     elastic_launch(config, _worker)(answer, dict(case), lives.start, folder)
 
 
-def _worker(answer: Answer, case: Mapping[str, Any], first_life: int, folder: str) -> None:
+def _worker(answer: Answer, case: Case, first_life: int, folder: str) -> None:
     import torch.distributed as dist
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the agent's, which a fork inherits
@@ -127,25 +164,26 @@ def _place(error: BaseException) -> str:
 class _Scene:
     """What an answer is given in one life of one worker, and what happens to it there."""
 
-    def __init__(self, case: Mapping[str, Any], life: int, rank: int, folder: str) -> None:
+    def __init__(self, case: Case, life: int, rank: int, folder: str) -> None:
         self.case, self.life, self.rank, self.folder = case, life, rank, folder
-        self.net: Any = None
+        self.net: nn.Module | None = None
         self.step: int | None = None
         self._saves = 0
         self._watch_saving(dies=life == case["save_life"])
 
-    def note(self, event: str, **what: Any) -> None:
-        """Add a line to the log."""
-        line = json.dumps({"event": event, "life": self.life, "rank": self.rank, **what})
+    def note(self, event: str, **what: object) -> None:
+        """Add a line to the log; what is None is left out."""
+        known = {name: value for name, value in what.items() if value is not None}
+        line = json.dumps({"event": event, "life": self.life, "rank": self.rank, **known})
         with open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    def make(self) -> Any:
+    def make(self) -> tuple[nn.Module, Optimizer]:
         """The network and its optimizer, as they are before the first step."""
         self.net, optimizer = make(self.case["seed"])
         return self.net, optimizer
 
-    def batch_of(self, step: int) -> Any:
+    def batch_of(self, step: int) -> tuple[Tensor, Tensor]:
         """The whole batch of a step; kills where the case wants it to."""
         self.step = int(step)
         if [self.life, self.rank, self.step] in self.case["kills"]:
@@ -184,7 +222,7 @@ class _Scene:
 
         torch.save = half  # type: ignore[assignment]
 
-    def _note_stranger(self, file: Any) -> None:
+    def _note_stranger(self, file: object) -> None:
         name = getattr(file, "name", file)
         if isinstance(name, str | os.PathLike):
             target = os.path.abspath(name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from statistics import fmean
-from typing import Any
+from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.elastic import taught
@@ -17,7 +17,34 @@ from course_lib.tasks.toys import is_odd
 _ENOUGH = 1.02
 
 
-class Interval(Task):
+class Event(TypedDict):
+    """A line of a job's log: a `step`, a `save`, a `failure` or the `end`; when, and how many seconds it took."""
+
+    event: str
+    time: float
+    seconds: float
+
+
+class Case(TypedDict):
+    """What the answer is called with."""
+
+    log: list[Event]
+    ranks_then: int
+    ranks_now: int
+
+
+class Oracle(TypedDict):
+    """The best interval, the seconds of a step, and by misconception another interval."""
+
+    best: float
+    step: float
+    models: dict[str, float]
+
+
+ThisTrial = Trial[Case, int, Oracle]
+
+
+class Interval(Task[Case, int, Oracle]):
     """How often to save, from the log of a smaller job."""
 
     name = "elastic.interval"
@@ -68,7 +95,7 @@ class Interval(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Logs of jobs with few failures, of many steps and of few; the new job is larger, or smaller."""
         for grows in (True, False, True):
             factor = chance.choice((4, 8, 16))
@@ -82,20 +109,17 @@ class Interval(Task):
                 "ranks_now": now,
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The sizes; the log would be too long."""
         return f"ranks_then={case['ranks_then']}, ranks_now={case['ranks_now']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[list[Event], int, int], object], case: Case) -> int:
         """The number of steps."""
-        result = toys.number(
-            answer([dict(event) for event in case["log"]], case["ranks_then"], case["ranks_now"])
+        return toys.whole_number(
+            answer([event.copy() for event in case["log"]], case["ranks_then"], case["ranks_now"])
         )
-        if isinstance(result, dict):
-            return result
-        return int(result) if math.isfinite(result) and result == int(result) else toys.odd(result)
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The best interval, what it is made of, and what misconceptions give."""
         log = case["log"]
         save = fmean(event["seconds"] for event in log if event["event"] == "save")
@@ -120,7 +144,7 @@ class Interval(Task):
         }
 
     @check("It returns a whole number of steps, at least 1.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
+    def gives_number(self, trial: ThisTrial) -> Miss | None:
         """An int, or a number that is one."""
         seen = trial.seen[0]
         if is_odd(seen):
@@ -128,7 +152,7 @@ class Interval(Task):
         return None if seen >= 1 else Miss(f"with {self.describe(trial.case)}, it returned {seen}")
 
     @check("Saving that often costs at most 2 % more than the best interval.")
-    def is_good(self, trial: Trial) -> Miss | None:
+    def is_good(self, trial: ThisTrial) -> Miss | None:
         """Counted are saving and redoing, which is what the interval decides."""
         best, seen = trial.oracle["best"], trial.seen[0]
         cost = _cost(seen / best)
@@ -141,7 +165,7 @@ class Interval(Task):
             else f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}"
         )
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The misconception that is near in every trial."""
         if any(is_odd(trial.seen[0]) for trial in trials):
             return None
@@ -150,7 +174,7 @@ class Interval(Task):
                 math.isclose(t.seen[0], t.oracle["models"][name], rel_tol=0.05, abs_tol=1.0) for t in trials
             ]
             if all(near):
-                return str(name.partition("/")[0])
+                return name.partition("/")[0]
         return None
 
 
@@ -159,9 +183,9 @@ def _cost(ratio: float) -> float:
     return (ratio + 1 / ratio) / 2
 
 
-def _log(chance: Random, step: float, save: float, restart: float) -> list[dict[str, Any]]:
+def _log(chance: Random, step: float, save: float, restart: float) -> list[Event]:
     """A day in the life of a job: steps of which the log has a few, saves, and failures; times in seconds."""
-    log: list[dict[str, Any]] = []
+    log: list[Event] = []
     now = 0.0
     length = chance.uniform(80_000, 90_000)
     failures = sorted(chance.uniform(0.02, 0.98) * length for _ in range(chance.randint(5, 9)))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.tasks.weights import drawn, network
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 #: Divides by every number of workers.
 BATCH = 12
 
 
-def make(seed: int) -> Any:
+def make(seed: int) -> tuple[nn.Module, Optimizer]:
     """A network with weights that the seed decides, and an optimizer with a memory."""
     import torch
 
@@ -19,13 +23,13 @@ def make(seed: int) -> Any:
     return net, torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
 
 
-def batch(seed: int, step: int) -> Any:
+def batch(seed: int, step: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets of a step."""
     inputs = drawn(1000 * seed + step, BATCH, 4)
     return inputs, inputs.square().sum(1, keepdim=True)
 
 
-def whole_loss(net: Any, seed: int, step: int) -> float:
+def whole_loss(net: nn.Module | None, seed: int, step: int) -> float:
     """The loss of a network on the whole batch of a step."""
     import torch
 

@@ -5,23 +5,37 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks.elastic import taught
-from course_lib.tasks.elastic.agent import read_log, run_job
-from course_lib.tasks.elastic.toy import curve
+from course_lib.tasks.elastic.agent import Case, Note, read_log, run_job
+from course_lib.tasks.elastic.toy import batch, curve, make
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.process_groups.bare import without_group
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+
+if TYPE_CHECKING:
+    from course_lib.tasks.elastic.agent import Answer
 
 _EVERY = 4
 #: The life in which a worker is killed while it saves for the second time, and the last life.
 _SAVING, _LAST = 1, 3
 
 
-class Train(Task):
+class Oracle(TypedDict):
+    """The losses of all steps and at the end; and those of runs that forget their momentum at restarts."""
+
+    right: list[float]
+    forgetful: list[list[float]]
+
+
+ThisTrial = Trial[Case, list[Note], Oracle]
+
+
+class Train(Task[Case, list[Note], Oracle]):
     """A training that is killed three times, and does not show it."""
 
     name = "elastic.train"
@@ -77,7 +91,7 @@ class Train(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Killed before the first save, in the middle of one, and after one; then it has an end."""
         yield {
             "seed": chance.randrange(10_000),
@@ -92,11 +106,11 @@ class Train(Task):
             ],
         }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How long and how often."""
         return f"steps={case['steps']}, every={case['every']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Answer, case: Case) -> list[Note]:
         """What the workers of both jobs noted, of all lives."""
         without_group()  # workers are forked from this rank, and make their own
         before, after = case["workers"]
@@ -106,12 +120,12 @@ class Train(Task):
                 came_through = run_job(answer, case, range(2, _LAST + 1), after, folder)
             log = read_log(folder)
         if any(note["event"] == "stub" for note in log):
-            answer(None, None, 0, 1, "")  # says so here, where it is heard
+            answer(partial(make, 0), partial(batch, 0), 0, 1, "")  # says so here, where it is heard
         return log if came_through else [*log, {"event": "stuck", "rank": 0, "life": _last_life(log)}]
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The losses of one process that is never killed, and of one that forgets its momentum at restarts."""
-        forgets = sorted({_due(kill) for kill in _planned(case)})
+        forgets = sorted(set(map(_due, _planned(case))))
         return {
             "right": curve(case["seed"], case["steps"]),
             "forgetful": [
@@ -120,7 +134,7 @@ class Train(Task):
         }
 
     @check("All ranks go on from the same step.", gate=True)
-    def together(self, trial: Trial) -> Miss | None:
+    def together(self, trial: ThisTrial) -> Miss | None:
         """Whichever that is."""
         for life in range(_LAST + 1):
             first = _first_steps(trial, life)
@@ -130,13 +144,13 @@ class Train(Task):
         return None
 
     @check("It runs in every life, until it is killed or done.", gate=True)
-    def lives(self, trial: Trial) -> Miss | None:
+    def lives(self, trial: ThisTrial) -> Miss | None:
         """No error but those that a killed peer causes."""
         killed = {note["life"] for note in _notes(trial, "kill")}
         for note in _notes(trial, "error"):
             if note["life"] not in killed:
-                known = "half_written" if note["life"] > _SAVING and note["step"] is None else None
-                where = "before its first step" if note["step"] is None else f"in step {note['step']}"
+                known = "half_written" if note["life"] > _SAVING and "step" not in note else None
+                where = f"in step {note['step']}" if "step" in note else "before its first step"
                 return Miss(
                     f"{_life(note['life'])}, rank {note['rank']} raised {where}: {note['text']}", known
                 )
@@ -150,17 +164,17 @@ class Train(Task):
         return None
 
     @check("It goes on from the last checkpoint that was due.")
-    def resumes(self, trial: Trial) -> Miss | None:
+    def resumes(self, trial: ThisTrial) -> Miss | None:
         """Counted in steps done."""
         began = [min(_first_steps(trial, life).values(), default=0) for life in range(_LAST + 1)]
-        kills = {note["life"]: note for note in reversed(_notes(trial, "kill"))}
+        kills = {note["life"]: note.get("step", 0) for note in reversed(_notes(trial, "kill"))}
         for life in range(_LAST):
             due = _due(kills[life])
             if began[life + 1] < due:
                 known = "starts_over" if not any(began) and self._learns(trial) else None
                 if began[life + 1] == due - 1 > 0:
                     known = "step_done_again"
-                where = f"killed in step {kills[life]['step']}"
+                where = f"killed in step {kills[life]}"
                 return Miss(
                     f"{where}, it went on with step {began[life + 1]}; it had to save after {due} steps",
                     known,
@@ -168,7 +182,7 @@ class Train(Task):
         return None
 
     @check("The loss of every step, and at the end, is that of a run that is never killed.")
-    def equal(self, trial: Trial) -> Miss | None:
+    def equal(self, trial: ThisTrial) -> Miss | None:
         """Of what every rank's network says of the whole batch, when the step begins."""
         right = trial.oracle["right"]
         for note in [*_notes(trial, "batch"), *_notes(trial, "end")]:
@@ -181,7 +195,7 @@ class Train(Task):
         return None
 
     @check("It does all steps.")
-    def finishes(self, trial: Trial) -> Miss | None:
+    def finishes(self, trial: ThisTrial) -> Miss | None:
         """In the last life."""
         if not _notes(trial, "end"):
             return Miss(f"{_life(_LAST)}, train did not return on any rank")
@@ -189,7 +203,7 @@ class Train(Task):
         return None if last == trial.case["steps"] - 1 else Miss(f"the last step was {last}")
 
     @check("All files lie at `path`, or have names that begin with it.")
-    def tidy(self, trial: Trial) -> Miss | None:
+    def tidy(self, trial: ThisTrial) -> Miss | None:
         """As far as they are written with torch.save; also those that are renamed in the end."""
         for note in _notes(trial, "stray"):
             return Miss(
@@ -198,7 +212,7 @@ class Train(Task):
         return None
 
     @check("Every rank asks for the batch of a step once.")
-    def asks_once(self, trial: Trial) -> Miss | None:
+    def asks_once(self, trial: ThisTrial) -> Miss | None:
         """In each life."""
         asked: set[tuple[int, int, int]] = set()
         for note in _notes(trial, "batch"):
@@ -208,12 +222,12 @@ class Train(Task):
             asked.add(call)
         return None
 
-    def _learns(self, trial: Trial) -> bool:
+    def _learns(self, trial: ThisTrial) -> bool:
         """Is the training right as long as nobody is killed?"""
         first = [note for note in _notes(trial, "batch") if note["life"] == 0]
         return all(_close(note["loss"], trial.oracle["right"][note["step"]]) for note in first)
 
-    def _forgetful(self, trial: Trial) -> bool:
+    def _forgetful(self, trial: ThisTrial) -> bool:
         """Is every loss that of a run without momentum after some of the restarts?"""
         curves = [trial.oracle["right"], *trial.oracle["forgetful"]]
         notes = [note for note in _notes(trial, "batch") if note["step"] < len(curves[0])]
@@ -223,34 +237,32 @@ class Train(Task):
         )
 
 
-def _notes(trial: Trial, event: str) -> Sequence[Mapping[str, Any]]:
+def _notes(trial: ThisTrial, event: str) -> Sequence[Note]:
     return [note for note in trial.seen[0] if note["event"] == event]
 
 
-def _first_steps(trial: Trial, life: int) -> dict[int, int]:
+def _first_steps(trial: ThisTrial, life: int) -> dict[int, int]:
     """The step with which each rank began this life."""
     first: dict[int, int] = {}
     for note in trial.seen[0]:
-        if note["event"] in ("batch", "kill") and note["life"] == life and note["step"] is not None:
+        if note["event"] in ("batch", "kill") and note["life"] == life and "step" in note:
             first.setdefault(note["rank"], note["step"])
     return first
 
 
-def _last_life(log: Sequence[Mapping[str, Any]]) -> int:
+def _last_life(log: Sequence[Note]) -> int:
     return max((note["life"] for note in log), default=0)
 
 
-def _planned(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The kills as an answer meets them that saves when it is asked to."""
-    plan = {life: {"step": step} for life, _, step in case["kills"]}
-    plan[case["save_life"]] = {"step": 2 * _EVERY - 1, "saving": True}
-    return list(plan.values())
+def _planned(case: Case) -> list[int]:
+    """The steps in which an answer is killed that saves when it is asked to."""
+    plan = {life: step for life, _, step in case["kills"]}
+    return list((plan | {case["save_life"]: 2 * _EVERY - 1}).values())
 
 
-def _due(kill: Mapping[str, Any]) -> int:
-    """How many steps the last whole checkpoint holds when this kill comes."""
-    done: int = kill["step"] // _EVERY * _EVERY
-    return done
+def _due(step: int) -> int:
+    """How many steps the last whole checkpoint holds when a kill comes in this one."""
+    return step // _EVERY * _EVERY
 
 
 def _life(number: int) -> str:

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, ranks_text
 
 #: The cheapest way is cheaper than the next one by this factor at least.
@@ -27,7 +18,25 @@ _MARGIN = 1.25
 _TRIES = 20_000
 
 
-class CheapestWay(Task):
+#: What a way costs: `overhead` and `repair` in seconds; `lost_steps`, or `checkpoint_every` so many steps.
+Way = dict[str, float]
+
+
+class Case(TypedDict):
+    """By rank its failures in so many steps, and the ways by name."""
+
+    failures: list[int]
+    steps: int
+    step_seconds: float
+    ways: dict[str, Way]
+
+
+#: For `right` and for each misconception, what each rank chooses.
+Oracle = dict[str, list[str]]
+ThisTrial = Trial[Case, str, Oracle]
+
+
+class CheapestWay(Task[Case, str, Oracle]):
     """Which way out costs least, given what the ranks have seen?"""
 
     name = "out_of_memory.cheapest_way"
@@ -106,7 +115,7 @@ class CheapestWay(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """For each misconception, ways among which it chooses wrongly."""
         for wanted in (item.id for item in self.misconceptions):
             if world_size == 1 and wanted in ("own_failures", "average_rank", "chances_added"):
@@ -121,7 +130,7 @@ class CheapestWay(Task):
             else:
                 raise RuntimeError(f"no case for {wanted} on {world_size} ranks")
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What the ranks have seen, and which ways there are."""
         ways = "; ".join(
             f"{name}: " + ", ".join(f"{key} {value:g}" for key, value in way.items())
@@ -129,20 +138,20 @@ class CheapestWay(Task):
         )
         return f"failures {case['failures']} in {case['steps']} steps of {case['step_seconds']} s; {ways}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[dict[str, Way], int, int, float], object], case: Case) -> str | Odd:
         """What this rank chooses."""
         failures = case["failures"][int(os.environ["RANK"])]
         ways = {name: dict(way) for name, way in case["ways"].items()}
         chosen = answer(ways, failures, case["steps"], case["step_seconds"])
         return chosen if isinstance(chosen, str) else toys.odd(chosen)
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What each rank should choose, and would by misconceptions."""
         right = [_cheapest(case, _seconds, _chance(case))] * world_size
         return {"right": right, **{name: choose(case) for name, choose in _CHOICES.items()}}
 
     @check("Every rank returns the name of a way.", gate=True)
-    def gives_name(self, trial: Trial) -> Miss | None:
+    def gives_name(self, trial: ThisTrial) -> Miss | None:
         """One of those it was given."""
         for rank, seen in sorted(trial.seen.items()):
             if is_odd(seen):
@@ -152,7 +161,7 @@ class CheapestWay(Task):
         return None
 
     @check("All ranks choose the same.")
-    def alike(self, trial: Trial) -> Miss | None:
+    def alike(self, trial: ThisTrial) -> Miss | None:
         """Or they would meet in different collectives."""
         chosen = [trial.seen[rank] for rank in range(trial.world_size)]
         if len(set(chosen)) > 1:
@@ -162,7 +171,7 @@ class CheapestWay(Task):
         return None
 
     @check("It is the way that costs least.")
-    def least(self, trial: Trial) -> Miss | None:
+    def least(self, trial: ThisTrial) -> Miss | None:
         """In the mean over many steps."""
         right = trial.oracle["right"][0]
         for rank, seen in sorted(trial.seen.items()):
@@ -177,18 +186,16 @@ class CheapestWay(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The misconception that chooses exactly these."""
-        known = models(self.gravest_first(_CHOICES), lambda t, name: t.oracle[name])
-        return recognise_by_models(
-            trials, lambda t: t.oracle["right"], known, lambda a, b: bool(a == b), alone=False
-        )
+        names = self.gravest_first(_CHOICES)
+        return recognise_by_name(trials, names, lambda t, name: t.oracle[name], alone=False)
 
 
-Cost = Callable[[Mapping[str, float], float, float], float]
+Cost = Callable[[Way, float, float], float]
 
 
-def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
+def _drawn(chance: Random, ranks: int, wanted: str) -> Case:
     """Ways as there are, with numbers of all sizes; such that what is wanted can make a difference."""
     step = round(chance.uniform(0.1, 1.0), 2)
     steps = 1000
@@ -208,7 +215,7 @@ def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
     def part(low: float, high: float) -> float:
         return round(step * 10 ** chance.uniform(low, high), 4)
 
-    case = {
+    case: Case = {
         "failures": failures,
         "steps": steps,
         "step_seconds": step,
@@ -236,7 +243,7 @@ def _drawn(chance: Random, ranks: int, wanted: str) -> dict[str, Any]:
     return case
 
 
-def _tempt(case: dict[str, Any], chance: Random, wrong: float) -> None:
+def _tempt(case: Case, chance: Random, wrong: float) -> None:
     """Make a way dear enough to be wrong, and cheap enough to be chosen by who takes `wrong` for a failure's chance."""
     ways, step = case["ways"], case["step_seconds"]
     others = [way for name, way in ways.items() if name != "catch up"]
@@ -249,7 +256,7 @@ def _tempt(case: dict[str, Any], chance: Random, wrong: float) -> None:
     }
 
 
-def _make_redoing_dear(case: dict[str, Any], chance: Random) -> None:
+def _make_redoing_dear(case: Case, chance: Random) -> None:
     """A way that adds much to each step and loses many, and one that is cheaper, unless redoing is taken for cheap."""
     ways, step, wrong = case["ways"], case["step_seconds"], _chance(case)
     dear = {
@@ -269,35 +276,35 @@ def _make_redoing_dear(case: dict[str, Any], chance: Random) -> None:
     ways["restart"]["repair"] = round(2 * right / wrong, 4)
 
 
-def _redone_for_nothing(way: Mapping[str, float], step: float, wrong: float) -> float:
+def _redone_for_nothing(way: Way, step: float, wrong: float) -> float:
     return way["overhead"] + wrong * (way["repair"] + _lost(way) * step)
 
 
-def _chance(case: Mapping[str, Any]) -> float:
+def _chance(case: Case) -> float:
     """That a step goes wrong, on any rank."""
     well: float = math.prod(1 - failed / case["steps"] for failed in case["failures"])
     return 1 - well
 
 
-def _redoing_fails(case: Mapping[str, Any]) -> float:
+def _redoing_fails(case: Case) -> float:
     """How many failures a step costs, if what is done again fails as often, and so on."""
     return _chance(case) / (1 - _chance(case))
 
 
-def _lost(way: Mapping[str, float]) -> float:
+def _lost(way: Way) -> float:
     return way["lost_steps"] if "lost_steps" in way else (way["checkpoint_every"] + 1) / 2
 
 
-def _seconds(way: Mapping[str, float], step: float, wrong: float) -> float:
+def _seconds(way: Way, step: float, wrong: float) -> float:
     return way["overhead"] + wrong * (way["repair"] + _lost(way) * (step + way["overhead"]))
 
 
-def _cheapest(case: Mapping[str, Any], cost: Cost, wrong: float) -> str:
-    ways: Mapping[str, Mapping[str, float]] = case["ways"]
+def _cheapest(case: Case, cost: Cost, wrong: float) -> str:
+    ways = case["ways"]
     return min(ways, key=lambda name: cost(ways[name], case["step_seconds"], wrong))
 
 
-def _clear(case: Mapping[str, Any]) -> bool:
+def _clear(case: Case) -> bool:
     """No other way is nearly as cheap as the cheapest."""
     first, second, *_ = sorted(
         _seconds(way, case["step_seconds"], _chance(case)) for way in case["ways"].values()
@@ -305,27 +312,27 @@ def _clear(case: Mapping[str, Any]) -> bool:
     return first * _MARGIN <= second
 
 
-def _everywhere(case: Mapping[str, Any], cost: Cost) -> list[str]:
+def _everywhere(case: Case, cost: Cost) -> list[str]:
     return [_cheapest(case, cost, _chance(case))] * len(case["failures"])
 
 
-def _own(case: Mapping[str, Any]) -> list[str]:
+def _own(case: Case) -> list[str]:
     return [_cheapest(case, _seconds, failed / case["steps"]) for failed in case["failures"]]
 
 
-def _average(case: Mapping[str, Any]) -> list[str]:
+def _average(case: Case) -> list[str]:
     ranks = len(case["failures"])
     return [_cheapest(case, _seconds, sum(case["failures"]) / case["steps"] / ranks)] * ranks
 
 
-def _added(case: Mapping[str, Any]) -> list[str]:
+def _added(case: Case) -> list[str]:
     return [_cheapest(case, _seconds, sum(case["failures"]) / case["steps"])] * len(case["failures"])
 
 
 def _losing(steps: Callable[[float], float]) -> Cost:
     """What a way costs if so many steps were lost of those between two checkpoints."""
 
-    def cost(way: Mapping[str, float], step: float, wrong: float) -> float:
+    def cost(way: Way, step: float, wrong: float) -> float:
         lost = way["lost_steps"] if "lost_steps" in way else steps(way["checkpoint_every"])
         return way["overhead"] + wrong * (way["repair"] + lost * (step + way["overhead"]))
 
@@ -333,7 +340,7 @@ def _losing(steps: Callable[[float], float]) -> Cost:
 
 
 #: By misconception; a slash and a variant may follow.
-_CHOICES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
+_CHOICES: dict[str, Callable[[Case], list[str]]] = {
     "own_failures": _own,
     "average_rank": _average,
     "overhead_forgotten": lambda case: _everywhere(

@@ -4,31 +4,52 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
 
-def _loss(net: Any, case: Mapping[str, Any], rank: int) -> Any:
-    return net(drawn(case["seed"] + rank, 4, 3) + rank).square().mean()
+
+class Case(TypedDict):
+    """By rank, whether it is good."""
+
+    seed: int
+    good: list[bool]
 
 
-class CorrectMean(Task):
+class Seen(TypedDict):
+    """What was returned, and the gradients; None where one is gone."""
+
+    returned: float
+    gradients: list[float] | None
+
+
+#: For `right` and for each misconception, the gradients of each rank.
+Oracle = dict[str, list[list[float]]]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _network(seed: int) -> nn.Module:
+    net = network(seed, 3, 4, 2)
+    net.get_parameter("0.bias").requires_grad_(False)
+    return net
+
+
+def _loss(net: nn.Module, case: Case, rank: int) -> Tensor:
+    outputs: Tensor = net(drawn(case["seed"] + rank, 4, 3) + rank)
+    return outputs.square().mean()
+
+
+class CorrectMean(Task[Case, Seen, Oracle]):
     """The mean over the ranks that had something to contribute."""
 
     name = "out_of_memory.correct_mean"
@@ -79,7 +100,7 @@ class CorrectMean(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Some ranks have failed, all, or none."""
         some = [True] * world_size
         for rank in chance.sample(range(world_size), world_size - 1)[: 1 + chance.randrange(2)]:
@@ -87,31 +108,30 @@ class CorrectMean(Task):
         for good in [some, [True] * world_size, [False] * world_size][0 if world_size > 1 else 1 :]:
             yield {"seed": chance.randint(1, 10**6), "good": good}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Who is good."""
         good = [str(rank) for rank, fine in enumerate(case["good"]) if fine]
         return f"good ranks: {', '.join(good) or 'none'}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[DistributedDataParallel, bool], object], case: Case) -> Seen:
         """A backward in which failed ranks contribute zeros, and then the answer."""
         from torch.nn.parallel import DistributedDataParallel
 
         rank = int(os.environ["RANK"])
-        net = network(case["seed"], 3, 4, 2)
-        net[0].bias.requires_grad_(False)
+        net = _network(case["seed"])
         ddp, good = DistributedDataParallel(net), case["good"][rank]
         (good * _loss(ddp, case, rank)).backward()
         returned = toys.number(answer(ddp, good))
-        gradients = [p.grad for p in net.parameters() if p.requires_grad]
-        gone = any(gradient is None for gradient in gradients)
+        trained = [p for p in net.parameters() if p.requires_grad]
+        gradients = [p.grad for p in trained if p.grad is not None]
+        gone = len(gradients) < len(trained)
         return {"returned": returned, "gradients": None if gone else numbers(gradients)}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The right gradients for each rank, and those of misconceptions."""
         import torch
 
-        net = network(case["seed"], 3, 4, 2)
-        net[0].bias.requires_grad_(False)
+        net = _network(case["seed"])
         parameters = [p for p in net.parameters() if p.requires_grad]
         total = [0.0] * sum(p.numel() for p in parameters)
         for rank, fine in enumerate(case["good"]):
@@ -133,13 +153,11 @@ class CorrectMean(Task):
             "only_the_good": [mean if fine else ddps for fine in case["good"]],
         }
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """How many ranks are good."""
-        return toys.odd_reply(trial, of="returned")
+    #: How many ranks are good.
+    gives_number = gate("Every rank returns a number.", of="returned")
 
     @check("It is the number of good ranks.")
-    def counted(self, trial: Trial) -> Miss | None:
+    def counted(self, trial: ThisTrial) -> Miss | None:
         """On every rank the same."""
         for rank, seen in sorted(trial.seen.items()):
             if seen["returned"] != sum(trial.case["good"]):
@@ -150,7 +168,7 @@ class CorrectMean(Task):
         return None
 
     @check("On every rank the gradients are the mean over the good ranks; zeros where there is none.")
-    def mean(self, trial: Trial) -> Miss | None:
+    def mean(self, trial: ThisTrial) -> Miss | None:
         """Of all parameters that have one."""
         for rank, seen in sorted(trial.seen.items()):
             where = f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), "
@@ -163,21 +181,17 @@ class CorrectMean(Task):
                 return Miss(f"{where}the gradients of rank {rank} are off by up to {gap:.2g}")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The factor that gives exactly these gradients."""
         names = ("not_corrected", "wrong_way_round", "divided_twice", "summed", "only_the_good")
-        known = models(names, lambda t, name: t.oracle[name])
-        plain = [
-            Trial(t.world_size, t.case, t.oracle, {rank: seen["gradients"] for rank, seen in t.seen.items()})
-            for t in trials
-        ]
+        plain = [t.showing({rank: seen["gradients"] for rank, seen in t.seen.items()}) for t in trials]
         finite = [t for t in plain if all(map(_finite, t.seen.values()))]
-        found = recognise_by_models(
-            finite, lambda t: t.oracle["right"], known, lambda a, b: a is not None and close(a, b)
+        found = recognise_by_name(
+            finite, names, lambda t, name: t.oracle[name], lambda a, b: a is not None and close(a, b)
         )
         named = (found,) if isinstance(found, str) else found or ()
         return (*named, "nobody_good") if len(finite) < len(plain) else named
 
 
-def _finite(gradients: Any) -> bool:
+def _finite(gradients: list[float] | None) -> bool:
     return gradients is None or all(map(math.isfinite, gradients))

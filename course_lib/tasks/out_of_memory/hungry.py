@@ -5,12 +5,16 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from course_lib.tasks.weights import drawn, fill, numbers
+from course_lib.tasks.weights import added, drawn, fill, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 #: Steps of a training, and layers of the network.
 STEPS, LAYERS = 4, 3
@@ -18,7 +22,33 @@ _SIZES = (4, 5, 5, 2)
 #: More bytes than an address space has: the allocator refuses, on every machine.
 _PETABYTE = 2**50
 
+
+#: In the forward, or in the backward with the gradients of so many layers.
 Place = Literal["forward"] | int
+
+
+class Failure(TypedDict):
+    """Where a rank runs out of memory in a step."""
+
+    step: int
+    rank: int
+    place: Place
+
+
+class Case(TypedDict):
+    """Batches of this size, and all failures."""
+
+    kind: str
+    seed: int
+    size: int
+    fails: list[Failure]
+
+
+@dataclass
+class Trap:
+    """Where a network runs out of memory from now on."""
+
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -56,10 +86,10 @@ def is_the_trap(message: str) -> bool:
     return str(_PETABYTE) in message
 
 
-def network(seed: int) -> Any:
-    """Three layers. While `net.trap` is set, memory runs out in each forward or backward of a sample or more.
+def network(seed: int, trap: Trap) -> nn.Module:
+    """Three layers. While the trap is set, memory runs out in each forward or backward of a sample or more.
 
-    `net.trap` is "forward", or how many layers have their gradients before the allocation fails: 0, 1 or 2. (All three
+    Its place is "forward", or how many layers have their gradients before the allocation fails: 0, 1 or 2. (All three
     would depend on whether the input gets a gradient.)
     """
     import torch
@@ -68,12 +98,12 @@ def network(seed: int) -> Any:
         """The identity; its backward needs some memory for a moment."""
 
         @staticmethod
-        def forward(ctx: Any, x: Any, needs: int) -> Any:
+        def forward(ctx: Any, x: Tensor, needs: int) -> Tensor:
             ctx.needs = needs
             return x.clone()
 
         @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
+        def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
             torch.empty(ctx.needs, dtype=torch.uint8)
             return gradients[0], None
 
@@ -81,55 +111,52 @@ def network(seed: int) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(_SIZES))
-            self.trap: Place | None = None
 
-        def forward(self, x: Any) -> Any:
-            trap = self.trap if len(x) else None
+        def forward(self, x: Tensor) -> Tensor:
+            place = trap.place if len(x) else None
             for number, layer in enumerate(self.layers):
-                x = layer(Scratch.apply(x, _PETABYTE if trap == LAYERS - number else 0)).tanh()  # type: ignore[no-untyped-call]
-                if trap == "forward" and number == 1:
+                x = layer(Scratch.apply(x, _PETABYTE if place == LAYERS - number else 0)).tanh()  # type: ignore[no-untyped-call]
+                if place == "forward" and number == 1:
                     torch.empty(_PETABYTE, dtype=torch.uint8)
-            return Scratch.apply(x, _PETABYTE if trap == 0 else 0)  # type: ignore[no-untyped-call]
+            last: Tensor = Scratch.apply(x, _PETABYTE if place == 0 else 0)  # type: ignore[no-untyped-call]
+            return last
 
     return fill(Net(), seed)
 
 
-def batch(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+def batch(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor]:
     """Inputs of shape (size, 4) and targets of shape (size, 2)."""
     data = drawn(case["seed"] + 100 * step + rank, case["size"], 6) + 0.5 * rank
     return data[:, :4], data[:, 4:]
 
 
-def losses_of(outputs: Any, targets: Any) -> Any:
+def losses_of(outputs: Tensor, targets: Tensor) -> Tensor:
     """One loss a sample."""
     return (outputs - targets).square().mean(1)
 
 
-def trap(case: Mapping[str, Any], step: int, rank: int) -> Place | None:
+def place_of(case: Case, step: int, rank: int) -> Place | None:
     """Where this rank runs out of memory in this step."""
-    for number, failed, place in case["fails"]:
-        if (number, failed) == (step, rank):
-            found: Place = place
-            return found
-    return None
+    fails = (one["place"] for one in case["fails"] if (one["step"], one["rank"]) == (step, rank))
+    return next(fails, None)
 
 
-def optimizer_of(net: Any) -> Any:
+def optimizer_of(net: nn.Module) -> Optimizer:
     """An optimizer that remembers."""
     import torch
 
     return torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
 
 
-def trained(case: Mapping[str, Any], ranks: int, way: Way) -> list[list[float]]:
+def trained(case: Case, ranks: int, way: Way) -> list[list[float]]:
     """The weights after each step, in one process."""
     import torch
 
-    net = network(case["seed"])
+    net = network(case["seed"], Trap())
     optimizer, after = optimizer_of(net), []
     parameters = list(net.parameters())
     for step in range(STEPS):
-        places = [trap(case, step, rank) for rank in range(ranks)]
+        places = [place_of(case, step, rank) for rank in range(ranks)]
         gradients = []
         for rank in range(ranks):
             inputs, targets = batch(case, step, rank)
@@ -139,13 +166,13 @@ def trained(case: Mapping[str, Any], ranks: int, way: Way) -> list[list[float]]:
         if good == ranks or not (way.skips or (good == 0 and way.stays)):
             divisor = max(1, good) if way.divides == "good" else ranks
             for parameter, *pieces in zip(parameters, *parts, strict=True):
-                parameter.grad = sum(pieces) / divisor
+                parameter.grad = added(pieces) / divisor
             optimizer.step()
         after.append(numbers(parameters))
     return after
 
 
-def _part(gradient: Sequence[Any], place: Place | None, way: Way) -> list[Any]:
+def _part(gradient: Sequence[Tensor], place: Place | None, way: Way) -> list[Tensor]:
     """What a rank adds to the sum."""
     there = LAYERS if place is None else 0
     if way.partial and isinstance(place, int):

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankError
 from course_lib.tasks.out_of_memory import hungry, taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
-class SafeStep(Task):
+    LossesOf = Callable[[Tensor, Tensor], Tensor]
+
+
+class Seen(TypedDict):
+    """The weights after each step, and what was raised in the last one."""
+
+    after: list[list[float]]
+    raised: str | None
+
+
+#: For `right` and for each misconception, the weights after each step.
+Oracle = dict[str, list[list[float]]]
+ThisTrial = Trial[hungry.Case, Seen, Oracle]
+
+
+class SafeStep(Task[hungry.Case, Seen, Oracle]):
     """A training step that survives an out-of-memory error on any rank, at any place."""
 
     name = "out_of_memory.safe_step"
@@ -97,15 +107,21 @@ class SafeStep(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[hungry.Case]:
         """A failure in forward; some in backward, also in the first step; on all ranks; an error of another kind."""
         odd = chance.randrange(world_size)
+        failure = hungry.Failure
         all_ranks = [
-            [1, rank, chance.choice(["forward", 0, chance.randint(1, 2)])] for rank in range(world_size)
+            failure(step=1, rank=rank, place=chance.choice(("forward", 0, chance.randint(1, 2))))
+            for rank in range(world_size)
         ]
-        fails = {
-            "forward": [[2, odd, "forward"]],
-            "backward": [[0, chance.randrange(world_size), 1], [2, odd, 0], [3, odd, 2]],
+        fails: dict[str, list[hungry.Failure]] = {
+            "forward": [failure(step=2, rank=odd, place="forward")],
+            "backward": [
+                failure(step=0, rank=chance.randrange(world_size), place=1),
+                failure(step=2, rank=odd, place=0),
+                failure(step=3, rank=odd, place=2),
+            ],
             "all": all_ranks,
             "other": [],
         }
@@ -117,35 +133,40 @@ class SafeStep(Task):
                 "fails": fails[kind],
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: hungry.Case) -> str:
         """Who fails where."""
         if case["kind"] == "other":
             return "inputs of a wrong shape in the last step"
         if case["kind"] == "all":
             return "out of memory on all ranks in step 2"
         where = (
-            f"rank {rank} in step {step + 1}, in "
+            f"rank {one['rank']} in step {one['step'] + 1}, in "
             + (
                 "forward"
-                if place == "forward"
-                else f"backward with the gradients of {place} of {hungry.LAYERS} layers"
+                if one["place"] == "forward"
+                else f"backward with the gradients of {one['place']} of {hungry.LAYERS} layers"
             )
-            for step, rank, place in case["fails"]
+            for one in case["fails"]
         )
         return "out of memory: " + "; ".join(where)
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[[DistributedDataParallel, Optimizer, Tensor, Tensor, LossesOf], object],
+        case: hungry.Case,
+    ) -> Seen:
         """The weights after each step; what was raised in the last one, where something had to be."""
         from torch.nn.parallel import DistributedDataParallel
 
         rank = int(os.environ["RANK"])
-        net = hungry.network(case["seed"])
+        trap = hungry.Trap()
+        net = hungry.network(case["seed"], trap)
         ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
         optimizer = hungry.optimizer_of(net)
         after: list[list[float]] = []
         for step in range(hungry.STEPS):
             inputs, targets = hungry.batch(case, step, rank)
-            net.trap = hungry.trap(case, step, rank)
+            trap.place = hungry.place_of(case, step, rank)
             if case["kind"] == "other" and step == hungry.STEPS - 1:
                 try:
                     answer(ddp, optimizer, inputs[:, :3], targets, hungry.losses_of)
@@ -156,12 +177,12 @@ class SafeStep(Task):
             after.append(numbers(net.parameters()))
         return {"after": after, "raised": None}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: hungry.Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
         """The weights of one process after each step, and those of misconceptions."""
         return {name: partial(hungry.trained, case, world_size, way) for name, way in hungry.WAYS.items()}
 
     @check("All ranks have the same weights after each step, bit by bit.")
-    def equal(self, trial: Trial) -> Miss | None:
+    def equal(self, trial: ThisTrial) -> Miss | None:
         """NaN is no weight."""
         for step, weights in enumerate(trial.seen[0]["after"]):
             for rank, seen in sorted(trial.seen.items()):
@@ -174,7 +195,7 @@ class SafeStep(Task):
         return None
 
     @check("They are those of one process that has left out the batches of the ranks that failed.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """The mean over the samples of all others; no step where there are none."""
         for rank, seen in sorted(trial.seen.items()):
             for step, weights in enumerate(seen["after"]):
@@ -189,26 +210,20 @@ class SafeStep(Task):
         return None
 
     @check("An error that has nothing to do with memory is raised.")
-    def others(self, trial: Trial) -> Miss | None:
+    def others(self, trial: ThisTrial) -> Miss | None:
         """Such as one about shapes."""
         quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["raised"] is None]
         if trial.case["kind"] == "other" and quiet:
             return Miss(f"{self._where(trial)}: rank {quiet[0]} raised nothing", "catches_everything")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The way of training that gives exactly these weights."""
-        wrong = [name for name in hungry.WAYS if name != "right"]
-        known = models(wrong, lambda t, name: [t.oracle[name][: _steps(t)]] * t.world_size)
-        plain = [
-            Trial(t.world_size, t.case, t.oracle, {rank: seen["after"] for rank, seen in t.seen.items()})
-            for t in trials
-        ]
-        return recognise_by_models(
-            plain,
-            lambda t: [t.oracle["right"][: _steps(t)]] * t.world_size,
-            known,
-            lambda seen, right: all(map(close, seen, right)),
+        return recognise_by_name(
+            trials,
+            hungry.WAYS,
+            lambda trial, name: trial.everywhere(trial.oracle[name][: _steps(trial)]),
+            lambda seen, right: all(map(close, seen["after"], right)),
         )
 
     def own_words_for(self, error: RankError) -> str:
@@ -217,7 +232,7 @@ class SafeStep(Task):
             return ""
         return "let the task's own out-of-memory error through: this batch does not fit, and the step must survive it."
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """The first failure that was not survived says what was thought of."""
         if outcome.kind is Kind.OK:
             return self.recognise(trials)
@@ -227,9 +242,9 @@ class SafeStep(Task):
             return "swallowed"
         return "forward_only" if "forward" in went_well and "backward" not in went_well else None
 
-    def _where(self, trial: Trial) -> str:
+    def _where(self, trial: ThisTrial) -> str:
         return f"on {ranks_text(trial.world_size)}, {self.describe(trial.case)}"
 
 
-def _steps(trial: Trial) -> int:
+def _steps(trial: ThisTrial) -> int:
     return hungry.STEPS - 1 if trial.case["kind"] == "other" else hungry.STEPS

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd
 
 
-class Grid(Task):
+class Case(TypedDict):
+    """A grid of ranks."""
+
+    rows: int
+    columns: int
+
+
+#: The members of some groups.
+Members = list[list[int]]
+
+
+class Seen(TypedDict):
+    """The members of both groups; the sum of 10 ** rank over each; by number, every group that this rank has made."""
+
+    members: Members
+    sums: list[float] | None
+    numbers: dict[str, list[int]]
+
+
+#: For `right` and for each misconception, the groups of each rank.
+Oracle = dict[str, list[Members]]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class Grid(Task[Case, Seen, Oracle]):
     """The row group and the column group of each rank in a grid."""
 
     name = "process_groups.grid"
@@ -60,18 +75,18 @@ class Grid(Task):
         Misconception("everyone", "One of the groups holds all ranks.", taught.GROUPS),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """All grids of that many ranks; the longest come last."""
         grids = [(rows, world_size // rows) for rows in range(1, world_size + 1) if world_size % rows == 0]
         chance.shuffle(grids)
         for rows, columns in sorted(grids, key=max):
             yield {"rows": rows, "columns": columns}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The grid."""
         return f"a grid of {case['rows']} x {case['columns']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[int, int], object], case: Case) -> Seen:
         """The members of both groups, and the sum of 10 ** rank over each, where all ranks have sensible groups."""
         import torch
         import torch.distributed as dist
@@ -79,14 +94,13 @@ class Grid(Task):
         from course_lib.ranks.inside.process_group import group_members
 
         result = answer(case["rows"], case["columns"])
-        try:
-            pair = list(result)
-            members = [_members(group) for group in pair]
-        except TypeError:
-            pair, members = [], [toys.odd(result)]
-        everyones: list[Any] = [None] * dist.get_world_size()
+        pair = list(result) if isinstance(result, Iterable) else []
+        members = [_members(group) for group in pair]
+        if not isinstance(result, Iterable):
+            members = [toys.in_place_of(list[int], toys.odd(result))]
+        everyones: list[Members | None] = [None] * dist.get_world_size()
         dist.all_gather_object(everyones, members)
-        seen = {"members": members, "sums": None, "numbers": group_members()}
+        seen: Seen = {"members": members, "sums": None, "numbers": group_members()}
         if everyones != _groups(case["rows"], case["columns"]):
             return seen
         sums = []
@@ -96,20 +110,20 @@ class Grid(Task):
             sums.append(total.item())
         return {**seen, "sums": sums}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The members of the groups, right and as misconceptions give them."""
         right = _groups(case["rows"], case["columns"])
         everyone = list(range(world_size))
         return {
             "right": right,
             "transposed": [[column, row] for row, column in right],
-            "row": [[everyone, column] for _, column in right],
-            "column": [[row, everyone] for row, _ in right],
-            "both": [[everyone, everyone] for _ in right],
+            "everyone/row": [[everyone, column] for _, column in right],
+            "everyone/column": [[row, everyone] for row, _ in right],
+            "everyone/both": [[everyone, everyone] for _ in right],
         }
 
     @check("Every rank returns two process groups, and is in both.", gate=True)
-    def gives_groups(self, trial: Trial) -> Miss | None:
+    def gives_groups(self, trial: ThisTrial) -> Miss | None:
         """A pair of groups."""
         for rank, seen in trial.seen.items():
             where = f"with {self.describe(trial.case)}, rank {rank}"
@@ -122,7 +136,7 @@ class Grid(Task):
         return None
 
     @check("The first holds the ranks of its row, the second those of its column.")
-    def right_members(self, trial: Trial) -> Miss | None:
+    def right_members(self, trial: ThisTrial) -> Miss | None:
         """By global ranks."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank]
@@ -135,7 +149,7 @@ class Grid(Task):
         return None
 
     @check("All ranks make the same groups in the same order.")
-    def same_groups(self, trial: Trial) -> Miss | None:
+    def same_groups(self, trial: ThisTrial) -> Miss | None:
         """Seen from the names that torch gives to groups; unlike groups of one name work by luck, if at all."""
         meant: dict[str, tuple[int, list[int]]] = {}
         for rank, seen in trial.seen.items():
@@ -150,7 +164,7 @@ class Grid(Task):
         return None
 
     @check("A sum over each group is the sum over its members.")
-    def sums_right(self, trial: Trial) -> Miss | None:
+    def sums_right(self, trial: ThisTrial) -> Miss | None:
         """The groups work."""
         for rank, seen in trial.seen.items():
             wanted = [float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]]
@@ -158,19 +172,13 @@ class Grid(Task):
                 return Miss(f"rank {rank} got {toys.short(seen['sums'])} instead of {toys.short(wanted)}")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these members?"""
-        seen = [
-            Trial(t.world_size, t.case, t.oracle, {rank: s["members"] for rank, s in t.seen.items()})
-            for t in trials
-        ]
+        seen = [t.showing({rank: s["members"] for rank, s in t.seen.items()}) for t in trials]
         names = ("transposed", "everyone/both", "everyone/row", "everyone/column")
-        known = models(names, lambda trial, name: trial.oracle[name.rpartition("/")[2]])
-        return recognise_by_models(
-            seen, lambda trial: trial.oracle["right"], known, lambda a, b: bool(a == b)
-        )
+        return recognise_by_name(seen, names, lambda trial, name: trial.oracle[name])
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Only unlike groups make ranks wait for each other, or meet where they should not."""
         told = " ".join(error.message for error in outcome.errors.values())
         met = outcome.kind in (Kind.HANG, Kind.DIED) or "gloo" in told.lower() or "closed" in told
@@ -180,7 +188,7 @@ class Grid(Task):
 _OUTSIDE = "a group it is not in"
 
 
-def _groups(rows: int, columns: int) -> list[list[list[int]]]:
+def _groups(rows: int, columns: int) -> list[Members]:
     """The members of the row and of the column, for each rank."""
     return [
         [
@@ -191,12 +199,12 @@ def _groups(rows: int, columns: int) -> list[list[list[int]]]:
     ]
 
 
-def _members(group: Any) -> Any:
+def _members(group: object) -> list[int]:
     """The global ranks of a group; what it is instead, where it is none or this rank is not in it."""
     import torch.distributed as dist
 
     if group is dist.GroupMember.NON_GROUP_MEMBER:
-        return {"odd": _OUTSIDE}
+        return toys.in_place_of(list[int], {"odd": _OUTSIDE})
     if not isinstance(group, dist.ProcessGroup):
-        return toys.odd(group)
+        return toys.in_place_of(list[int], toys.odd(group))
     return sorted(dist.get_process_group_ranks(group))

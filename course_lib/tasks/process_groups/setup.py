@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: A rank that cleans up alone is done in milliseconds; its peers wait for it no longer than this.
@@ -23,7 +23,36 @@ _PATIENCE = 4.0
 _DEFAULT = 1800.0
 
 
-class Setup(Task):
+class Case(TypedDict):
+    """A scene (see `describe`); which rank fails in it, and the name of the file by which it shows."""
+
+    scene: str
+    timeout: float
+    failing: int
+    mark: str
+
+
+class Seen(TypedDict):
+    """What was seen in the scene.
+
+    Attributes:
+        alone: whether the failing rank could clean up alone. timeout: the group's, in seconds.
+        sum: the ranks, added up over the last group. left: whether there was a group at the end.
+        same: whether a second start left the group as it was. begun_again: whether there was one after a new start.
+    """
+
+    alone: bool
+    timeout: float
+    sum: float
+    left: bool
+    same: NotRequired[bool]
+    begun_again: NotRequired[bool]
+
+
+ThisTrial = Trial[Case, Seen, None]
+
+
+class Setup(Task[Case, Seen, None]):
     """Start and end a process group, whatever has happened before."""
 
     name = "process_groups.setup"
@@ -82,7 +111,7 @@ class Setup(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """An end without a start, while the answer is new; everything twice; a new start; a rank that fails."""
         for scene in ("unbegun", "twice", "anew", "failure"):
             yield {
@@ -92,7 +121,7 @@ class Setup(Task):
                 "mark": f"mark-{chance.randrange(10**9)}",
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What happened around the calls."""
         return {
             "twice": "everything called twice",
@@ -101,14 +130,13 @@ class Setup(Task):
             "failure": f"a failure on rank {case['failing']}",
         }[case["scene"]]
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[float], object], case: Case) -> Seen | Odd:
         """Play one scene and note after each step whether there is a group, and what it is worth."""
         import torch.distributed as dist
 
         cleanup = sys.modules["__main__"].__dict__.get("cleanup")
         without_group()
         timeout = case["timeout"]
-        seen: dict[str, Any] = {"alone": True}
         if case["scene"] == "unbegun" and callable(cleanup):
             try:
                 cleanup()
@@ -116,10 +144,9 @@ class Setup(Task):
                 answer(timeout)  # where setup is a stub as well, nothing has been attempted
                 raise
         answer(timeout)
-        seen["begun"] = dist.is_initialized()
-        if not seen["begun"] or not callable(cleanup):
+        if not dist.is_initialized() or not callable(cleanup):
             return {"odd": "no process group" if callable(cleanup) else "no function cleanup"}
-        seen["timeout"] = timeout_seconds()
+        seen: Seen = {"alone": True, "timeout": timeout_seconds(), "sum": 0.0, "left": False}
         if case["scene"] == "twice":
             first = dist.group.WORLD
             answer(timeout)
@@ -134,14 +161,14 @@ class Setup(Task):
         seen["left"] = dist.is_initialized()
         if case["scene"] in ("anew", "failure"):
             answer(timeout)
-            seen["begun again"] = dist.is_initialized()
-            if seen["begun again"]:
+            seen["begun_again"] = dist.is_initialized()
+            if seen["begun_again"]:
                 seen["sum"] = sum_of_ranks()
                 cleanup()
         return seen
 
     @check("setup(timeout) makes a process group, and there is a cleanup().", gate=True)
-    def makes_group(self, trial: Trial) -> Miss | None:
+    def makes_group(self, trial: ThisTrial) -> Miss | None:
         """Both functions are there, and the first one does something."""
         for rank, seen in trial.seen.items():
             if is_odd(seen):
@@ -155,7 +182,7 @@ class Setup(Task):
         return None
 
     @check("All ranks are in it: a sum over the group is the sum over all ranks.")
-    def holds_everyone(self, trial: Trial) -> Miss | None:
+    def holds_everyone(self, trial: ThisTrial) -> Miss | None:
         """Also in the second group of a process."""
         right = sum(range(trial.world_size))
         for rank, seen in trial.seen.items():
@@ -166,7 +193,7 @@ class Setup(Task):
         return None
 
     @check("The group's timeout is the one asked for.")
-    def has_timeout(self, trial: Trial) -> Miss | None:
+    def has_timeout(self, trial: ThisTrial) -> Miss | None:
         """In seconds."""
         wanted = trial.case["timeout"]
         for rank, seen in trial.seen.items():
@@ -178,7 +205,7 @@ class Setup(Task):
         return None
 
     @check("A second setup() leaves the group as it is.")
-    def keeps_group(self, trial: Trial) -> Miss | None:
+    def keeps_group(self, trial: ThisTrial) -> Miss | None:
         """The same object."""
         made = [rank for rank, seen in trial.seen.items() if not seen.get("same", True)]
         if made:
@@ -186,7 +213,7 @@ class Setup(Task):
         return None
 
     @check("After cleanup() there is no process group.")
-    def leaves_nothing(self, trial: Trial) -> Miss | None:
+    def leaves_nothing(self, trial: ThisTrial) -> Miss | None:
         """On any rank."""
         left = [rank for rank, seen in trial.seen.items() if seen["left"]]
         if left:
@@ -196,15 +223,15 @@ class Setup(Task):
         return None
 
     @check("After cleanup(), setup() makes a new one.")
-    def begins_again(self, trial: Trial) -> Miss | None:
+    def begins_again(self, trial: ThisTrial) -> Miss | None:
         """As often as it is called."""
-        none = [rank for rank, seen in trial.seen.items() if not seen.get("begun again", True)]
+        none = [rank for rank, seen in trial.seen.items() if not seen.get("begun_again", True)]
         if none:
             return Miss(f"after setup(), cleanup() and setup(), {rank_list(none)} had no group", "own_flag")
         return None
 
     @check("cleanup() waits for nobody: a rank that has failed can call it alone.")
-    def waits_for_nobody(self, trial: Trial) -> Miss | None:
+    def waits_for_nobody(self, trial: ThisTrial) -> Miss | None:
         """Seen by the ranks that had not failed."""
         if all(seen["alone"] for seen in trial.seen.values()):
             return None
@@ -213,7 +240,7 @@ class Setup(Task):
             "waits_at_the_end",
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Told from torch's own words."""
         messages = " ".join(error.message for error in outcome.errors.values())
         if "default process group twice" in messages:
@@ -228,7 +255,7 @@ class Setup(Task):
         return None
 
 
-def _fail(case: Mapping[str, Any], cleanup: Callable[[], Any]) -> bool:
+def _fail(case: Case, cleanup: Callable[[], object]) -> bool:
     """One rank fails and cleans up; the others wait for it. True where it was done before they lost patience."""
     mark = case["mark"]
     if int(os.environ["RANK"]) == case["failing"]:

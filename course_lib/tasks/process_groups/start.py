@@ -7,9 +7,9 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from unittest.mock import patch
 
 from course_lib.outcome.fold import rank_list
@@ -19,18 +19,56 @@ from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import play_two_machines, without_group
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    Build = Callable[[], nn.Module]
+    TrainFunction = Callable[[nn.Module], float]
+
 #: Groups in which answers have wrapped a model. One that is dropped after it was destroyed, with a wrapper that was
 #: kept for too long, can block the process in gloo's destructor: here it lives until the process ends.
-_kept: list[Any] = []
+_kept: list[object] = []
 #: How often a rank looks whether a wrapper is gone.
 _LOOKS = 25
+
+
+class Case(TypedDict):
+    """Whether the training raises, and by rank its input."""
+
+    fails: bool
+    inputs: list[int]
+
+
+class Seen(TypedDict):
+    """What was seen around the training.
+
+    Attributes:
+        calls: how often `train` was called. initialised, rank, size, gradient: what the last call saw.
+        raised: whether its exception came through. returned: what `start` returned.
+        left: whether there was a group afterwards.
+        held_at_destroy, held: whether somebody held the wrapper when the group was destroyed, and afterwards.
+    """
+
+    calls: int
+    initialised: NotRequired[bool]
+    rank: NotRequired[int]
+    size: NotRequired[int]
+    gradient: NotRequired[float]
+    raised: bool
+    returned: float | None
+    held_at_destroy: bool
+    left: bool
+    held: bool
+
+
+ThisTrial = Trial[Case, Seen, None]
 
 
 class _TrainingFailed(Exception):
     """What the training raises where the case wants it to."""
 
 
-class Start(Task):
+class Start(Task[Case, Seen, None]):
     """A start script with several faults, repaired."""
 
     name = "process_groups.start"
@@ -94,16 +132,16 @@ class Start(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A training that goes well, and one that raises; made-up inputs for each rank."""
         for fails in (False, True):
             yield {"fails": fails, "inputs": chance.sample(range(1, 50), world_size)}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How the training ends."""
         return "a training that raises" if case["fails"] else "a training that goes well"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[Build, TrainFunction], object], case: Case) -> Seen:
         """What the training saw, what came back, whether a group was left, and how long the wrapper was held."""
         import torch
         import torch.distributed as dist
@@ -112,8 +150,15 @@ class Start(Task):
         rank = int(os.environ["RANK"])
         without_group()
         play_two_machines(len(case["inputs"]))
-        seen: dict[str, Any] = {"calls": 0, "raised": False, "returned": None, "held_at_destroy": False}
-        wrappers: list[weakref.ref[Any]] = []
+        seen: Seen = {
+            "calls": 0,
+            "raised": False,
+            "returned": None,
+            "held_at_destroy": False,
+            "left": False,
+            "held": False,
+        }
+        wrappers: list[weakref.ref[nn.Module]] = []
         destroy = dist.destroy_process_group
 
         def held() -> bool:
@@ -129,10 +174,10 @@ class Start(Task):
             seen["held_at_destroy"] |= not case["fails"] and held()
             destroy(*args, **kwargs)
 
-        def build() -> Any:
+        def build() -> nn.Module:
             return torch.nn.Linear(1, 1, bias=False)
 
-        def train(model: Any) -> float:
+        def train(model: nn.Module) -> float:
             _kept.append(getattr(model, "process_group", None))
             wrappers.append(weakref.ref(model))
             seen["calls"] += 1
@@ -141,7 +186,9 @@ class Start(Task):
                 return 0.0
             seen["rank"], seen["size"] = dist.get_rank(), dist.get_world_size()
             model(torch.full((1, 1), float(case["inputs"][rank]))).sum().backward()
-            seen["gradient"] = next(model.parameters()).grad.item()
+            gradient = next(model.parameters()).grad
+            assert gradient is not None
+            seen["gradient"] = gradient.item()
             if case["fails"]:
                 raise _TrainingFailed("the loss is not a number")
             return float(case["inputs"][rank])
@@ -158,7 +205,7 @@ class Start(Task):
         return seen
 
     @check("train is called once, in a process group of all processes.", gate=True)
-    def trains_in_group(self, trial: Trial) -> Miss | None:
+    def trains_in_group(self, trial: ThisTrial) -> Miss | None:
         """With the rank and the world size that the launcher has given."""
         for rank, seen in trial.seen.items():
             if seen["calls"] != 1:
@@ -172,7 +219,7 @@ class Start(Task):
         return None
 
     @check("train gets a model whose gradients are averaged over all processes.")
-    def averages(self, trial: Trial) -> Miss | None:
+    def averages(self, trial: ThisTrial) -> Miss | None:
         """The gradient of w * x is x: the mean of all inputs."""
         mean = sum(trial.case["inputs"]) / trial.world_size
         for rank, seen in trial.seen.items():
@@ -181,7 +228,7 @@ class Start(Task):
         return None
 
     @check("start returns what train returns, and lets its exception pass.")
-    def hands_on(self, trial: Trial) -> Miss | None:
+    def hands_on(self, trial: ThisTrial) -> Miss | None:
         """One or the other."""
         for rank, seen in trial.seen.items():
             if trial.case["fails"] and not seen["raised"]:
@@ -193,7 +240,7 @@ class Start(Task):
         return None
 
     @check("Afterwards no process has a group, however train has ended.")
-    def tidies_up(self, trial: Trial) -> Miss | None:
+    def tidies_up(self, trial: ThisTrial) -> Miss | None:
         """On every rank, also after an exception."""
         left = [rank for rank, seen in trial.seen.items() if seen["left"]]
         if not left:
@@ -203,7 +250,7 @@ class Start(Task):
         return Miss(f"after {self.describe(trial.case)}, {rank_list(left)} still had one", known)
 
     @check("The wrapped model is gone when its group is destroyed.")
-    def drops_the_model(self, trial: Trial) -> Miss | None:
+    def drops_the_model(self, trial: ThisTrial) -> Miss | None:
         """After an exception the traceback may hold it as long as somebody holds that, but nothing else may."""
         for rank, seen in trial.seen.items():
             if seen["held"]:
@@ -219,7 +266,7 @@ class Start(Task):
                 )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Told from torch's own words, and from what each process has asked for."""
         messages = " ".join(error.message for error in outcome.errors.values())
         if "device_ids" in messages:
@@ -235,6 +282,6 @@ class Start(Task):
         return None
 
 
-def _told(seen: Mapping[str, Any]) -> str:
+def _told(seen: Seen) -> str:
     returned = seen["returned"]
-    return str(returned["odd"]) if toys.is_odd(returned) else f"{returned:g}"
+    return returned["odd"] if toys.is_odd(returned) else f"{returned:g}"

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import accuracies
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
+if TYPE_CHECKING:
+    from torch import nn
 
-class Evaluate(Task):
+
+class Case(TypedDict):
+    """A data set; a sample counts as its largest feature says."""
+
+    features: list[list[float]]
+    labels: list[int]
+
+
+class Seen(TypedDict):
+    """What was returned, and how many samples went through the rank's model."""
+
+    accuracy: float
+    samples: int
+
+
+#: For `right` and for each misconception, what each rank returns.
+Oracle = dict[str, list[float]]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class Evaluate(Task[Case, Seen, Oracle]):
     """The exact accuracy over all ranks."""
 
     name = "samplers.evaluate"
@@ -93,7 +106,7 @@ class Evaluate(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; who is classified rightly is drawn."""
         for n in (
             world_size * chance.randint(4, 8),
@@ -110,17 +123,17 @@ class Evaluate(Task):
             features = [[2.0 if k == win else round(chance.random(), 3) for k in range(4)] for win in winners]
             yield {"features": features, "labels": labels}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The size says enough."""
         return f"n={len(case['labels'])}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[nn.Module, toys.Labelled], object], case: Case) -> Seen:
         """What the rank says the accuracy is, and how many samples went through its model."""
         model, samples_seen = toys.counting_classifier()
         result = answer(model, toys.Labelled(case["features"], case["labels"]))
         return {"accuracy": toys.number(result), "samples": samples_seen()}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The accuracy found by one process, and the accuracies that misconceptions find."""
         model, _ = toys.counting_classifier()
         data = toys.Labelled(case["features"], case["labels"])
@@ -130,7 +143,7 @@ class Evaluate(Task):
         return accuracies(hits, world_size)
 
     @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
+    def gives_number(self, trial: ThisTrial) -> Miss | None:
         """A float, or a tensor with one element."""
         odd = {rank: seen["accuracy"] for rank, seen in trial.seen.items() if is_odd(seen["accuracy"])}
         if not odd:
@@ -143,7 +156,7 @@ class Evaluate(Task):
         )
 
     @check("Every rank returns the accuracy over the whole data set, each sample counted once.")
-    def exact(self, trial: Trial) -> Miss | None:
+    def exact(self, trial: ThisTrial) -> Miss | None:
         """As one process finds it."""
         right = trial.oracle["right"][0]
         wrong = {
@@ -159,7 +172,7 @@ class Evaluate(Task):
         return Miss(observed)
 
     @check("The ranks share the work: each sample goes through the model of one rank.")
-    def shared(self, trial: Trial) -> Miss | None:
+    def shared(self, trial: ThisTrial) -> Miss | None:
         """Counted in samples that went through the model; padding may go through it as long as it is not counted."""
         n, ranks = len(trial.case["labels"]), trial.world_size
         if ranks == 1 or n < 2 * ranks:
@@ -174,21 +187,17 @@ class Evaluate(Task):
         # Splits other than one by one are fine, as long as nobody does much more than a fair share; so is padding.
         return Miss(observed) if max(samples) > 2 * most or sum(samples) > n + 2 * ranks else None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception finds exactly these accuracies on all ranks?"""
-        seen = [
-            Trial(t.world_size, t.case, t.oracle, {rank: s["accuracy"] for rank, s in t.seen.items()})
-            for t in trials
-        ]
-        names = {name for trial in trials for name in trial.oracle["models"]}
-        known = models(self.gravest_first(sorted(names)), lambda trial, name: trial.oracle["models"][name])
+        seen = [t.showing({rank: s["accuracy"] for rank, s in t.seen.items()}) for t in trials]
+        names = self.gravest_first(sorted({name for trial in trials for name in trial.oracle}))
         if all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
             others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
             return None if others_know else "only_rank_0_knows"
         # With one sample, an accuracy is 0 or 1: alone, it would fit something by chance.
-        return recognise_by_models(seen, lambda trial: trial.oracle["right"], known, _close, alone=False)
+        return recognise_by_name(seen, names, lambda trial, name: trial.oracle[name], _close, alone=False)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""
         if outcome.kind is Kind.HANG:
             waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
@@ -198,7 +207,7 @@ class Evaluate(Task):
         return self.recognise(trials)
 
 
-def _close(a: Any, b: Any) -> bool:
+def _close(a: float, b: float) -> bool:
     if is_odd(a) or is_odd(b):
         return False
     return (math.isnan(a) and math.isnan(b)) or abs(a - b) < 1e-5

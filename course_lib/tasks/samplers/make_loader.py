@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.toys import is_odd, short
 
 
-def _shared_shards(trial: Trial, epoch: str = "0") -> dict[int, list[int]]:
+class Case(TypedDict):
+    """What the answer is called with; where `orders` is set, several times."""
+
+    n: int
+    batch_size: int
+    seed: int
+    other_seed: int
+    orders: bool
+
+
+#: The batches of an epoch: `0`, `1`, `1 again` and `other seed`.
+Seen = dict[str, list[list[int]]]
+ThisTrial = Trial[Case, Seen, None]
+
+
+def _shared_shards(trial: ThisTrial, epoch: str = "0") -> dict[int, list[int]]:
     """The samples each rank saw in an epoch, in order."""
     return {rank: [i for batch in seen[epoch] for i in batch] for rank, seen in sorted(trial.seen.items())}
 
 
-class MakeLoader(Task):
+class MakeLoader(Task[Case, Seen, None]):
     """A loader for one epoch on one rank, with `set_epoch` where it belongs."""
 
     name = "samplers.make_loader"
@@ -87,7 +103,7 @@ class MakeLoader(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One size that divides evenly, one that does not, one with fewer samples than ranks."""
         for n in (12 * world_size, 12 * world_size + max(1, world_size - 1), max(1, world_size - 1)):
             seed = chance.randint(0, 10_000)
@@ -101,27 +117,22 @@ class MakeLoader(Task):
                 "orders": orders,
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What it is called with first."""
         return f"n={case['n']}, batch_size={case['batch_size']}, seed={case['seed']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[toys.Numbers, int, int, int], Iterable[object]], case: Case) -> Seen:
         """Batches by epoch: 0 and, where orders are compared, 1, 1 once more, and 0 with another seed."""
 
-        def epoch(number: int, seed: int) -> Any:
+        def epoch(number: int, seed: int) -> list[list[int]]:
             loader = answer(toys.Numbers(case["n"]), case["batch_size"], number, seed)
-            batches: list[list[int]] = []
             try:
-                iterator = iter(loader)
+                first = itertools.islice(loader, toys.MAX_ITEMS + 1)
             except TypeError:
-                return toys.odd(loader)
-            for batch in iterator:
-                numbers = toys.flat_numbers(batch)
-                if isinstance(numbers, dict):
-                    return numbers
-                batches.append(numbers)
-                if len(batches) > toys.MAX_ITEMS:
-                    return {"odd": f"more than {toys.MAX_ITEMS} batches"}
+                return toys.in_place_of(list[list[int]], toys.odd(loader))
+            batches = toys.all_or_odd(toys.flat_numbers(batch) for batch in first)
+            if len(batches) > toys.MAX_ITEMS:
+                return toys.in_place_of(list[list[int]], {"odd": f"more than {toys.MAX_ITEMS} batches"})
             return batches
 
         seen = {"0": epoch(0, case["seed"])}
@@ -132,7 +143,7 @@ class MakeLoader(Task):
         return seen
 
     @check("The loader gives batches of batch_size samples (the last one may be smaller).", gate=True)
-    def gives_batches(self, trial: Trial) -> Miss | None:
+    def gives_batches(self, trial: ThisTrial) -> Miss | None:
         """The shape of what comes out."""
         size = trial.case["batch_size"]
         for rank, seen in trial.seen.items():
@@ -147,12 +158,12 @@ class MakeLoader(Task):
         return None
 
     @check("In every epoch the ranks together see every sample, and only padding twice.")
-    def sees_everything(self, trial: Trial) -> Miss | None:
+    def sees_everything(self, trial: ThisTrial) -> Miss | None:
         """No sample is missing; no more extra ones than padding needs."""
         epochs = ("0", "1") if trial.case["orders"] else ("0",)
         return next((miss for epoch in epochs if (miss := self._unseen(trial, epoch)) is not None), None)
 
-    def _unseen(self, trial: Trial, epoch: str) -> Miss | None:
+    def _unseen(self, trial: ThisTrial, epoch: str) -> Miss | None:
         n, ranks = trial.case["n"], trial.world_size
         mine = _shared_shards(trial, epoch)
         together = [sample for shard in mine.values() for sample in shard]
@@ -176,7 +187,7 @@ class MakeLoader(Task):
         return None
 
     @check("Every rank has equally many batches.")
-    def equally_many(self, trial: Trial) -> Miss | None:
+    def equally_many(self, trial: ThisTrial) -> Miss | None:
         """Unequal numbers of batches make a training loop hang."""
         counts = [len(trial.seen[rank]["0"]) for rank in range(trial.world_size)]
         lengths = [len(shard) for shard in _shared_shards(trial).values()]
@@ -189,7 +200,7 @@ class MakeLoader(Task):
         return None
 
     @check("The order changes from epoch to epoch.")
-    def epochs_differ(self, trial: Trial) -> Miss | None:
+    def epochs_differ(self, trial: ThisTrial) -> Miss | None:
         """On at least one rank."""
         if not trial.case["orders"] or any(seen["0"] != seen["1"] for seen in trial.seen.values()):
             return None
@@ -198,7 +209,7 @@ class MakeLoader(Task):
         return Miss(observed, "not_shuffled" if first == sorted(first) else "set_epoch_forgotten")
 
     @check("The same epoch and seed give the same order again.")
-    def repeatable(self, trial: Trial) -> Miss | None:
+    def repeatable(self, trial: ThisTrial) -> Miss | None:
         """Runs can be repeated."""
         for rank, seen in trial.seen.items():
             if trial.case["orders"] and seen["1"] != seen["1 again"]:
@@ -209,7 +220,7 @@ class MakeLoader(Task):
         return None
 
     @check("Another seed gives another order.")
-    def seed_matters(self, trial: Trial) -> Miss | None:
+    def seed_matters(self, trial: ThisTrial) -> Miss | None:
         """A seed that reaches nothing helps nobody."""
         if not trial.case["orders"] or any(seen["0"] != seen["other seed"] for seen in trial.seen.values()):
             return None
@@ -218,8 +229,6 @@ class MakeLoader(Task):
         shuffled = first != sorted(first)
         return Miss(f"rank 0 saw {short(first)} with seeds {seeds}", "seed_ignored" if shuffled else None)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """torch itself refuses shuffle=True beside a sampler."""
-        if any("mutually exclusive with shuffle" in error.message for error in outcome.errors.values()):
-            return "shuffle_and_sampler"
-        return None
+        return recognise_by_message(outcome, {"mutually exclusive with shuffle": "shuffle_and_sampler"})

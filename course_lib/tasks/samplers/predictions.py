@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from course_lib.tasks.toys import dealt
 
 
 def _order(n: int, seed: int) -> list[int]:
@@ -28,18 +29,8 @@ def _dealt(order: list[int], ranks: int) -> list[list[int]]:
     return [order[rank::ranks] for rank in range(ranks)]
 
 
-def shards(n: int, ranks: int, epoch: int, seed: int, drop_last: bool) -> dict[str, Any]:
-    """The shards of all ranks: `right` by torch's DistributedSampler, `models` by misconception."""
-    from torch.utils.data import DistributedSampler
-
-    right = []
-    dataset: Any = range(n)
-    for rank in range(ranks):
-        sampler: Any = DistributedSampler(
-            dataset, num_replicas=ranks, rank=rank, shuffle=True, seed=seed, drop_last=drop_last
-        )
-        sampler.set_epoch(epoch)
-        right.append(list(sampler))
+def shards(n: int, ranks: int, epoch: int, seed: int, drop_last: bool) -> dict[str, list[list[int]]]:
+    """The shards of all ranks: `right` by torch's DistributedSampler, and by misconception."""
     order = _order(n, seed + epoch)
     whole = _even(order, ranks, drop_last)
     block = len(whole) // ranks
@@ -47,22 +38,20 @@ def shards(n: int, ranks: int, epoch: int, seed: int, drop_last: bool) -> dict[s
     missing = math.ceil(n / ranks) * ranks - n
     too_short = whole if drop_last else order + order[:missing]
     return {
-        "right": right,
-        "models": {
-            "epoch_ignored": _dealt(_even(_order(n, seed), ranks, drop_last), ranks),
-            "seed_ignored": _dealt(_even(_order(n, epoch), ranks, drop_last), ranks),
-            "rank_in_seed": own,
-            "not_shuffled": _dealt(_even(list(range(n)), ranks, drop_last), ranks),
-            "contiguous_blocks": [whole[rank * block : (rank + 1) * block] for rank in range(ranks)],
-            "no_padding": _dealt(whole if drop_last else order, ranks),
-            "padding_too_short": _dealt(too_short, ranks),
-            "drop_last_ignored": _dealt(_even(order, ranks, False), ranks),
-        },
+        "right": [dealt(n, ranks, rank, epoch, seed=seed, drop_last=drop_last) for rank in range(ranks)],
+        "epoch_ignored": _dealt(_even(_order(n, seed), ranks, drop_last), ranks),
+        "seed_ignored": _dealt(_even(_order(n, epoch), ranks, drop_last), ranks),
+        "rank_in_seed": own,
+        "not_shuffled": _dealt(_even(list(range(n)), ranks, drop_last), ranks),
+        "contiguous_blocks": [whole[rank * block : (rank + 1) * block] for rank in range(ranks)],
+        "no_padding": _dealt(whole if drop_last else order, ranks),
+        "padding_too_short": _dealt(too_short, ranks),
+        "drop_last_ignored": _dealt(_even(order, ranks, False), ranks),
     }
 
 
-def accuracies(hits: Sequence[bool], ranks: int) -> dict[str, Any]:
-    """What each rank should return as accuracy, and what it returns under each misconception.
+def accuracies(hits: Sequence[bool], ranks: int) -> dict[str, list[float]]:
+    """What each rank should return as accuracy (`right`), and what it returns under each misconception.
 
     A misconception can show in several ways; their names begin with its id, as in `padding_counted/shuffled`.
     """
@@ -70,7 +59,7 @@ def accuracies(hits: Sequence[bool], ranks: int) -> dict[str, Any]:
     stored = list(range(n))
     shuffled = _order(n, 0)
     blocks = [stored[rank * n // ranks : (rank + 1) * n // ranks] for rank in range(ranks)]
-    models: dict[str, list[float]] = {}
+    models = {"right": [sum(hits) / n] * ranks}
     splits = {"dealt": _dealt(stored, ranks), "blocks": blocks, "shuffled": _dealt(shuffled, ranks)}
     for name, split in splits.items():
         for empty in (math.nan, 0.0):
@@ -86,7 +75,7 @@ def accuracies(hits: Sequence[bool], ranks: int) -> dict[str, Any]:
         models[f"summed_not_averaged/padded/{name}"] = [sum(own)] * ranks
         for empty in (math.nan, 0.0):
             models[f"samples_dropped/{name}/{empty}"] = [_accuracy(hits, cut, empty)] * ranks
-    return {"right": [sum(hits) / n] * ranks, "models": models}
+    return models
 
 
 def _accuracy(hits: Sequence[bool], part: Sequence[int], empty: float) -> float:

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
+if TYPE_CHECKING:
+    from torch import nn
 
-class SeedEverything(Task):
+
+class Case(TypedDict):
+    """What the answer is called with: twice with one seed, once with the other."""
+
+    seed: int
+    other_seed: int
+
+
+class Run(TypedDict):
+    """The model's weights, and what each generator draws next."""
+
+    weights: list[float]
+    noise: dict[str, list[float]]
+
+
+#: The `first` run, the same `again`, and one with the `other` seed.
+Seen = dict[str, Run]
+ThisTrial = Trial[Case, Seen, None]
+
+
+class SeedEverything(Task[Case, Seen, None]):
     """Equal weights, different noise."""
 
     name = "samplers.seed_everything"
@@ -51,27 +73,27 @@ class SeedEverything(Task):
         Misconception("seed_ignored", "The seed changes nothing (on at least one rank).", taught.SEEDS),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two seeds each."""
         for _ in range(2):
             seed = chance.randint(1, 10_000)
             yield {"seed": seed, "other_seed": seed + 1000 + chance.randint(1, 10_000)}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The seed it is called with first."""
         return f"seed={case['seed']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[Callable[[], nn.Module], int], object], case: Case) -> Seen:
         """The model's weights and what the three generators draw next: twice with one seed, once with another."""
         import random
 
         import numpy as np
         import torch
 
-        def once(seed: int) -> Any:
+        def once(seed: int) -> Run:
             model = answer(toys.small_network, seed)
             if not isinstance(model, torch.nn.Module):
-                return toys.odd(model)
+                return toys.in_place_of(Run, toys.odd(model))
             weights = [w for p in model.parameters() for w in p.detach().flatten().tolist()]
             noise = {
                 "torch": torch.rand(3).tolist(),
@@ -83,7 +105,7 @@ class SeedEverything(Task):
         return {"first": once(case["seed"]), "again": once(case["seed"]), "other": once(case["other_seed"])}
 
     @check("Every rank gets the model.", gate=True)
-    def gives_model(self, trial: Trial) -> Miss | None:
+    def gives_model(self, trial: ThisTrial) -> Miss | None:
         """A torch.nn.Module."""
         for rank, seen in trial.seen.items():
             for run in seen.values():
@@ -92,7 +114,7 @@ class SeedEverything(Task):
         return None
 
     @check("All ranks start from the same weights.")
-    def same_weights(self, trial: Trial) -> Miss | None:
+    def same_weights(self, trial: ThisTrial) -> Miss | None:
         """Bit by bit."""
         first = trial.seen[0]["first"]["weights"]
         for rank, seen in trial.seen.items():
@@ -107,7 +129,7 @@ class SeedEverything(Task):
         return None
 
     @check("Every rank draws its own random numbers: from torch, numpy and random.")
-    def own_noise(self, trial: Trial) -> Miss | None:
+    def own_noise(self, trial: ThisTrial) -> Miss | None:
         """No two ranks alike."""
         for name in ("torch", "numpy", "random"):
             drawn: dict[tuple[float, ...], int] = {}
@@ -122,7 +144,7 @@ class SeedEverything(Task):
         return None
 
     @check("The same seed gives the same weights and the same random numbers again.")
-    def repeatable(self, trial: Trial) -> Miss | None:
+    def repeatable(self, trial: ThisTrial) -> Miss | None:
         """Runs can be repeated."""
         for rank, seen in trial.seen.items():
             first, again = seen["first"], seen["again"]
@@ -139,7 +161,7 @@ class SeedEverything(Task):
         return None
 
     @check("Another seed gives other weights and other random numbers.")
-    def seed_matters(self, trial: Trial) -> Miss | None:
+    def seed_matters(self, trial: ThisTrial) -> Miss | None:
         """On every rank."""
         for rank, seen in trial.seen.items():
             seeds = f"seeds {trial.case['seed']} and {trial.case['other_seed']}"

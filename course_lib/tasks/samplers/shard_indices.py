@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import shards
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
 
-class ShardIndices(Task):
+class Case(TypedDict):
+    """What the answer is called with, the rank apart."""
+
+    n: int
+    epoch: int
+    seed: int
+    drop_last: bool
+    world_size: int
+
+
+#: For `right` and for each misconception, the shard of each rank.
+Oracle = dict[str, list[list[int]]]
+ThisTrial = Trial[Case, list[int], Oracle]
+
+
+class ShardIndices(Task[Case, list[int], Oracle]):
     """Do by hand what `DistributedSampler` does."""
 
     name = "samplers.shard_indices"
@@ -87,7 +93,7 @@ class ShardIndices(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; with and without drop_last."""
         ragged = world_size * chance.randint(2, 5) + chance.randint(1, max(1, world_size - 1))
         seed = chance.randint(1, 10_000)
@@ -104,7 +110,7 @@ class ShardIndices(Task):
         for n, epoch, drop_last in plan:
             yield {"n": n, "epoch": epoch, "seed": seed, "drop_last": drop_last, "world_size": world_size}
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[int, int, int, int, int, bool], object], case: Case) -> list[int]:
         """The rank's own shard, in order."""
         import os
 
@@ -113,12 +119,12 @@ class ShardIndices(Task):
             answer(case["n"], rank, case["world_size"], case["epoch"], case["seed"], case["drop_last"])
         )
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The shards of torch's own DistributedSampler, and those of each misconception."""
         return shards(case["n"], world_size, case["epoch"], case["seed"], case["drop_last"])
 
     @check("Every rank gets a list of sample numbers.", gate=True)
-    def gives_lists(self, trial: Trial) -> Miss | None:
+    def gives_lists(self, trial: ThisTrial) -> Miss | None:
         """Whole numbers, nothing else."""
         for rank, seen in trial.seen.items():
             if is_odd(seen):
@@ -126,7 +132,7 @@ class ShardIndices(Task):
         return None
 
     @check("Every rank gets equally many samples.")
-    def equally_many(self, trial: Trial) -> Miss | None:
+    def equally_many(self, trial: ThisTrial) -> Miss | None:
         """Unequal shards make a training loop hang."""
         lengths = [len(trial.seen[rank]) for rank in range(trial.world_size)]
         if len(set(lengths)) > 1:
@@ -136,7 +142,7 @@ class ShardIndices(Task):
         return None
 
     @check("The shards are those of torch's DistributedSampler, in the same order.")
-    def same_as_torch(self, trial: Trial) -> Miss | None:
+    def same_as_torch(self, trial: ThisTrial) -> Miss | None:
         """The oracle decides."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank]
@@ -146,16 +152,13 @@ class ShardIndices(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these shards?"""
         names = [item.id for item in self.misconceptions]
-        known = models(names, lambda trial, name: trial.oracle["models"][name])
         # Of a few samples there are few orders: alone, one would fit something by chance.
-        return recognise_by_models(
-            trials, lambda trial: trial.oracle["right"], known, lambda a, b: bool(a == b), alone=False
-        )
+        return recognise_by_name(trials, names, lambda trial, name: trial.oracle[name], alone=False)
 
-    def _call(self, trial: Trial, rank: int) -> str:
+    def _call(self, trial: ThisTrial, rank: int) -> str:
         case = trial.case
         return (
             f"shard_indices(n={case['n']}, rank={rank}, world_size={trial.world_size}, epoch={case['epoch']}, "

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import streamed
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 #: Rounds that may be read before the first sample comes out; there are more in every case where this is looked at.
 ROUNDS_AHEAD = 4
+
+
+class Case(TypedDict):
+    """A stream, and the workers of each rank's loader."""
+
+    samples: list[int]
+    workers: int
+
+
+class Seen(TypedDict):
+    """What was read; without workers also the second time, and how much was read for the first sample."""
+
+    first: list[int]
+    second: NotRequired[list[int]]
+    ahead: NotRequired[int]
+
+
+#: By misconception, what each rank reads, sorted.
+Oracle = dict[str, list[list[int]]]
+ThisTrial = Trial[Case, Seen, Oracle]
 
 
 class CountedStream:
@@ -32,7 +52,7 @@ class CountedStream:
             yield sample
 
 
-class SplitStream(Task):
+class SplitStream(Task[Case, Seen, Oracle]):
     """A stream that ranks and loader workers share, in full rounds."""
 
     name = "samplers.split_stream"
@@ -110,7 +130,7 @@ class SplitStream(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """With some workers and a rest, which tells most misconceptions apart; then without; then no full round."""
         rest = chance.randint(1, world_size - 1)
         some = 2 if world_size > 2 else 3
@@ -122,11 +142,11 @@ class SplitStream(Task):
             # Drawn numbers, in no order: who gets a sample cannot be told from the sample.
             yield {"samples": chance.sample(range(1000), n), "workers": workers}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The sizes say enough."""
         return _sizes(case)
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[CountedStream, int, int], object], case: Case) -> Seen | Odd:
         """What a loader reads; without workers also a second epoch, and how much was read for the first sample."""
         from torch.utils.data import DataLoader, IterableDataset
 
@@ -137,23 +157,23 @@ class SplitStream(Task):
         workers = case["workers"]
         # Forked workers need not import the answer's class, which stands in no module.
         start = "fork" if workers else None
-        loader: Iterable[Any] = DataLoader(
+        loader: Iterable[object] = DataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=start
         )
-        first = toys.whole_numbers(loader)
-        if is_odd(first) or workers:
-            return {"first": first}
-        second = toys.whole_numbers(loader)
+        seen: Seen = {"first": toys.whole_numbers(loader)}
+        if workers or is_odd(seen["first"]):
+            return seen
+        seen["second"] = toys.whole_numbers(loader)
         stream.reads = 0
         next(iter(dataset), None)
-        return {"first": first, "second": second, "ahead": stream.reads}
+        return {**seen, "ahead": stream.reads}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What each rank reads under each misconception; there are many right ways to share."""
         return streamed(case["samples"], world_size, case["workers"])
 
     @check("Every rank gets an IterableDataset, and a loader reads samples from it.", gate=True)
-    def gives_stream(self, trial: Trial) -> Miss | None:
+    def gives_stream(self, trial: ThisTrial) -> Miss | None:
         """And not a list, a generator or something without end."""
         for rank, seen in trial.seen.items():
             for part in (seen, *(seen.get(epoch) for epoch in ("first", "second"))):
@@ -164,7 +184,7 @@ class SplitStream(Task):
         return None
 
     @check("No sample is read twice, by whichever rank and worker.")
-    def nothing_twice(self, trial: Trial) -> Miss | None:
+    def nothing_twice(self, trial: ThisTrial) -> Miss | None:
         """Counted over all ranks."""
         twice = [sample for sample, count in Counter(_together(trial)).items() if count > 1]
         if not twice:
@@ -177,7 +197,7 @@ class SplitStream(Task):
         )
 
     @check("Every sample is read, except a rest that does not fill a round of one for each rank.")
-    def nothing_missing(self, trial: Trial) -> Miss | None:
+    def nothing_missing(self, trial: ThisTrial) -> Miss | None:
         """Which ones are left out is free."""
         n = len(trial.case["samples"])
         missing = n - len(set(_together(trial)) & set(trial.case["samples"]))
@@ -189,7 +209,7 @@ class SplitStream(Task):
         )
 
     @check("Every rank gets equally many samples.")
-    def equally_many(self, trial: Trial) -> Miss | None:
+    def equally_many(self, trial: ThisTrial) -> Miss | None:
         """Unequal shares make a training loop hang."""
         lengths = [len(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
         if len(set(lengths)) == 1:
@@ -197,7 +217,7 @@ class SplitStream(Task):
         return Miss(f"{_where(trial)}, the ranks got {short(lengths)} samples")
 
     @check("The next epoch reads as many samples again.")
-    def again(self, trial: Trial) -> Miss | None:
+    def again(self, trial: ThisTrial) -> Miss | None:
         """A loader is read once an epoch."""
         for rank, seen in trial.seen.items():
             first, second = seen["first"], seen.get("second", seen["first"])
@@ -209,7 +229,7 @@ class SplitStream(Task):
         return None
 
     @check("Samples come out while the stream is read.")
-    def lazily(self, trial: Trial) -> Miss | None:
+    def lazily(self, trial: ThisTrial) -> Miss | None:
         """A few rounds may be read ahead."""
         n, ranks = len(trial.case["samples"]), trial.world_size
         for rank, seen in trial.seen.items():
@@ -218,32 +238,32 @@ class SplitStream(Task):
                 return Miss(f"on rank {rank} of {ranks}, {observed}", "all_in_memory")
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Nothing else is wrong where every sample is read exactly once, always."""
         once = all(sorted(_together(trial)) == sorted(trial.case["samples"]) for trial in trials)
         return "rest_kept" if trials and once else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """The stream was asked for what only a list has."""
         said = " ".join(error.message for error in outcome.errors.values())
         asked = ("has no len()", "is not subscriptable", "__len__", "__getitem__")
         return "like_a_list" if any(word in said for word in asked) else self.recognise(trials)
 
 
-def _together(trial: Trial) -> list[int]:
+def _together(trial: ThisTrial) -> list[int]:
     """What all ranks read in the first epoch."""
     return [sample for rank in sorted(trial.seen) for sample in trial.seen[rank]["first"]]
 
 
-def _known(trial: Trial) -> str | None:
+def _known(trial: ThisTrial) -> str | None:
     """The misconception that gives exactly these samples on all ranks."""
     seen = [sorted(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
     return next((name.partition("/")[0] for name, reads in trial.oracle.items() if reads == seen), None)
 
 
-def _sizes(case: Mapping[str, Any]) -> str:
+def _sizes(case: Case) -> str:
     return f"n={len(case['samples'])}, num_workers={case['workers']}"
 
 
-def _where(trial: Trial) -> str:
+def _where(trial: ThisTrial) -> str:
     return f"with {_sizes(trial.case)} on {trial.world_size} ranks"

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 
-class BytesHeld(Task):
+class Case(TypedDict):
+    """What the answer is called with."""
+
+    shapes: list[list[int]]
+    ranks: int
+    scheme: str
+    mixed: bool
+
+
+#: For `right` and for each misconception, the bytes on rank 0.
+Oracle = dict[str, float]
+ThisTrial = Trial[Case, float, Oracle]
+
+
+class BytesHeld(Task[Case, float, Oracle]):
     """How many bytes a rank must hold for weights, gradients and optimizer."""
 
     name = "scale.bytes_held"
@@ -79,7 +83,7 @@ class BytesHeld(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Each scheme, in both precisions, with rows that divide and rows that do not."""
         for scheme in ("ddp", "zero1", "fsdp"):
             for mixed in (False, True):
@@ -94,49 +98,44 @@ class BytesHeld(Task):
                 chance.shuffle(shapes)
                 yield {"shapes": shapes, "ranks": ranks, "scheme": scheme, "mixed": mixed}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """A case as a call."""
         shapes = ", ".join(str(tuple(shape)) for shape in case["shapes"])
         return f"shapes=[{shapes}], ranks={case['ranks']}, scheme={case['scheme']!r}, mixed={case['mixed']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[list[tuple[int, ...]], int, str, bool], object], case: Case) -> float:
         """The number of bytes."""
         shapes = [tuple(shape) for shape in case["shapes"]]
         return toys.number(answer(shapes, case["ranks"], case["scheme"], case["mixed"]))
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """Counted from tensors that are really cut; and what each misconception gives."""
         return _counts(case)
 
-    @check("A number of bytes.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """A float or an int."""
-        seen = trial.seen[0]
-        return (
-            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
-        )
+    #: A float or an int.
+    gives_number = gate("A number of bytes.", "with {case}, rank {rank} returned {odd}")
 
     @check("DDP: everything on every rank, and the buckets.")
-    def ddp(self, trial: Trial) -> Miss | None:
+    def ddp(self, trial: ThisTrial) -> Miss | None:
         """Exact."""
         return self._miss(trial, "ddp")
 
     @check("ZeRO 1: as DDP, but the optimizer's bytes are divided.")
-    def zero1(self, trial: Trial) -> Miss | None:
+    def zero1(self, trial: ThisTrial) -> Miss | None:
         """Up to a few bytes: who rounds, and where, is free. Elsewhere there is nothing to round."""
         return self._miss(trial, "zero1")
 
     @check("FSDP2: everything is cut, between rows.")
-    def fsdp(self, trial: Trial) -> Miss | None:
+    def fsdp(self, trial: ThisTrial) -> Miss | None:
         """Exact."""
         return self._miss(trial, "fsdp")
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these numbers?"""
-        known = models([item.id for item in self.misconceptions], lambda trial, name: [trial.oracle[name]])
-        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
+        names = [item.id for item in self.misconceptions]
+        return recognise_by_name(trials, names, lambda trial, name: [trial.oracle[name]], _equal)
 
-    def _miss(self, trial: Trial, scheme: str) -> Miss | None:
+    def _miss(self, trial: ThisTrial, scheme: str) -> Miss | None:
         seen, right = trial.seen[0], trial.oracle["right"]
         few = 16.0 if scheme == "zero1" else 1.0
         if trial.case["scheme"] != scheme or abs(seen - right) <= max(few, 1e-9 * right):
@@ -150,7 +149,7 @@ def _equal(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-6, abs_tol=16)
 
 
-def _counts(case: Mapping[str, Any]) -> dict[str, float]:
+def _counts(case: Case) -> dict[str, float]:
     """Bytes on rank 0, right and by misconception; one that is about another scheme gives what is right."""
     import torch
 

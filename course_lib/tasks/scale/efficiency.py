@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
 
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
-from course_lib.tasks.scale.model import efficiencies, ring_seconds
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.scale.model import Bucket, Case, efficiencies, ring_seconds
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+
+#: For `right` and for each misconception, the efficiency.
+Oracle = dict[str, float]
+ThisTrial = Trial[Case, float, Oracle]
 
 
-class Efficiency(Task):
+class Efficiency(Task[Case, float, Oracle]):
     """The efficiency of a job that does not exist yet."""
 
     name = "scale.efficiency"
@@ -80,7 +73,7 @@ class Efficiency(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A queue that builds up; one hidden in part; many rounds; all hidden; the last one early; one rank alone."""
         for kind in ("queue", "partly", "rounds", "hidden", "early", "alone"):
             backward = chance.uniform(0.08, 0.3)
@@ -98,59 +91,56 @@ class Efficiency(Task):
             yield {
                 "forward": round(chance.uniform(0.3, 0.6) * backward, 6),
                 "backward": backward,
-                "buckets": [[at, size] for at, size in zip(ready, sizes, strict=True)],
+                "buckets": [Bucket(ready=at, bytes=size) for at, size in zip(ready, sizes, strict=True)],
                 "ranks": ranks,
                 "latency": latency,
                 "bandwidth": bandwidth,
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What fits into a sentence."""
         took = sum(
-            ring_seconds(size, case["ranks"], case["latency"], case["bandwidth"])
-            for _, size in case["buckets"]
+            ring_seconds(bucket["bytes"], case["ranks"], case["latency"], case["bandwidth"])
+            for bucket in case["buckets"]
         )
         return (
             f"{len(case['buckets'])} buckets that take {1e3 * took:.0f} ms in all on {toys.ranks_text(case['ranks'])}, "
             f"and a backward of {1e3 * case['backward']:.0f} ms"
         )
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[float, float, list[tuple[float, int]], int, float, float], object], case: Case
+    ) -> float:
         """The number."""
-        buckets = [tuple(bucket) for bucket in case["buckets"]]
+        buckets = [(bucket["ready"], bucket["bytes"]) for bucket in case["buckets"]]
         rest = (case["ranks"], case["latency"], case["bandwidth"])
         return toys.number(answer(case["forward"], case["backward"], buckets, *rest))
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The right efficiency, and those of misconceptions."""
         return efficiencies(case)
 
-    @check("A number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """A float, or what can be one."""
-        seen = trial.seen[0]
-        return (
-            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
-        )
+    #: A float, or what can be one.
+    gives_number = gate("A number.", "with {case}, rank {rank} returned {odd}")
 
     @check("One rank alone has an efficiency of 1: it sends nothing.")
-    def alone(self, trial: Trial) -> Miss | None:
+    def alone(self, trial: ThisTrial) -> Miss | None:
         """However large its buckets are."""
         return self._miss(trial) if trial.case["ranks"] == 1 else None
 
     @check(
         "It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire."
     )
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Exact."""
         return self._miss(trial) if trial.case["ranks"] > 1 else None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these efficiencies?"""
-        known = models([item.id for item in self.misconceptions], lambda trial, name: [trial.oracle[name]])
-        return recognise_by_models(trials, lambda trial: [trial.oracle["right"]], known, _equal)
+        names = [item.id for item in self.misconceptions]
+        return recognise_by_name(trials, names, lambda trial, name: [trial.oracle[name]], _equal)
 
-    def _miss(self, trial: Trial) -> Miss | None:
+    def _miss(self, trial: ThisTrial) -> Miss | None:
         seen, right = trial.seen[0], trial.oracle["right"]
         if _equal(seen, right):
             return None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import least_squares, over, ring_seconds, ring_terms
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Odd, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
 
 #: How far measurements scatter, and how far an answer may be off.
@@ -18,7 +18,33 @@ _SCATTER, _TOLERANCE = 0.01, 0.06
 _SIZES = tuple(2**power for power in range(10, 29, 2))
 
 
-class Fit(Task):
+class Measurement(TypedDict):
+    """An all-reduce of so many bytes."""
+
+    ranks: int
+    bytes: int
+    seconds: float
+
+
+class Case(TypedDict):
+    """Measured all-reduces, and the network with which they were made."""
+
+    measurements: list[Measurement]
+    latency: float
+    bandwidth: float
+
+
+class Oracle(TypedDict):
+    """Latency and bandwidth, and what least squares of absolute errors finds."""
+
+    right: list[float]
+    absolute: list[float]
+
+
+ThisTrial = Trial[Case, list[float], Oracle]
+
+
+class Fit(Task[Case, list[float], Oracle]):
     """Latency and bandwidth of a network, from measured all-reduces."""
 
     name = "scale.fit"
@@ -70,69 +96,69 @@ class Fit(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two networks measured on one number of ranks, which tells misconceptions apart; one on several."""
         for counts in ((8,), (chance.choice((12, 16)),), (2, 4, chance.choice((8, 32)))):
             latency, bandwidth = chance.uniform(3e-6, 1.2e-5), chance.uniform(2e9, 1e10)
             measured = [
-                [n, size, ring_seconds(size, n, latency, bandwidth) * (1 + scatter)]
+                Measurement(
+                    ranks=n, bytes=size, seconds=ring_seconds(size, n, latency, bandwidth) * (1 + scatter)
+                )
                 for n in counts
                 for size, scatter in zip(_SIZES, _scatter(chance), strict=True)
             ]
             chance.shuffle(measured)
             yield {"measurements": measured, "latency": latency, "bandwidth": bandwidth}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Too long to show; the numbers of ranks say which."""
-        counts = sorted({n for n, _, _ in case["measurements"]})
+        counts = sorted({one["ranks"] for one in case["measurements"]})
         return f"{len(case['measurements'])} measurements on {' and '.join(map(str, counts))} ranks"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[list[tuple[int, int, float]]], object], case: Case
+    ) -> list[float] | Odd:
         """The two numbers."""
-        result = answer([tuple(one) for one in case["measurements"]])
-        try:
-            numbers = [toys.number(item) for item in result]
-        except TypeError:
+        result = answer([(one["ranks"], one["bytes"], one["seconds"]) for one in case["measurements"]])
+        if not isinstance(result, Iterable):
             return toys.odd(result)
+        numbers = [toys.number(item) for item in result]
         if len(numbers) != 2 or any(map(is_odd, numbers)):
             return toys.odd(result)
-        return numbers if all(map(math.isfinite, numbers)) else toys.odd(result)  # type: ignore[arg-type]
+        return numbers if all(map(math.isfinite, numbers)) else toys.odd(result)
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What was put in; and what least squares of absolute errors finds."""
-        rows = [(*ring_terms(size, n), seconds) for n, size, seconds in case["measurements"]]
+        rows = [(*ring_terms(one["bytes"], one["ranks"]), one["seconds"]) for one in case["measurements"]]
         latency, per_byte = least_squares(rows)
         return {
             "right": [case["latency"], case["bandwidth"]],
             "absolute": [latency, over(1, per_byte)],
         }
 
-    @check("Two numbers: seconds a round, and bytes a second.", gate=True)
-    def gives_numbers(self, trial: Trial) -> Miss | None:
-        """In this order, finite."""
-        seen = trial.seen[0]
-        return (
-            Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen['odd']}") if is_odd(seen) else None
-        )
+    #: In this order, finite.
+    gives_numbers = gate(
+        "Two numbers: seconds a round, and bytes a second.", "with {case}, rank {rank} returned {odd}"
+    )
 
     @check("The latency is that of one round, up to the scatter of the measurements.")
-    def latency(self, trial: Trial) -> Miss | None:
+    def latency(self, trial: ThisTrial) -> Miss | None:
         """Microseconds."""
         return self._miss(trial, 0, "a latency of {:.3g} s")
 
     @check("The bandwidth is that of one rank's wire, up to the scatter of the measurements.")
-    def bandwidth(self, trial: Trial) -> Miss | None:
+    def bandwidth(self, trial: ThisTrial) -> Miss | None:
         """Bytes a second."""
         return self._miss(trial, 1, "a bandwidth of {:.3g} bytes/s")
 
-    def _miss(self, trial: Trial, which: int, words: str) -> Miss | None:
+    def _miss(self, trial: ThisTrial, which: int, words: str) -> Miss | None:
         seen, right = trial.seen[0][which], trial.oracle["right"][which]
         if abs(seen - right) <= _TOLERANCE * right:
             return None
         observed = f"with {self.describe(trial.case)}, rank 0 returned {words.format(seen)}"
         return Miss(f"{observed}; the measurements were made with {right:.3g}", self._known(trial))
 
-    def _known(self, trial: Trial) -> str | None:
+    def _known(self, trial: ThisTrial) -> str | None:
         """The misconception that gives these two numbers; with one number of ranks, each is a factor."""
         seen, (latency, bandwidth) = trial.seen[0], trial.oracle["right"]
         if all(
@@ -140,7 +166,7 @@ class Fit(Task):
             for one, other in zip(seen, trial.oracle["absolute"], strict=True)
         ):
             return "absolute_errors"
-        counts = {n for n, _, _ in trial.case["measurements"]}
+        counts = {one["ranks"] for one in trial.case["measurements"]}
         if len(counts) > 1:
             return None
         n = counts.pop()

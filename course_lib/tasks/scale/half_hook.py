@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.accumulation.reduced import times_reduced
 from course_lib.tasks.scale import taught
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import GradBucket
+    from torch.futures import Future
 
 #: Off by that part of the largest gradient at most: bf16 has 8 bits, and the sum rounds once more.
 _TOLERANCE = 0.03
@@ -23,7 +28,32 @@ _LAYERS, _WIDTH = 2, 16
 _MAGNITUDES = {"usual": 1.0, "tiny": 1e-9, "huge": 2e5, "unequal": 1.0}
 
 
-class HalfHook(Task):
+class Case(TypedDict):
+    """Gradients of this kind (see `_MAGNITUDES`)."""
+
+    kind: str
+    seed: int
+
+
+class Seen(TypedDict):
+    """By layer, some of its gradients; whether all are finite; the bytes sent, in bytes of all gradients."""
+
+    gradients: list[list[float]]
+    finite: bool
+    bytes: float
+
+
+class Oracle(TypedDict):
+    """The ranks' own gradients, and their means, by layer."""
+
+    own: list[list[list[float]]]
+    mean: list[list[float]]
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class HalfHook(Task[Case, Seen, Oracle]):
     """A communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
 
     name = "scale.half_hook"
@@ -72,16 +102,16 @@ class HalfHook(Task):
         Misconception("nothing_sent", "Each rank keeps its own gradients.", taught.HOOKS),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Usual gradients, tiny ones, huge ones, and such that differ from rank to rank."""
         for kind in _MAGNITUDES:
             yield {"kind": kind, "seed": chance.randint(1, 10**6)}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Which gradients."""
         return f"{case['kind']} gradients"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[None, GradBucket], Future[Tensor]], case: Case) -> Seen:
         """Some of the gradients after one backward, and the bytes sent for all of them."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -90,7 +120,7 @@ class HalfHook(Task):
         layers = [torch.nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(_LAYERS)]
         ddp = DistributedDataParallel(torch.nn.Sequential(*layers))
 
-        def hook(state: Any, bucket: Any) -> Any:
+        def hook(state: None, bucket: GradBucket) -> Future[Tensor]:
             return answer(state, bucket)
 
         # DDP looks at the names and annotations of parameters: an answer's may be others.
@@ -108,7 +138,7 @@ class HalfHook(Task):
             "bytes": times_reduced(ddp.parameters(), since),
         }
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The means and the ranks' own gradients."""
         own = [
             [g.double().flatten().tolist()[:8] for g in _gradients(case, rank, world_size)]
@@ -121,7 +151,7 @@ class HalfHook(Task):
         return {"own": own, "mean": mean}
 
     @check("Gradients are finite.", gate=True)
-    def finite(self, trial: Trial) -> Miss | None:
+    def finite(self, trial: ThisTrial) -> Miss | None:
         """Neither infinite nor no number."""
         for rank, seen in trial.seen.items():
             if not seen["finite"]:
@@ -131,7 +161,7 @@ class HalfHook(Task):
         return None
 
     @check("Every rank has the mean of all ranks' gradients, up to the rounding of halves.")
-    def mean(self, trial: Trial) -> Miss | None:
+    def mean(self, trial: ThisTrial) -> Miss | None:
         """Compared with the largest of them."""
         for rank, seen in trial.seen.items():
             off = _off(seen["gradients"], trial.oracle["mean"])
@@ -144,7 +174,7 @@ class HalfHook(Task):
         return None
 
     @check("About half the bytes are sent.")
-    def halves(self, trial: Trial) -> Miss | None:
+    def halves(self, trial: ThisTrial) -> Miss | None:
         """A number or two beside them are free."""
         for rank, seen in trial.seen.items():
             if seen["bytes"] > _MOST_BYTES:
@@ -154,7 +184,7 @@ class HalfHook(Task):
                 )
         return None
 
-    def _known(self, trial: Trial) -> str | None:
+    def _known(self, trial: ThisTrial) -> str | None:
         """What these gradients are, if not the mean."""
         world, mean = trial.world_size, trial.oracle["mean"]
         seen = [trial.seen[rank]["gradients"] for rank in range(world)]
@@ -168,7 +198,7 @@ class HalfHook(Task):
         return "own_scale" if trial.case["kind"] == "unequal" else None
 
 
-def _gradients(case: Mapping[str, Any], rank: int, world: int) -> list[Any]:
+def _gradients(case: Case, rank: int, world: int) -> list[Tensor]:
     """What each layer's gradient is on this rank: up to a factor of four of one magnitude, of both signs."""
     import torch
 
@@ -196,5 +226,5 @@ def _off(found: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> 
     return worst
 
 
-def _where(trial: Trial) -> str:
+def _where(trial: ThisTrial) -> str:
     return f"with {trial.case['kind']} gradients on {toys.ranks_text(trial.world_size)}"

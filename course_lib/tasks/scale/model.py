@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class Bucket(TypedDict):
+    """When it is ready, in seconds from the beginning of backward; and its bytes."""
+
+    ready: float
+    bytes: int
+
+
+class Case(TypedDict):
+    """A job: the seconds of a step's halves, its buckets, and the ranks with their network."""
+
+    forward: float
+    backward: float
+    buckets: list[Bucket]
+    ranks: int
+    latency: float
+    bandwidth: float
 
 
 def ring_terms(size: float, ranks: int) -> tuple[float, float]:
@@ -34,13 +52,13 @@ def over(one: float, other: float) -> float:
     return one / other if other else float("inf")
 
 
-def efficiencies(case: Mapping[str, Any]) -> dict[str, float]:
+def efficiencies(case: Case) -> dict[str, float]:
     """The right efficiency of a step, and by misconception."""
     forward, backward = case["forward"], case["backward"]
     ranks, latency, bandwidth = case["ranks"], case["latency"], case["bandwidth"]
-    ready = [at for at, _ in case["buckets"]]
-    took = [ring_seconds(size, ranks, latency, bandwidth) for _, size in case["buckets"]]
-    bytes_only = [ring_seconds(size, ranks, 0, bandwidth) for _, size in case["buckets"]]
+    ready = [bucket["ready"] for bucket in case["buckets"]]
+    took = [ring_seconds(bucket["bytes"], ranks, latency, bandwidth) for bucket in case["buckets"]]
+    bytes_only = [ring_seconds(bucket["bytes"], ranks, 0, bandwidth) for bucket in case["buckets"]]
     steps = {
         "right": forward + max(backward, _last_end(ready, took)),
         "nothing_hidden": forward + backward + sum(took),

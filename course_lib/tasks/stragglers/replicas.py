@@ -5,12 +5,23 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.weights import numbers
+from course_lib.tasks.weights import added, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+
+class Case(TypedDict):
+    """By rank, the sizes of its batches."""
+
+    seed: int
+    sizes: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ WAYS = {
 }
 
 
-def network(seed: int) -> Any:
+def network(seed: int) -> nn.Module:
     """A network with 4 inputs and 2 outputs."""
     import torch
 
@@ -53,7 +64,7 @@ def network(seed: int) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
 
 
-def batch(case: Mapping[str, Any], epoch: int, rank: int, number: int, size: int) -> tuple[Any, Any]:
+def batch(case: Case, epoch: int, rank: int, number: int, size: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets of one batch."""
     import torch
 
@@ -62,7 +73,7 @@ def batch(case: Mapping[str, Any], epoch: int, rank: int, number: int, size: int
     return drawn[:, :4], drawn[:, 4:]
 
 
-def train(case: Mapping[str, Any], way: Way) -> list[list[list[float]]]:
+def train(case: Case, way: Way) -> list[list[list[float]]]:
     """The weights of each rank after each of two epochs."""
     import torch
 
@@ -85,7 +96,12 @@ def train(case: Mapping[str, Any], way: Way) -> list[list[list[float]]]:
 
 
 def _round(
-    case: Mapping[str, Any], way: Way, epoch: int, number: int, models: list[Any], optimizers: list[Any]
+    case: Case,
+    way: Way,
+    epoch: int,
+    number: int,
+    models: Sequence[nn.Module],
+    optimizers: Sequence[Optimizer],
 ) -> None:
     import torch
 
@@ -107,5 +123,5 @@ def _round(
     for rank in left if way.joins or way.weighs == "alone" else range(len(models)):
         taken = [gradients[rank]] if way.weighs == "alone" else list(gradients.values())
         for parameter, *parts in zip(models[rank].parameters(), *taken, strict=True):
-            parameter.grad = sum(parts)
+            parameter.grad = added(parts)
         optimizers[rank].step()

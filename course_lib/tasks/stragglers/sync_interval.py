@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from random import Random
 from statistics import fmean, median
-from typing import Any
+from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
@@ -19,6 +20,7 @@ from course_lib.tasks.task import (
     Task,
     Trial,
     check,
+    gate,
     models,
     recognise_by_models,
 )
@@ -29,7 +31,21 @@ _STEPS, _REDUCTIONS = 12, 9
 _WARM_UP, _SCATTER = 20.0, 0.01
 
 
-class SyncInterval(Task):
+class Case(TypedDict):
+    """By rank, the seconds of its steps and of its reductions; and what the interval must keep to."""
+
+    steps: list[list[float]]
+    reductions: list[list[float]]
+    share: float
+    longest: int
+
+
+#: For `right` and for each misconception, the interval of each rank.
+Oracle = dict[str, list[int]]
+ThisTrial = Trial[Case, int, Oracle]
+
+
+class SyncInterval(Task[Case, int, Oracle]):
     """How often to synchronise, from what the ranks have measured."""
 
     name = "stragglers.sync_interval"
@@ -98,7 +114,7 @@ class SyncInterval(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """An interval in the middle, with a small and with a large share; one that `longest` cuts; and a reduction that
         costs next to nothing, or nothing.
         """
@@ -117,31 +133,26 @@ class SyncInterval(Task):
                 "longest": longest,
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The demands; measurements would be too long."""
         return f"share={case['share']}, longest={case['longest']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[list[float], list[float], float, int], object], case: Case) -> int:
         """What this rank returns, given its own measurements."""
         rank = int(os.environ["RANK"])
-        result = toys.number(
+        return toys.whole_number(
             answer(case["steps"][rank], case["reductions"][rank], case["share"], case["longest"])
         )
-        if isinstance(result, dict):
-            return result
-        return int(result) if math.isfinite(result) and result == int(result) else toys.odd(result)
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """The interval, and those of misconceptions."""
-        return _intervals(case, world_size)
+        return _intervals(case)
 
-    @check("Every rank returns a whole number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """An int, or a number that is one."""
-        return toys.odd_reply(trial)
+    #: An int, or a number that is one.
+    gives_number = gate("Every rank returns a whole number.")
 
     @check("All ranks return the same interval.")
-    def agree(self, trial: Trial) -> Miss | None:
+    def agree(self, trial: ThisTrial) -> Miss | None:
         """Or they would wait for each other for ever."""
         found = [trial.seen[rank] for rank in range(trial.world_size)]
         if len(set(found)) > 1:
@@ -152,7 +163,7 @@ class SyncInterval(Task):
         return None
 
     @check("It is between 1 and `longest`.")
-    def within(self, trial: Trial) -> Miss | None:
+    def within(self, trial: ThisTrial) -> Miss | None:
         """Both ends included."""
         for rank, seen in trial.seen.items():
             if not 1 <= seen <= trial.case["longest"]:
@@ -163,7 +174,7 @@ class SyncInterval(Task):
     @check(
         "It is the smallest that keeps reductions within their share of the time, as far as `longest` allows."
     )
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Of the time of the whole gang."""
         right = trial.oracle["right"][0]
         for rank, seen in trial.seen.items():
@@ -174,21 +185,25 @@ class SyncInterval(Task):
                 )
         return None
 
-    def _well(self, trial: Trial, seen: int) -> bool:
-        return bool(seen == trial.oracle["models"]["bound_ignored"][0])
+    def _well(self, trial: ThisTrial, seen: int) -> bool:
+        return seen == trial.oracle["bound_ignored"][0]
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The misconception that gives exactly these intervals."""
-        names = self.gravest_first(trials[0].oracle["models"])
-        known = models(names, lambda trial, name: trial.oracle["models"][name])
         both = {id(trial): _together(trial.case) for trial in trials}
-        together = models(both[id(trials[0])], lambda trial, name: both[id(trial)][name])
+
+        def predicts(trial: ThisTrial, name: str) -> list[int]:
+            return trial.oracle[name]
+
+        def several(trial: ThisTrial, name: str) -> list[int]:
+            return both[id(trial)][name]
+
         found = recognise_by_models(
             trials,
             lambda trial: trial.oracle["right"],
-            known,
-            lambda seen, one: bool(seen == one),
-            together=together,
+            models(self.gravest_first(trials[0].oracle), predicts),
+            operator.eq,
+            together=models(both[id(trials[0])], several),
             alone=False,
         )
         apart = any(len(set(trial.seen.values())) > 1 for trial in trials)
@@ -199,7 +214,7 @@ def _scattered(chance: Random, values: Sequence[float]) -> list[float]:
     return [round(value * chance.uniform(1 - _SCATTER, 1 + _SCATTER), 6) for value in values]
 
 
-def _intervals(case: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+def _intervals(case: Case) -> Oracle:
     """The right interval for each rank, and by misconception; ids may be followed by a slash and a variant."""
     steps, reductions = _steps(case), _reductions(case)
 
@@ -208,25 +223,23 @@ def _intervals(case: Mapping[str, Any], ranks: int) -> dict[str, Any]:
 
     return {
         "right": with_(),
-        "models": {
-            "own_measurements": with_("own_measurements", "own_measurements"),
-            "own_measurements/mean": with_("own_measurements + warm_up_counted", "own_measurements"),
-            "rank_0_decides": with_("rank_0_decides", "rank_0_decides"),
-            "waiting_counted/longest": with_(reduction="waiting_counted"),
-            "waiting_counted/mean": with_(reduction="waiting_counted/mean"),
-            "average_rank/both": with_("average_rank", "waiting_counted/mean"),
-            "average_rank/step": with_("average_rank"),
-            "average_rank/fastest": with_("average_rank/fastest"),
-            "warm_up_counted/mean": with_("warm_up_counted"),
-            "warm_up_counted/longest": with_("warm_up_counted/longest"),
-            "reduction_left_out": with_(whole_round=False),
-            "bound_ignored": with_(bounded=False),
-            "rounded_down": with_(up=False),
-        },
+        "own_measurements": with_("own_measurements", "own_measurements"),
+        "own_measurements/mean": with_("own_measurements + warm_up_counted", "own_measurements"),
+        "rank_0_decides": with_("rank_0_decides", "rank_0_decides"),
+        "waiting_counted/longest": with_(reduction="waiting_counted"),
+        "waiting_counted/mean": with_(reduction="waiting_counted/mean"),
+        "average_rank/both": with_("average_rank", "waiting_counted/mean"),
+        "average_rank/step": with_("average_rank"),
+        "average_rank/fastest": with_("average_rank/fastest"),
+        "warm_up_counted/mean": with_("warm_up_counted"),
+        "warm_up_counted/longest": with_("warm_up_counted/longest"),
+        "reduction_left_out": with_(whole_round=False),
+        "bound_ignored": with_(bounded=False),
+        "rounded_down": with_(up=False),
     }
 
 
-def _steps(case: Mapping[str, Any]) -> dict[str, list[float]]:
+def _steps(case: Case) -> dict[str, list[float]]:
     """The step that each rank may reckon with: rightly, and by misconceptions (or two, with a plus between them)."""
     typical, means = [median(one) for one in case["steps"]], [fmean(one) for one in case["steps"]]
     same = {
@@ -242,7 +255,7 @@ def _steps(case: Mapping[str, Any]) -> dict[str, list[float]]:
     return own | {name: [value] * len(typical) for name, value in same.items()}
 
 
-def _reductions(case: Mapping[str, Any]) -> dict[str, list[float]]:
+def _reductions(case: Case) -> dict[str, list[float]]:
     """The same for the reduction."""
     typical = [median(one) for one in case["reductions"]]
     same = {
@@ -255,7 +268,7 @@ def _reductions(case: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _rounded(
-    case: Mapping[str, Any],
+    case: Case,
     steps: Sequence[float],
     reductions: Sequence[float],
     *,
@@ -264,7 +277,7 @@ def _rounded(
     bounded: bool = True,
 ) -> list[int]:
     """The interval of each rank."""
-    share: float = case["share"]
+    share = case["share"]
     whole = 1 - share if whole_round else 1.0
     rounded = math.ceil if up else math.floor
     longest = case["longest"] if bounded else math.inf
@@ -274,7 +287,7 @@ def _rounded(
     ]
 
 
-def _together(case: Mapping[str, Any]) -> dict[str, list[int]]:
+def _together(case: Case) -> dict[str, list[int]]:
     """The intervals by two or three misconceptions at once, with a plus between their ids; the fewest first."""
     steps, reductions = _steps(case), _reductions(case)
     found = {}

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
-from course_lib.tasks.stragglers.replicas import WAYS, batch, network, train
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.stragglers.replicas import WAYS, Case, batch, network, train
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
-class TrainEpoch(Task):
+    LossesOf = Callable[[Tensor, Tensor], Tensor]
+
+
+#: For `right` and for each misconception, the weights of each rank after each epoch.
+Oracle = dict[str, list[list[list[float]]]]
+ThisTrial = Trial[Case, list[list[float]], Oracle]
+
+
+class TrainEpoch(Task[Case, list[list[float]], Oracle]):
     """An epoch in which ranks have unequally many batches, of unequal sizes."""
 
     name = "stragglers.train_epoch"
@@ -91,7 +94,7 @@ class TrainEpoch(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equally many batches, the last one short; then unequally many, so that one rank even has none."""
         seed = chance.randint(1, 10**6)
         even = [[4, 4, chance.randint(1, 2) + rank] for rank in range(world_size)]
@@ -102,12 +105,16 @@ class TrainEpoch(Task):
         yield {"seed": seed, "sizes": even}
         yield {"seed": seed + 1, "sizes": uneven}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How many samples each rank has."""
         each = (f"rank {rank} {short(sizes)}" for rank, sizes in enumerate(case["sizes"]))
         return f"batch sizes: {', '.join(each)}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[[DistributedDataParallel, Optimizer, list[tuple[Tensor, Tensor]], LossesOf], object],
+        case: Case,
+    ) -> list[list[float]]:
         """The weights of this rank after each of two epochs."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -124,23 +131,23 @@ class TrainEpoch(Task):
             after.append(numbers(ddp.parameters()))
         return after
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[list[float]]]]]:
         """The weights of all ranks after each epoch: right ones and those of misconceptions."""
         return {name: partial(train, case, way) for name, way in WAYS.items()}
 
     @check(
         "After the first epoch, all ranks have the weights of one process that took all samples of a round at once."
     )
-    def first(self, trial: Trial) -> Miss | None:
+    def first(self, trial: ThisTrial) -> Miss | None:
         """Round by round, each a step on the mean over all its samples."""
         return self._off(trial, 0)
 
     @check("So they have after a second epoch.")
-    def second(self, trial: Trial) -> Miss | None:
+    def second(self, trial: ThisTrial) -> Miss | None:
         """What the optimizer remembers counts."""
         return self._off(trial, 1)
 
-    def _off(self, trial: Trial, epoch: int) -> Miss | None:
+    def _off(self, trial: ThisTrial, epoch: int) -> Miss | None:
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank][epoch]
             if not close(seen[epoch], right):
@@ -150,17 +157,15 @@ class TrainEpoch(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The way of training that gives exactly these weights."""
-        wrong = [name for name in WAYS if name != "right"]
-        known = models(wrong, lambda trial, name: trial.oracle[name])
 
-        def equal(one: Any, other: Any) -> bool:
+        def equal(one: list[list[float]], other: list[list[float]]) -> bool:
             return all(close(a, b) for a, b in zip(one, other, strict=True))
 
-        return recognise_by_models(trials, lambda trial: trial.oracle["right"], known, equal)
+        return recognise_by_name(trials, WAYS, lambda trial, name: trial.oracle[name], equal)
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody waits for a rank that is through, or meets Join's collectives with its own."""
         in_join = any(
             record.stage == "join" for records in outcome.collectives.values() for record in records

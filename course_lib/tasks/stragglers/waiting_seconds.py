@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.stragglers import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
 
 #: How late the late rank is, and how far from the truth an answer may be. The truth is measured in the same backward,
 #: so a busy machine changes both; what it does in between is what the tolerance is for.
@@ -25,7 +29,28 @@ _PLACES = {
 }
 
 
-class WaitingSeconds(Task):
+class Case(TypedDict):
+    """Which rank is late, by how many seconds, and where: at the `start` of its backward or in the `middle`."""
+
+    place: str
+    rank: int
+    late: float
+    seed: int
+
+
+class Seen(TypedDict):
+    """What was returned and what is right; a gradient; and how far the worst of all ranks is off."""
+
+    said: float
+    truth: float
+    gradient: float | None
+    worst: float
+
+
+ThisTrial = Trial[Case, Seen, None]
+
+
+class WaitingSeconds(Task[Case, Seen, None]):
     """How long a rank waits for others in its backward."""
 
     name = "stragglers.waiting_seconds"
@@ -80,35 +105,29 @@ class WaitingSeconds(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One rank is late: before its backward, or in the middle of it."""
         for place in ("start", "middle"):
             late = round(_LATE * chance.uniform(0.9, 1.1), 3) if world_size > 1 else 0.0
             seed = chance.randint(1, 10**6)
             yield {"place": place, "rank": chance.randrange(world_size), "late": late, "seed": seed}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Who is late, and where."""
         return f"rank {case['rank']} {_PLACES[case['place']].format(case['late'])}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[DistributedDataParallel, Tensor], object], case: Case) -> Seen:
         """What was returned, how long it really was, and whether the gradients are means over the ranks."""
-        best: dict[str, Any] = {}
-        for _ in range(_ATTEMPTS):
-            seen, worst = _measured(answer, case)
-            if not best or worst < best["worst"]:
-                best = {**seen, "worst": worst}
-            if worst <= _GOOD_ENOUGH:
-                break
-        return best
+        tries: list[Seen] = []
+        while len(tries) < _ATTEMPTS and not any(seen["worst"] <= _GOOD_ENOUGH for seen in tries):
+            tries.append(_measured(answer, case))
+        return min(tries, key=lambda seen: seen["worst"])
 
-    @check("Every rank returns a number of seconds.", gate=True)
-    def gives_seconds(self, trial: Trial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        return toys.odd_reply(trial, of="said")
+    #: A float, or a tensor with one element.
+    gives_seconds = gate("Every rank returns a number of seconds.", of="said")
 
     @check("The backward is DDP's: afterwards all ranks have the mean gradients.", gate=True)
-    def averages(self, trial: Trial) -> Miss | None:
+    def averages(self, trial: ThisTrial) -> Miss | None:
         """Seen in a gradient of which every rank has another one on its own."""
         right = (trial.world_size + 1) / 2
         for rank, seen in trial.seen.items():
@@ -121,16 +140,16 @@ class WaitingSeconds(Task):
         return None
 
     @check("Ranks that stand waiting for a late one say how long.")
-    def sees_waiting(self, trial: Trial) -> Miss | None:
+    def sees_waiting(self, trial: ThisTrial) -> Miss | None:
         """Compared with the moments at which the ranks' last gradients were there."""
         return self._wrong(trial, [rank for rank in trial.seen if rank != trial.case["rank"]])
 
     @check("The rank that all wait for has hardly waited itself.")
-    def sees_work(self, trial: Trial) -> Miss | None:
+    def sees_work(self, trial: ThisTrial) -> Miss | None:
         """Neither has a rank that is alone."""
         return self._wrong(trial, [trial.case["rank"]])
 
-    def _wrong(self, trial: Trial, ranks: Sequence[int]) -> Miss | None:
+    def _wrong(self, trial: ThisTrial, ranks: Sequence[int]) -> Miss | None:
         for rank in ranks:
             said, truth = trial.seen[rank]["said"], trial.seen[rank]["truth"]
             if not abs(said - truth) <= _TOLERANCE:
@@ -140,7 +159,7 @@ class WaitingSeconds(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """By who reports much and who little, wherever the late rank is late; a busy machine may blur one report."""
         reports = [
             (trial.case["place"], rank == trial.case["rank"], seen["said"] > trial.case["late"] / 2)
@@ -169,7 +188,7 @@ _PATTERNS: dict[str, dict[str, tuple[bool, bool]]] = {
 }
 
 
-def _measured(answer: Callable[..., Any], case: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+def _measured(answer: Callable[[DistributedDataParallel, Tensor], object], case: Case) -> Seen:
     """One backward; and how far the worst of all ranks is off, which all ranks learn."""
     import torch
     import torch.distributed as dist
@@ -196,8 +215,8 @@ def _measured(answer: Callable[..., Any], case: Mapping[str, Any]) -> tuple[dict
     everyones = [torch.empty_like(times) for _ in range(dist.get_world_size())]
     dist.all_gather(everyones, times)
     truth = max(other.item() for other in everyones) - times.item()
-    off = torch.tensor([1e3 if is_odd(said) else abs(said - truth)], dtype=torch.float64)  # type: ignore[operator]
+    off = torch.tensor([1e3 if is_odd(said) else abs(said - truth)], dtype=torch.float64)
     dist.all_reduce(off, op=dist.ReduceOp.MAX)
-    bias: Any = layers[-1].bias.grad
+    bias = layers[-1].bias.grad
     gradient = None if bias is None else bias[0].item()
-    return {"said": said, "truth": truth, "gradient": gradient}, off.item()
+    return {"said": said, "truth": truth, "gradient": gradient, "worst": off.item()}

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    recognise_by_blindness,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_blindness
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 _PARAMETERS = ("encoder.weight", "encoder.bias", "norm.weight", "norm.bias", "head.weight", "head.bias")
 _MEANS, _COUNTER = "norm.running_mean", "norm.num_batches_tracked"
@@ -27,7 +22,32 @@ _MEANS, _COUNTER = "norm.running_mean", "norm.num_batches_tracked"
 _WAYS = ("equal", "nan", "nudged", "permuted", "buffer", "counter", "two")
 
 
-def _model(seed: int) -> Any:
+class Place(TypedDict):
+    """A tensor of a rank's model."""
+
+    tensor: str
+    rank: int
+
+
+class Case(TypedDict):
+    """What is done (see `_WAYS`) to which tensors."""
+
+    seed: int
+    how: str
+    odd: list[Place]
+
+
+class Seen(TypedDict):
+    """What was raised, and whether the model is still what it was."""
+
+    message: str | None
+    kept: bool
+
+
+ThisTrial = Trial[Case, Seen, bool]
+
+
+def _model(seed: int) -> nn.Module:
     """Linear, BatchNorm, Linear; all numbers are multiples of 1/64, so that sums of them are exact in any order."""
     import torch
     from torch import nn
@@ -47,7 +67,7 @@ def _model(seed: int) -> Any:
     return net
 
 
-def _changed(tensor: Any, how: str) -> None:
+def _changed(tensor: Tensor, how: str) -> None:
     """Change it in place: all of it reversed, or its first element."""
     flat = tensor.view(-1) if tensor.dim() else tensor.view(1)
     if how == "permuted":
@@ -58,7 +78,7 @@ def _changed(tensor: Any, how: str) -> None:
         flat[0] += {"nudged": 2e-6, "nan": float("nan")}.get(how, 0.25)
 
 
-class AssertInSync(Task):
+class AssertInSync(Task[Case, Seen, bool]):
     """An alarm that rings on all ranks alike, and says what differs and where."""
 
     name = "synchronised.assert_in_sync"
@@ -114,39 +134,39 @@ class AssertInSync(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equal models, and all ways in which one tensor on one rank can differ from rank 0's."""
         for how in _WAYS if world_size > 1 else _WAYS[:2]:
             name = chance.choice(("encoder.weight", "head.weight", "head.bias"))
-            odd = [
-                [
-                    {"buffer": _MEANS, "counter": _COUNTER}.get(how, name),
-                    chance.randrange(1, max(2, world_size)),
-                ]
+            odd: list[Place] = [
+                {
+                    "tensor": {"buffer": _MEANS, "counter": _COUNTER}.get(how, name),
+                    "rank": chance.randrange(1, max(2, world_size)),
+                }
             ]
             if how == "two":
-                odd.append([_MEANS, 1])
+                odd.append({"tensor": _MEANS, "rank": 1})
             yield {"seed": chance.randint(1, 10**6), "how": how, "odd": [] if how == "equal" else odd}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What has been done to the model."""
-        places = " and ".join(f"{name} of rank {rank}" for name, rank in case["odd"])
+        places = " and ".join(f"{odd['tensor']} of rank {odd['rank']}" for odd in case["odd"])
         return {
             "equal": "a model that is the same on all ranks",
             "nan": "a model that has the same NaN on all ranks",
             "nudged": f"one number of {places} changed by 0.000002",
             "permuted": f"{places} in another order",
-        }.get(str(case["how"]), f"{places} changed")
+        }.get(case["how"], f"{places} changed")
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[nn.Module], object], case: Case) -> Seen:
         """What was raised, and whether the model is still what it was."""
         import torch
 
         model = _model(case["seed"])
         tensors = model.state_dict()
-        for name, rank in case["odd"]:
-            if case["how"] == "nan" or rank == int(os.environ["RANK"]):
-                _changed(tensors[name], case["how"])
+        for odd in case["odd"]:
+            if case["how"] == "nan" or odd["rank"] == int(os.environ["RANK"]):
+                _changed(tensors[odd["tensor"]], case["how"])
         before = {name: tensor.clone() for name, tensor in tensors.items()}
         message = None
         try:
@@ -161,12 +181,12 @@ class AssertInSync(Task):
         )
         return {"message": message, "kept": kept}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> bool:
         """Whether there is something to ring for."""
         return case["how"] not in _WAYS[:2]
 
     @check("The model is still what it was.")
-    def unchanged(self, trial: Trial) -> Miss | None:
+    def unchanged(self, trial: ThisTrial) -> Miss | None:
         """Bit by bit."""
         for rank, seen in trial.seen.items():
             if not seen["kept"]:
@@ -176,7 +196,7 @@ class AssertInSync(Task):
         return None
 
     @check("Nothing is raised where all ranks have the same model.")
-    def silent(self, trial: Trial) -> Miss | None:
+    def silent(self, trial: ThisTrial) -> Miss | None:
         """Also with NaN in it."""
         for rank, seen in trial.seen.items():
             if not trial.oracle and seen["message"] is not None:
@@ -184,7 +204,7 @@ class AssertInSync(Task):
         return None
 
     @check("Every rank raises where one rank differs.")
-    def rings(self, trial: Trial) -> Miss | None:
+    def rings(self, trial: ThisTrial) -> Miss | None:
         """The innocent ones, too."""
         quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["message"] is None]
         if trial.oracle and quiet:
@@ -195,36 +215,33 @@ class AssertInSync(Task):
         return None
 
     @check("The error names a tensor that differs, and a rank where it is not that of rank 0.")
-    def named(self, trial: Trial) -> Miss | None:
+    def named(self, trial: ThisTrial) -> Miss | None:
         """Such as `head.bias` and `rank 2`; where several differ, any of them."""
         for rank, seen in trial.seen.items():
             message = seen["message"]
             if message is None:
                 continue  # that it raised nothing was said before
-            if trial.oracle and not any(_names(message, name, odd) for name, odd in trial.case["odd"]):
+            if trial.oracle and not any(_names(message, odd) for odd in trial.case["odd"]):
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {message[:200]}")
         return None
 
     @check("The error says the same on every rank.")
-    def alike(self, trial: Trial) -> Miss | None:
+    def alike(self, trial: ThisTrial) -> Miss | None:
         """Word for word."""
         messages = {seen["message"] for seen in trial.seen.values()}
         if trial.oracle and len(messages) > 1 and None not in messages:
             rank = _other(trial)
-            first, other = (trial.seen[each]["message"][:150] for each in (0, rank))
+            first, other = (str(trial.seen[each]["message"])[:150] for each in (0, rank))
             return Miss(
                 f"with {self.describe(trial.case)}, rank 0 raised {first}; rank {rank} raised {other}"
             )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "repaired"
-        rang = [
-            Trial(t.world_size, t.case, t.oracle, {r: s["message"] is not None for r, s in t.seen.items()})
-            for t in trials
-        ]
+        rang = [t.showing({r: s["message"] is not None for r, s in t.seen.items()}) for t in trials]
         if any(trial.oracle and len(set(trial.seen.values())) > 1 for trial in rang):
             return "own_view"
         wrong = {t.case["how"] for t in rang if any(seen != t.oracle for seen in t.seen.values())}
@@ -232,7 +249,7 @@ class AssertInSync(Task):
         names = (found,) if isinstance(found, str) else found or ()
         return tuple(dict.fromkeys(name.partition("/")[0] for name in names))
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """The first difference, and some ranks have left while the others wait."""
         if outcome.kind is Kind.OK:
             return self.recognise(trials)
@@ -251,11 +268,14 @@ _BLIND = {
 }
 
 
-def _other(trial: Trial) -> int:
+def _other(trial: ThisTrial) -> int:
     return next(rank for rank, seen in trial.seen.items() if seen["message"] != trial.seen[0]["message"])
 
 
-def _names(message: str, name: str, rank: int) -> bool:
-    """Whether the name stands in it, and the rank, as in `rank 2`, `ranks [1, 2]` or `rank=2`."""
+def _names(message: str, odd: Place) -> bool:
+    """Whether the tensor's name stands in it, and the rank, as in `rank 2`, `ranks [1, 2]` or `rank=2`."""
     ranks = re.findall(r"[Rr]anks?\W*((?:\d+\W+(?:and\W+)?)*\d+)", message)
-    return name in message and str(rank) in " ".join(ranks).replace(",", " ").replace("]", " ").split()
+    return (
+        odd["tensor"] in message
+        and str(odd["rank"]) in " ".join(ranks).replace(",", " ").replace("]", " ").split()
+    )

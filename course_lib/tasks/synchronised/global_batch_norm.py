@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
@@ -15,20 +15,42 @@ from course_lib.tasks.synchronised import norms, taught
 from course_lib.tasks.task import (
     Misconception,
     Miss,
+    Odd,
     Recognised,
     Task,
     Trial,
     check,
-    models,
-    recognise_by_models,
+    gate,
+    recognise_by_name,
 )
 from course_lib.tasks.toys import is_odd, ranks_text
 from course_lib.tasks.weights import farthest
 
+_STATISTICS: tuple[Literal["mean", "variance"], ...] = ("mean", "variance")
 _ATTRIBUTES = ("weight", "bias", "running_mean", "running_var")
 
 
-class GlobalBatchNorm(Task):
+class Seen(TypedDict):
+    """The outputs of the first step, all gradients, the running statistics; on rank 0 outputs in eval mode."""
+
+    output: list[float]
+    gradients: list[list[float]]
+    mean: list[float]
+    variance: list[float]
+    evaluated: NotRequired[list[float]]
+
+
+class Oracle(norms.Alone):
+    """The first step, too: as it should be, and by misconception."""
+
+    right: norms.Step
+    ways: dict[str, norms.Step]
+
+
+ThisTrial = Trial[norms.Case, Seen, Oracle]
+
+
+class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
     """A BatchNorm over the batches of all ranks."""
 
     name = "synchronised.GlobalBatchNorm"
@@ -97,7 +119,7 @@ class GlobalBatchNorm(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[norms.Case]:
         """Equal shares, then unequal ones."""
         for even in (True, False):
             size = chance.randint(4, 7)
@@ -108,11 +130,11 @@ class GlobalBatchNorm(Task):
                 "momentum": chance.choice((0.1, 0.3)),
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: norms.Case) -> str:
         """Who has how many samples."""
         return f"batches of {toys.short(case['sizes'])} samples"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[int, float, float], object], case: norms.Case) -> Seen | Odd:
         """Three steps in a wrapped network, then an evaluation on rank 0 alone."""
         import torch
 
@@ -126,24 +148,26 @@ class GlobalBatchNorm(Task):
         net = norms.network(case["seed"], norm)
         ddp = torch.nn.parallel.DistributedDataParallel(net)
         optimizer = torch.optim.SGD(net.parameters(), lr=norms.RATE)
-        told: dict[str, Any] = {"gradients": []}
+        first: list[float] = []
+        gradients = []
         for step in range(norms.STEPS):
             inputs, targets = norms.batch(case, step, rank)
             optimizer.zero_grad()
             output = ddp(inputs)
             if not step:
-                told["output"] = norms.numbers([output])
+                first = norms.numbers([output])
             norms.loss_of(output, targets, case, world_size).backward()
-            told["gradients"].append(norms.gradients(net))
+            gradients.append(norms.gradients(net))
             optimizer.step()
-        told["mean"], told["variance"] = norms.numbers([norm.running_mean]), norms.numbers([norm.running_var])
+        mean, variance = (norms.numbers([getattr(norm, name)]) for name in ("running_mean", "running_var"))
+        told: Seen = {"output": first, "gradients": gradients, "mean": mean, "variance": variance}
         if rank == 0:
             net.eval()
             with torch.no_grad():
                 told["evaluated"] = norms.numbers([net(norms.probe())])
         return told
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: norms.Case, world_size: int) -> Mapping[str, object]:
         """torch's own BatchNorm1d in one process, and the first step as misconceptions have it."""
         ways = {
             name: partial(norms.first_step, case, world_size, way, case["eps"])
@@ -152,20 +176,18 @@ class GlobalBatchNorm(Task):
         right = norms.first_step(case, world_size, norms.right, case["eps"])
         return {"right": right, "ways": ways, **norms.alone(case, world_size)}
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
         return {name: part for name, part in oracle.items() if name != "ways"}
 
-    @check("It is a module with weight, bias, running_mean and running_var.", gate=True)
-    def is_a_norm(self, trial: Trial) -> Miss | None:
-        """As torch's own has them."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} of {trial.world_size} it is {seen['odd']}")
-        return None
+    #: As torch's own has them.
+    is_a_norm = gate(
+        "It is a module with weight, bias, running_mean and running_var.",
+        "on rank {rank} of {ranks} it is {odd}",
+    )
 
     @check("The outputs are those of one process with the samples of all ranks.")
-    def outputs(self, trial: Trial) -> Miss | None:
+    def outputs(self, trial: ThisTrial) -> Miss | None:
         """In the first step."""
         for rank, seen in sorted(trial.seen.items()):
             gap = farthest(seen["output"], trial.oracle["right"]["outputs"][rank])
@@ -174,7 +196,7 @@ class GlobalBatchNorm(Task):
         return None
 
     @check("So are the gradients.")
-    def right_gradients(self, trial: Trial) -> Miss | None:
+    def right_gradients(self, trial: ThisTrial) -> Miss | None:
         """In the first step, before anything else can differ."""
         for rank, seen in sorted(trial.seen.items()):
             gap = farthest(seen["gradients"][0], trial.oracle["gradients"][0])
@@ -183,7 +205,7 @@ class GlobalBatchNorm(Task):
         return None
 
     @check("Training goes on like that.")
-    def later_gradients(self, trial: Trial) -> Miss | None:
+    def later_gradients(self, trial: ThisTrial) -> Miss | None:
         """In all steps."""
         for rank, seen in sorted(trial.seen.items()):
             for step, right in enumerate(trial.oracle["gradients"]):
@@ -195,18 +217,18 @@ class GlobalBatchNorm(Task):
         return None
 
     @check("The running statistics are those of one process, on every rank.")
-    def running(self, trial: Trial) -> Miss | None:
+    def running(self, trial: ThisTrial) -> Miss | None:
         """After all steps."""
         if self.right_gradients(trial):
             return None  # with other weights, statistics are others
         for rank, seen in sorted(trial.seen.items()):
-            for name in ("mean", "variance"):
+            for name in _STATISTICS:
                 gap = farthest(seen[name], trial.oracle[name])
                 if gap > 2e-3:
                     known = None
                     if name == "variance" and farthest(seen[name], trial.oracle["biased"]) < 2e-3:
                         known = "running_variance_biased"
-                    if name == "mean" and farthest(trial.seen[0][name], trial.oracle["local mean"]) < 2e-3:
+                    if name == "mean" and farthest(trial.seen[0][name], trial.oracle["local_mean"]) < 2e-3:
                         known = "running_mean_local"
                     return Miss(
                         f"{self._where(trial)}, running_{'mean' if name == 'mean' else 'var'} of rank {rank} is off by "
@@ -216,7 +238,7 @@ class GlobalBatchNorm(Task):
         return None
 
     @check("In eval mode the running statistics are used, and one rank alone may call it.")
-    def evaluates(self, trial: Trial) -> Miss | None:
+    def evaluates(self, trial: ThisTrial) -> Miss | None:
         """Judged where everything before was right."""
         gap = farthest(trial.seen[0]["evaluated"], trial.oracle["evaluated"])
         if gap > 5e-3 and not (self.right_gradients(trial) or self.running(trial)):
@@ -225,31 +247,28 @@ class GlobalBatchNorm(Task):
             )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these outputs and gradients in the first step?"""
         first = [
-            Trial(
-                t.world_size,
-                t.case,
-                t.oracle,
-                {rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()},
-            )
+            t.showing({rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()})
             for t in trials
             if not any(is_odd(seen) for seen in t.seen.values())
         ]
 
-        def of(step: Mapping[str, Any]) -> list[Any]:
+        def predicts(
+            trial: Trial[norms.Case, list[list[float]], Oracle], name: str
+        ) -> list[list[list[float]]]:
+            step = trial.oracle["right"] if name == "right" else trial.oracle["ways"][name]
             return [[output, step["gradients"]] for output in step["outputs"]]
 
-        known = models(norms.WAYS, lambda t, name: of(t.oracle["ways"][name]))
-        return recognise_by_models(
+        return recognise_by_name(
             first,
-            lambda t: of(t.oracle["right"]),
-            known,
+            norms.WAYS,
+            predicts,
             lambda seen, other: all(farthest(a, b) < 1e-3 for a, b in zip(seen, other, strict=True)),
         )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Rank 0 waits in its evaluation, which the others do not make."""
         if outcome.kind is Kind.HANG and all(
             rank == 0 for rank in outcome.waiting if _blocked(outcome, rank)
@@ -257,7 +276,7 @@ class GlobalBatchNorm(Task):
             return "batch_in_eval_mode"
         return self.recognise(trials)
 
-    def _where(self, trial: Trial) -> str:
+    def _where(self, trial: ThisTrial) -> str:
         return f"with {self.describe(trial.case)} on {ranks_text(trial.world_size)}"
 
 

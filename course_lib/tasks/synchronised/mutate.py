@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import farthest, numbers
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
 
 _GENERATIONS = 3
 #: So many numbers of noise tell how strong it is, and of what kind: of so many normal ones, one is surely above 1.9
@@ -21,11 +24,47 @@ _GENERATIONS = 3
 _ENOUGH, _TAIL = 200, 1.9
 
 
+class Case(TypedDict):
+    """A model that nearly every mutant improves (`grow`), or that none does (`settled`)."""
+
+    seed: int
+    how: str
+    sigma: float
+    generations: int
+
+
+class Mutant(TypedDict):
+    """Something that `fitness` was asked about."""
+
+    weights: list[float]
+    fitness: float
+
+
+class Generation(TypedDict):
+    """The model before, what was tried, what was returned, and the model afterwards.
+
+    Attributes:
+        in_place: whether it has the parameters that DDP knows. gradients: those of a step after it.
+    """
+
+    parent: list[float]
+    parent_fitness: float
+    tried: list[Mutant]
+    returned: float
+    after: list[float]
+    after_fitness: float
+    in_place: bool
+    gradients: list[float]
+
+
+ThisTrial = Trial[Case, list[Generation], None]
+
+
 def _close(a: Sequence[float], b: Sequence[float]) -> bool:
     return all(abs(x - y) <= 1e-5 for x, y in zip(a, b, strict=True))
 
 
-class Mutate(Task):
+class Mutate(Task[Case, list[Generation], None]):
     """One generation of evolution, on all ranks, after which DDP is still true."""
 
     name = "synchronised.mutate"
@@ -97,7 +136,7 @@ class Mutate(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A model that nearly every mutant improves, and one that none does."""
         for how in ("grow", "settled", "grow"):
             yield {
@@ -107,11 +146,15 @@ class Mutate(Task):
                 "generations": _GENERATIONS if how == "grow" else 1,
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Which model it is."""
         return f"{'a model that is easily improved' if case['how'] == 'grow' else 'a model at its best'}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self,
+        answer: Callable[[DistributedDataParallel, Callable[[nn.Module], float], float, int], object],
+        case: Case,
+    ) -> list[Generation]:
         """For each generation: what was tried, what the model is afterwards, and the gradients of a step after it."""
         import torch
 
@@ -128,36 +171,37 @@ class Mutate(Task):
         probe = torch.randn(8, 4)
         with torch.no_grad():
             settled = net(probe).clone()
-        tried: list[dict[str, Any]] = []
+        tried: list[Mutant] = []
 
-        def score(module: Any) -> float:
+        def score(module: nn.Module) -> float:
             with torch.no_grad():
                 outputs = module(probe)
                 if case["how"] == "grow":
                     return float(outputs.square().mean())
                 return -float((outputs - settled).square().mean())
 
-        def fitness(module: Any) -> float:
+        def fitness(module: nn.Module) -> float:
             """How good a module is: larger is better."""
             value = score(module)
             tried.append({"weights": numbers(module.parameters()), "fitness": value})
             return value
 
-        generations = []
+        generations: list[Generation] = []
         for generation in range(case["generations"]):
             tried.clear()
             parent, best = numbers(net.parameters()), score(net)
             # The third generation has the seed of the first.
             returned = toys.number(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation % 2))
             same = [a is b for a, b in zip(known, model.module.parameters(), strict=False)]
-            told = {
+            told: Generation = {
                 "parent": parent,
-                "parent fitness": best,
+                "parent_fitness": best,
                 "tried": list(tried[:50]),
                 "returned": returned,
                 "after": numbers(model.module.parameters()),
-                "after fitness": score(model.module),
-                "in place": all(same) and len(same) == len(known),
+                "after_fitness": score(model.module),
+                "in_place": all(same) and len(same) == len(known),
+                "gradients": [],
             }
             optimizer.zero_grad()
             model(torch.randn(4, 4, generator=torch.Generator().manual_seed(rank))).square().mean().backward()
@@ -168,24 +212,18 @@ class Mutate(Task):
             ]
             optimizer.step()
             generations.append(told)
-            if not told["in place"]:
+            if not told["in_place"]:
                 break  # DDP would complain in the next forward
         return generations
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: Trial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        for rank, seen in trial.seen.items():
-            for told in seen:
-                if is_odd(told["returned"]):
-                    return Miss(f"rank {rank} of {trial.world_size} returned {told['returned']['odd']}")
-        return None
+    #: A float, or a tensor with one element.
+    gives_number = gate("Every rank returns a number.", of="returned")
 
     @check("The model's parameters are those that DDP and the optimizer know.", gate=True)
-    def in_place(self, trial: Trial) -> Miss | None:
+    def in_place(self, trial: ThisTrial) -> Miss | None:
         """The same objects."""
         for rank, seen in trial.seen.items():
-            if not all(told["in place"] for told in seen):
+            if not all(told["in_place"] for told in seen):
                 return Miss(
                     f"on rank {rank} of {trial.world_size}, the model has new parameters",
                     "replaced_parameters",
@@ -193,7 +231,7 @@ class Mutate(Task):
         return None
 
     @check("Every rank tries one mutant, and no two ranks the same.")
-    def own_mutants(self, trial: Trial) -> Miss | None:
+    def own_mutants(self, trial: ThisTrial) -> Miss | None:
         """What fitness was called with, the model as it was apart."""
         for number in range(len(trial.seen[0])):
             mutants: dict[tuple[float, ...], int] = {}
@@ -214,7 +252,7 @@ class Mutate(Task):
         return None
 
     @check("A mutant differs from the model in every number, by noise of strength sigma.")
-    def strength(self, trial: Trial) -> Miss | None:
+    def strength(self, trial: ThisTrial) -> Miss | None:
         """The standard deviation, roughly."""
         sigma = trial.case["sigma"]
         for rank, seen in trial.seen.items():
@@ -230,7 +268,7 @@ class Mutate(Task):
         return None
 
     @check("The noise is normal, with the standard deviation sigma.")
-    def normal(self, trial: Trial) -> Miss | None:
+    def normal(self, trial: ThisTrial) -> Miss | None:
         """All noise of all ranks and generations together, where that is enough."""
         sigma = trial.case["sigma"]
         noise = [gap for seen in trial.seen.values() for told in seen for gap in _noise(told)]
@@ -246,7 +284,7 @@ class Mutate(Task):
         return None
 
     @check("The seed decides the noise: another seed gives other noise, the same seed the same.")
-    def seeded(self, trial: Trial) -> Miss | None:
+    def seeded(self, trial: ThisTrial) -> Miss | None:
         """The third generation has the seed of the first."""
         for rank, seen in trial.seen.items():
             noises = [_noise(told) for told in seen]
@@ -259,7 +297,7 @@ class Mutate(Task):
         return None
 
     @check("Afterwards all ranks have the same weights.")
-    def shared(self, trial: Trial) -> Miss | None:
+    def shared(self, trial: ThisTrial) -> Miss | None:
         """Bit by bit, in every generation."""
         for number in range(len(trial.seen[0])):
             for rank, seen in sorted(trial.seen.items()):
@@ -272,7 +310,7 @@ class Mutate(Task):
         return None
 
     @check("The model is the fittest mutant, or what it was if no mutant is fitter.")
-    def fittest(self, trial: Trial) -> Miss | None:
+    def fittest(self, trial: ThisTrial) -> Miss | None:
         """Of all ranks."""
         if self.shared(trial):
             return None  # there is no such thing as the model
@@ -282,7 +320,7 @@ class Mutate(Task):
             if not all(mutants.values()):
                 continue
             rivals = {f"rank {r}'s mutant": max(m, key=_fitness) for r, m in mutants.items()}
-            rivals["the model as it was"] = {"weights": told["parent"], "fitness": told["parent fitness"]}
+            rivals["the model as it was"] = {"weights": told["parent"], "fitness": told["parent_fitness"]}
             best = max(rivals, key=lambda name: _fitness(rivals[name]))
             if _close(told["after"], rivals[best]["weights"]):
                 continue
@@ -297,7 +335,7 @@ class Mutate(Task):
             return Miss(
                 f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, {best} is the fittest "
                 f"({rivals[best]['fitness']:.3f}); the model is {is_now[0] if is_now else 'none of them'} now "
-                f"({told['after fitness']:.3f})",
+                f"({told['after_fitness']:.3f})",
                 known,
             )
         return None
@@ -308,11 +346,11 @@ class Mutate(Task):
         return "gets_worse" if best == "the model as it was" else None
 
     @check("Every rank returns the fitness of the model that all have now.")
-    def told_fitness(self, trial: Trial) -> Miss | None:
+    def told_fitness(self, trial: ThisTrial) -> Miss | None:
         """Within rounding."""
         for rank, seen in trial.seen.items():
             for number, told in enumerate(seen):
-                right = told["after fitness"]
+                right = told["after_fitness"]
                 if abs(told["returned"] - right) > 1e-4 * max(1.0, abs(right)):
                     # A rank whose mutant has won returns its own by accident.
                     own = all(_returns_own(other[number]) for other in trial.seen.values())
@@ -324,7 +362,7 @@ class Mutate(Task):
         return None
 
     @check("Training goes on: the next backward gives the same gradients on all ranks.")
-    def trains(self, trial: Trial) -> Miss | None:
+    def trains(self, trial: ThisTrial) -> Miss | None:
         """As DDP promises."""
         for number in range(len(trial.seen[0])):
             for rank, seen in sorted(trial.seen.items()):
@@ -334,7 +372,7 @@ class Mutate(Task):
                     )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Is it rank 0's mutant that is chosen each time, or the least fit one, whoever has it?"""
         unfair = [trial for trial in trials if self.fittest(trial) is not None]
         changes = [_choice(trial, number) for trial in unfair for number in range(len(trial.seen[0]))]
@@ -345,12 +383,12 @@ class Mutate(Task):
             return "least_fit"
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Some ranks wait in a collective that others have passed by."""
         return "winner_alone" if outcome.kind is Kind.HANG else None
 
 
-def _choice(trial: Trial, number: int) -> tuple[int, int] | None:
+def _choice(trial: ThisTrial, number: int) -> tuple[int, int] | None:
     """Whose mutant the model is after a generation, and whose was the least fit; None where it is none of them."""
     mutants = {rank: _mutants(seen[number]) for rank, seen in sorted(trial.seen.items())}
     if len(mutants) < 2 or not all(mutants.values()):
@@ -361,22 +399,22 @@ def _choice(trial: Trial, number: int) -> tuple[int, int] | None:
     return (chosen[0], least) if chosen else None
 
 
-def _returns_own(told: Mapping[str, Any]) -> bool:
+def _returns_own(told: Generation) -> bool:
     mine = [one["fitness"] for one in _mutants(told)]
     return bool(mine) and abs(told["returned"] - mine[0]) < 1e-4
 
 
-def _noise(told: Mapping[str, Any]) -> list[float]:
+def _noise(told: Generation) -> list[float]:
     """What was added to the model's weights to make the first mutant; nothing where there was none."""
     for mutant in _mutants(told):
         return [a - b for a, b in zip(mutant["weights"], told["parent"], strict=True)]
     return []
 
 
-def _fitness(tried: Mapping[str, Any]) -> float:
-    return float(tried["fitness"])
+def _fitness(tried: Mutant) -> float:
+    return tried["fitness"]
 
 
-def _mutants(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _mutants(told: Generation) -> list[Mutant]:
     """What was tried, apart from the model as it was."""
     return [one for one in told["tried"] if one["weights"] != told["parent"]]

@@ -5,16 +5,53 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from course_lib.tasks import weights
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    Moments = tuple[Tensor, Tensor]
+    #: A way: given what each rank has put in, the mean and the variance that each rank normalises with.
+    Way = Callable[[Sequence[Tensor]], Sequence[Moments]]
 
 FEATURES, RATE, STEPS = 5, 0.1, 3
 
-#: A way: given what each rank has put in, the mean and the variance that each rank normalises with.
-Way = Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]]
+
+class Case(TypedDict):
+    """By rank, how many samples it has; and what the norm is made with."""
+
+    seed: int
+    sizes: list[int]
+    eps: float
+    momentum: float
 
 
-def network(seed: int, norm: Any) -> Any:
+class Step(TypedDict):
+    """A step: the outputs of each rank, and the gradients averaged over ranks."""
+
+    outputs: list[list[float]]
+    gradients: list[float]
+
+
+class Alone(TypedDict):
+    """What one process finds: gradients of all steps, running statistics, and outputs in eval mode.
+
+    Attributes:
+        biased: the running variance without the correction. local_mean: the running mean of rank 0's samples.
+    """
+
+    gradients: list[list[float]]
+    mean: list[float]
+    variance: list[float]
+    biased: list[float]
+    local_mean: list[float]
+    evaluated: list[float]
+
+
+def network(seed: int, norm: nn.Module) -> nn.Sequential:
     """4 -> 5, the norm, 5 -> 2; weights that only the seed decides."""
     import torch
     from torch import nn
@@ -28,7 +65,7 @@ def network(seed: int, norm: Any) -> Any:
     return net
 
 
-def batch(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
+def batch(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets of a rank, whose data lie around a value of its own."""
     import torch
 
@@ -37,68 +74,67 @@ def batch(case: Mapping[str, Any], step: int, rank: int) -> tuple[Any, Any]:
     return torch.randn(size, 4, generator=generator) + 0.7 * rank, torch.randn(size, 2, generator=generator)
 
 
-def loss_of(output: Any, target: Any, case: Mapping[str, Any], world_size: int) -> Any:
+def loss_of(output: Tensor, target: Tensor, case: Case, world_size: int) -> Tensor:
     """A rank's part of the loss over all samples, so that the mean over ranks is that loss."""
     total = sum(case["sizes"][:world_size])
     return (output - target).square().sum() * world_size / total
 
 
-def numbers(tensors: Any) -> list[float]:
+def numbers(tensors: Iterable[Tensor | None]) -> list[float]:
     """Tensors as one flat list; nothing for those that are not there."""
-    found = [tensor.detach().double().flatten().tolist() for tensor in tensors if tensor is not None]
-    return [x for values in found for x in values]
+    return weights.numbers(tensor for tensor in tensors if tensor is not None)
 
 
 # -- ways to take mean and variance -------------------------------------------------------------------------------
 
 
-def _moments(parts: Sequence[Any]) -> tuple[Any, Any]:
+def _moments(parts: Sequence[Tensor]) -> Moments:
     import torch
 
     whole = torch.cat(list(parts))
     return whole.mean(0), whole.var(0, correction=0)
 
 
-def right(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def right(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """Those of all samples."""
     return [_moments(parts)] * len(parts)
 
 
-def local(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def local(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """Those of a rank's own samples."""
     return [_moments([part]) for part in parts]
 
 
-def detached(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def detached(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """Those of all samples, unknown to autograd."""
     return right([part.detach() for part in parts])
 
 
-def own_gradient(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def own_gradient(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """Those of all samples; the gradient goes back into a rank's own samples only."""
     return [
         _moments([p if i == rank else p.detach() for i, p in enumerate(parts)]) for rank in range(len(parts))
     ]
 
 
-def mean_of_means(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def mean_of_means(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """Moments averaged over ranks, as if all had equally many samples."""
-    mean = sum(part.mean(0) for part in parts) / len(parts)
-    square = sum(part.square().mean(0) for part in parts) / len(parts)
+    mean = weights.added(part.mean(0) for part in parts) / len(parts)
+    square = weights.added(part.square().mean(0) for part in parts) / len(parts)
     return [(mean, square - mean.square())] * len(parts)
 
 
-def mean_of_variances(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def mean_of_variances(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """The mean of all samples with the ranks' variances averaged, each around its own mean."""
     total = sum(len(part) for part in parts)
-    variance = sum(part.var(0, correction=0) * len(part) for part in parts) / total
+    variance = weights.added(part.var(0, correction=0) * len(part) for part in parts) / total
     return [(_moments(parts)[0], variance)] * len(parts)
 
 
-def plain_mean_of_variances(parts: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+def plain_mean_of_variances(parts: Sequence[Tensor]) -> Sequence[Moments]:
     """Means and variances, both averaged over ranks."""
-    mean = sum(part.mean(0) for part in parts) / len(parts)
-    variance = sum(part.var(0, correction=0) for part in parts) / len(parts)
+    mean = weights.added(part.mean(0) for part in parts) / len(parts)
+    variance = weights.added(part.var(0, correction=0) for part in parts) / len(parts)
     return [(mean, variance)] * len(parts)
 
 
@@ -117,7 +153,7 @@ WAYS: dict[str, Way] = {
 }
 
 
-def first_step(case: Mapping[str, Any], world_size: int, way: Way, eps: float) -> dict[str, Any]:
+def first_step(case: Case, world_size: int, way: Way, eps: float) -> Step:
     """Outputs of each rank and gradients averaged over ranks, of the first step, with these statistics."""
     from torch import nn
 
@@ -132,17 +168,17 @@ def first_step(case: Mapping[str, Any], world_size: int, way: Way, eps: float) -
     losses = [
         loss_of(out, target, case, world_size) for out, (_, target) in zip(outputs, batches, strict=True)
     ]
-    (sum(losses) / world_size).backward()
+    (weights.added(losses) / world_size).backward()
     return {"outputs": [numbers([out]) for out in outputs], "gradients": gradients(net)}
 
 
-def gradients(net: Any) -> list[float]:
+def gradients(net: nn.Sequential) -> list[float]:
     """Gradients of the network, the norm's by their names."""
-    tensors = [net[0].weight, net[0].bias, net[1].weight, net[1].bias, net[3].weight, net[3].bias]
-    return numbers(tensor.grad for tensor in tensors)
+    found = (getattr(net[layer], name).grad for layer in (0, 1, 3) for name in ("weight", "bias"))
+    return numbers(found)
 
 
-def alone(case: Mapping[str, Any], world_size: int) -> dict[str, Any]:
+def alone(case: Case, world_size: int) -> Alone:
     """One process with torch's BatchNorm1d and the samples of all ranks: what is right."""
     import torch
     from torch import nn
@@ -172,12 +208,12 @@ def alone(case: Mapping[str, Any], world_size: int) -> dict[str, Any]:
         "mean": numbers([norm.running_mean]),
         "variance": numbers([norm.running_var]),
         "biased": numbers([biased]),
-        "local mean": numbers([local_mean]),
+        "local_mean": numbers([local_mean]),
         "evaluated": evaluated,
     }
 
 
-def probe() -> Any:
+def probe() -> Tensor:
     """Inputs for the evaluation."""
     import torch
 

@@ -4,31 +4,67 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Misconception,
     Miss,
+    Odd,
     Recognised,
     Task,
     Trial,
     check,
-    models,
-    recognise_by_models,
+    gate,
+    recognise_by_name,
 )
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, fill, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    Mix = Callable[[Tensor, Tensor, nn.ModuleList], tuple[Tensor, Tensor]]
 
 _EXPERTS, _TOKENS = 4, 6
 
 
-class Mixture(Task):
+class Case(TypedDict):
+    """By rank and token, the expert it is for."""
+
+    kind: str
+    seed: int
+    wanted: list[list[int]]
+
+
+class Seen(TypedDict):
+    """Outputs, rows that went through experts, averaged gradients, the balance term; DDP's complaint, if it has one."""
+
+    outputs: list[float]
+    rows: int
+    gradients: list[float]
+    balance: float
+    unfinished: NotRequired[str]
+
+
+class Oracle(TypedDict):
+    """By rank, outputs with gates and without; the balance term; gradients, right and by misconception."""
+
+    outputs: list[list[float]]
+    ungated: list[list[float]]
+    balance: float
+    gradients: dict[str, list[float]]
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class Mixture(Task[Case, Seen, Oracle]):
     """A mixture of experts that trains under plain DDP."""
 
     name = "unused.mixture"
@@ -80,7 +116,7 @@ class Mixture(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Other experts on each rank; one rank that uses all; and the same few on all ranks."""
         some = chance.sample(range(_EXPERTS), _EXPERTS)
         for kind in ("others", "one_has_all", "same"):
@@ -94,19 +130,19 @@ class Mixture(Task):
                 wanted.append(tokens)
             yield {"kind": kind, "seed": chance.randint(1, 10**6), "wanted": wanted}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """Who goes where."""
         used = [sorted(set(tokens)) for tokens in case["wanted"]]
         return ", ".join(f"rank {rank}'s tokens for experts {experts}" for rank, experts in enumerate(used))
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Mix, case: Case) -> Seen | Odd:
         """Outputs, gradients after DDP's average, and how many rows went through the experts."""
         import torch
 
         rank = int(os.environ["RANK"])
         layer = _layer(case["seed"], answer)
         rows: list[int] = []
-        for expert in layer.experts:
+        for expert in _experts(layer):
             expert.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape[:-1].numel()))
         ddp = torch.nn.parallel.DistributedDataParallel(layer)
         x = _tokens(case, rank)
@@ -121,8 +157,12 @@ class Mixture(Task):
         ):
             return {"odd": "something else than a tensor shaped like x and a tensor with one number"}
         _loss(y, balance).backward()
-        seen: dict[str, Any] = {"outputs": numbers([y]), "rows": sum(rows), "gradients": gradients(layer)}
-        seen["balance"] = float(balance)
+        seen: Seen = {
+            "outputs": numbers([y]),
+            "rows": sum(rows),
+            "gradients": gradients(layer),
+            "balance": float(balance),
+        }
         try:
             ddp._check_reducer_finalized()
         except RuntimeError as error:
@@ -130,7 +170,7 @@ class Mixture(Task):
             seen["unfinished"] = f"{first_line(error)}; no gradient: {', '.join(idle) or 'unknown'}"
         return seen
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """One process that has all tokens; and the mean of the ranks' gradients, with shares of three kinds."""
         import torch
 
@@ -139,27 +179,27 @@ class Mixture(Task):
         y, balance = alone(torch.cat(parts))
         _loss(y, balance).backward()
         shares = [_share(alone, part) for part in parts]
-        mean_share = sum(shares) / world_size
+        mean_share = added(shares) / world_size
         return {
             "outputs": [numbers([part]) for part in y.chunk(world_size)],
             "balance": balance.item(),
             "ungated": [numbers([_layer(case["seed"], _ungated)(part)[0]]) for part in parts],
-            "right": gradients(alone),
-            "own_shares": _mean_of_ranks(case, parts, shares),
-            "shares_summed": _mean_of_ranks(case, parts, [mean_share * world_size] * world_size),
+            "gradients": {
+                "right": gradients(alone),
+                "own_shares": _mean_of_ranks(case, parts, shares),
+                "shares_summed": _mean_of_ranks(case, parts, [mean_share * world_size] * world_size),
+            },
         }
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
-        return [oracle["outputs"], oracle["balance"], oracle["right"]]
+        return [oracle["outputs"], oracle["balance"], oracle["gradients"]["right"]]
 
-    @check("Every rank returns the outputs, shaped like x, and the balance term.", gate=True)
-    def gives_pair(self, trial: Trial) -> Miss | None:
-        """Two tensors."""
-        return toys.odd_reply(trial)
+    #: Two tensors.
+    gives_pair = gate("Every rank returns the outputs, shaped like x, and the balance term.")
 
     @check("Every token is put through the expert with its largest gate, times that gate.")
-    def outputs_right(self, trial: Trial) -> Miss | None:
+    def outputs_right(self, trial: ThisTrial) -> Miss | None:
         """In the order of the tokens."""
         for rank, seen in trial.seen.items():
             if not close(seen["outputs"], trial.oracle["outputs"][rank]):
@@ -172,7 +212,7 @@ class Mixture(Task):
         return None
 
     @check("Every parameter gets a gradient on every rank, so that plain DDP can average.")
-    def finished(self, trial: Trial) -> Miss | None:
+    def finished(self, trial: ThisTrial) -> Miss | None:
         """DDP's own check, right after the backward."""
         for rank, seen in trial.seen.items():
             if "unfinished" in seen:
@@ -182,7 +222,7 @@ class Mixture(Task):
         return None
 
     @check("Every token goes through one expert only.")
-    def work_saved(self, trial: Trial) -> Miss | None:
+    def work_saved(self, trial: ThisTrial) -> Miss | None:
         """Counted in rows that go into experts."""
         for rank, seen in trial.seen.items():
             if seen["rows"] > _TOKENS:
@@ -193,18 +233,18 @@ class Mixture(Task):
         return None
 
     @check("The averaged gradients are those of one process with the tokens of all ranks.")
-    def gradients_right(self, trial: Trial) -> Miss | None:
+    def gradients_right(self, trial: ThisTrial) -> Miss | None:
         """Of the mean squared outputs plus the balance term."""
         for rank, seen in trial.seen.items():
-            gap = farthest(seen["gradients"], trial.oracle["right"])
-            if not close(seen["gradients"], trial.oracle["right"]):
+            gap = farthest(seen["gradients"], trial.oracle["gradients"]["right"])
+            if not close(seen["gradients"], trial.oracle["gradients"]["right"]):
                 return Miss(
                     f"with {self.describe(trial.case)}, the gradients on rank {rank} are off by up to {gap:.2g}"
                 )
         return None
 
     @check("The mean of all ranks' balance terms is the balance term of one process.")
-    def balance_right(self, trial: Trial) -> Miss | None:
+    def balance_right(self, trial: ThisTrial) -> Miss | None:
         """Each rank's own may be that of its own mean gates, or of all ranks'."""
         mean = sum(seen["balance"] for seen in trial.seen.values()) / trial.world_size
         if not math.isclose(mean, trial.oracle["balance"], rel_tol=1e-4):
@@ -214,17 +254,21 @@ class Mixture(Task):
             )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which shares give these gradients?"""
         seen = [
-            Trial(t.world_size, t.case, t.oracle, {rank: s["gradients"] for rank, s in t.seen.items()})
+            t.showing({rank: s["gradients"] for rank, s in t.seen.items()})
             for t in trials
             if not any(is_odd(s) or "unfinished" in s for s in t.seen.values())
         ]
-        known = models(("own_shares", "shares_summed"), lambda t, name: [t.oracle[name]] * t.world_size)
-        return recognise_by_models(seen, lambda t: [t.oracle["right"]] * t.world_size, known, close)
+        return recognise_by_name(
+            seen,
+            ("own_shares", "shares_summed"),
+            lambda t, name: t.everywhere(t.oracle["gradients"][name]),
+            close,
+        )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """One rank sends its gradients and waits, the others have not all of theirs."""
         if outcome.kind is Kind.HANG:
             blocked = [w for w in outcome.waiting.values() if w.state == "blocked"]
@@ -233,7 +277,7 @@ class Mixture(Task):
         return self.recognise(trials)
 
 
-def _layer(seed: int, mix: Callable[..., Any]) -> Any:
+def _layer(seed: int, mix: Mix) -> nn.Module:
     import torch
 
     class Layer(torch.nn.Module):
@@ -242,16 +286,20 @@ def _layer(seed: int, mix: Callable[..., Any]) -> Any:
             self.router = torch.nn.Linear(_EXPERTS, _EXPERTS, bias=False)
             self.experts = torch.nn.ModuleList(torch.nn.Linear(_EXPERTS, _EXPERTS) for _ in range(_EXPERTS))
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             return mix(x, self.router(x).softmax(1), self.experts)
 
     layer = fill(Layer(), seed)
     with torch.no_grad():
-        layer.router.weight.add_(1.5 * torch.eye(_EXPERTS))
+        layer.get_parameter("router.weight").add_(1.5 * torch.eye(_EXPERTS))
     return layer
 
 
-def _tokens(case: Mapping[str, Any], rank: int) -> Any:
+def _experts(layer: nn.Module) -> list[nn.Module]:
+    return list(layer.get_submodule("experts").children())
+
+
+def _tokens(case: Case, rank: int) -> Tensor:
     """Tokens that go to the experts drawn: each points to its own, with some noise."""
     import torch
 
@@ -259,11 +307,13 @@ def _tokens(case: Mapping[str, Any], rank: int) -> Any:
     return 2 * torch.eye(_EXPERTS)[case["wanted"][rank]] + 0.1 * noise
 
 
-def _loss(y: Any, balance: Any) -> Any:
+def _loss(y: Tensor, balance: Tensor) -> Tensor:
     return (y - 1).square().mean() + balance.sum()
 
 
-def _mix(x: Any, gates: Any, experts: Any, gated: bool, share: Any) -> Any:
+def _mix(
+    x: Tensor, gates: Tensor, experts: nn.ModuleList, gated: bool, share: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Every expert computes every token, and a mask takes what is wanted: slow, and another way than answers take."""
     import torch
 
@@ -275,21 +325,21 @@ def _mix(x: Any, gates: Any, experts: Any, gated: bool, share: Any) -> Any:
     return y, _EXPERTS * ((mask.mean(0) if share is None else share) * gates.mean(0)).sum()
 
 
-def _reference(x: Any, gates: Any, experts: Any) -> Any:
+def _reference(x: Tensor, gates: Tensor, experts: nn.ModuleList) -> tuple[Tensor, Tensor]:
     return _mix(x, gates, experts, gated=True, share=None)
 
 
-def _ungated(x: Any, gates: Any, experts: Any) -> Any:
+def _ungated(x: Tensor, gates: Tensor, experts: nn.ModuleList) -> tuple[Tensor, Tensor]:
     return _mix(x, gates, experts, gated=False, share=None)
 
 
-def _share(layer: Any, x: Any) -> Any:
+def _share(layer: nn.Module, x: Tensor) -> Tensor:
     import torch
 
-    return torch.bincount(layer.router(x).argmax(1), minlength=_EXPERTS) / len(x)
+    return torch.bincount(layer.get_submodule("router")(x).argmax(1), minlength=_EXPERTS) / len(x)
 
 
-def _mean_of_ranks(case: Mapping[str, Any], parts: Sequence[Any], shares: Sequence[Any]) -> list[float]:
+def _mean_of_ranks(case: Case, parts: Sequence[Tensor], shares: Sequence[Tensor]) -> list[float]:
     """What DDP makes of the ranks' gradients, given the shares that each of them works with."""
     layer = _layer(case["seed"], lambda x, gates, experts: _mix(x, gates, experts, True, share))
     for part, share in zip(parts, shares, strict=True):  # noqa: B007 - the layer above reads it

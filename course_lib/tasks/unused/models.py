@@ -5,13 +5,16 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from course_lib.tasks.weights import close, fill, numbers
+from course_lib.tasks.weights import fill, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
-def heads(seed: int, count: int) -> Any:
+def heads(seed: int, count: int) -> nn.Module:
     """A body and some heads; called with an input and the numbers of the heads to use, it returns a list of outputs."""
     import torch
 
@@ -21,14 +24,14 @@ def heads(seed: int, count: int) -> Any:
             self.body = torch.nn.Linear(4, 5)
             self.heads = torch.nn.ModuleList(torch.nn.Linear(5, 2) for _ in range(count))
 
-        def forward(self, x: Any, use: Sequence[int]) -> list[Any]:
+        def forward(self, x: Tensor, use: Sequence[int]) -> list[Tensor]:
             x = self.body(x).tanh()
             return [self.heads[number](x) for number in use]
 
     return fill(Heads(), seed)
 
 
-def gradients(net: Any) -> list[float]:
+def gradients(net: nn.Module) -> list[float]:
     """All gradients of a module as one flat list; zeros where there is none."""
     import torch
 
@@ -43,8 +46,3 @@ def mean(lists: Sequence[Sequence[float]]) -> list[float]:
 def first_line(error: BaseException) -> str:
     """The first sentence of an error."""
     return str(error).strip().partition(". ")[0].partition("\n")[0][:160]
-
-
-def all_close(seen: Mapping[int, Any], key: str, right: Sequence[float]) -> bool:
-    """Whether every rank observed these numbers under this key."""
-    return all(close(one[key], right) for one in seen.values())

@@ -9,22 +9,62 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from unittest.mock import patch
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_message,
+)
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused import taught
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
 
 #: The ways, in the order of the cases.
 _WAYS = ("find_unused_parameters", "static_graph", "touch_all")
 _HEADS, _STEPS, _RATE = 4, 4, 0.1
 
 
-class Train(Task):
+class Case(TypedDict):
+    """A way to train, and by step and rank the head that is used."""
+
+    way: str
+    seed: int
+    steps: list[list[int]]
+
+
+class Seen(TypedDict):
+    """The weights, the wrapper's flags, and how the model was called.
+
+    Attributes:
+        touched: by name of a parameter, its largest gradient in steps that do not use it.
+        module, wrapper: how often each was called.
+    """
+
+    weights: list[float]
+    flags: dict[str, bool]
+    touched: dict[str, float]
+    module: int
+    wrapper: int
+
+
+ThisTrial = Trial[Case, Seen, list[float]]
+
+
+class Train(Task[Case, Seen, list[float]]):
     """A model that branches, trained in three ways."""
 
     name = "unused.train"
@@ -71,7 +111,7 @@ class Train(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """For each way a schedule it is right for: which head every rank uses in every step."""
         for way in _WAYS:
             if way == "static_graph":
@@ -81,27 +121,25 @@ class Train(Task):
                 steps[1] = [(head + 1) % _HEADS for head in steps[0]]
             yield {"way": way, "seed": chance.randint(1, 10**6), "steps": steps}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The way says enough."""
         return f"way={case['way']!r}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[nn.Module, list[tuple[Tensor, Tensor, int]], str], object], case: Case
+    ) -> Seen | Odd:
         """The wrapper's flags, the weights after the training, and how the model was called."""
         from torch.nn.parallel import DistributedDataParallel
 
         net, rank = _net(case["seed"]), int(os.environ["RANK"])
-        counts = {"module": 0, "wrapper": 0}
-
-        def count(what: str) -> None:
-            counts[what] += 1
-
+        calls: list[str] = []
         forward: Callable[..., Any] = DistributedDataParallel.forward
 
-        def counted(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-            count("wrapper")
+        def counted(self: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
+            calls.append("wrapper")
             return forward(self, *inputs, **kwargs)
 
-        net.register_forward_pre_hook(lambda *_: count("module"))
+        net.register_forward_pre_hook(lambda *_: calls.append("module"))
         touched = _watch_idle_heads(net)
         with patch.object(DistributedDataParallel, "forward", counted):
             ddp = answer(net, _batches(case, rank), case["way"])
@@ -110,9 +148,15 @@ class Train(Task):
         if ddp.module is not net:
             return {"odd": "a DistributedDataParallel around another model than the one given"}
         flags = {"find_unused_parameters": ddp.find_unused_parameters, "static_graph": ddp.static_graph}
-        return {"weights": numbers(net.parameters()), "flags": flags, "touched": touched, **counts}
+        return {
+            "weights": numbers(net.parameters()),
+            "flags": flags,
+            "touched": touched,
+            "module": calls.count("module"),
+            "wrapper": calls.count("wrapper"),
+        }
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> list[float]:
         """The weights of one process that takes every step with the batches of all ranks."""
         import torch
 
@@ -126,13 +170,11 @@ class Train(Task):
             optimizer.step()
         return numbers(net.parameters())
 
-    @check("Every rank returns the model, wrapped in DistributedDataParallel.", gate=True)
-    def gives_wrapper(self, trial: Trial) -> Miss | None:
-        """The wrapper of the model that was given."""
-        return toys.odd_reply(trial)
+    #: The wrapper of the model that was given.
+    gives_wrapper = gate("Every rank returns the model, wrapped in DistributedDataParallel.")
 
     @check("The way that was asked for is taken, and no other.")
-    def way_taken(self, trial: Trial) -> Miss | None:
+    def way_taken(self, trial: ThisTrial) -> Miss | None:
         """Told from the wrapper's flags."""
         way = trial.case["way"]
         for rank, seen in trial.seen.items():
@@ -156,7 +198,7 @@ class Train(Task):
         return None
 
     @check("Touching gives a parameter that is not used a gradient of exactly zero.")
-    def touch_is_zero(self, trial: Trial) -> Miss | None:
+    def touch_is_zero(self, trial: ThisTrial) -> Miss | None:
         """Before DDP's average: what arrives at the parameter."""
         for rank, seen in trial.seen.items():
             moved = {name: size for name, size in seen["touched"].items() if size != 0}
@@ -170,7 +212,7 @@ class Train(Task):
         return None
 
     @check("All ranks end with the same weights.")
-    def agree(self, trial: Trial) -> Miss | None:
+    def agree(self, trial: ThisTrial) -> Miss | None:
         """After all steps."""
         for rank, seen in trial.seen.items():
             gap = farthest(seen["weights"], trial.seen[0]["weights"])
@@ -184,7 +226,7 @@ class Train(Task):
         return None
 
     @check("The weights are those of one process that trains on the batches of all ranks.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Up to rounding."""
         for rank, seen in trial.seen.items():
             if not close(seen["weights"], trial.oracle):
@@ -195,7 +237,7 @@ class Train(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Weights that are only wrong where parameters are touched, and equally on all ranks, were pulled at."""
         good = [trial for trial in trials if not any(is_odd(seen) for seen in trial.seen.values())]
         wrong = {
@@ -208,17 +250,16 @@ class Train(Task):
         )
         return "touch_moves" if wrong == {"touch_all"} and equal else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By DDP's own words."""
-        words = " ".join(error.message for error in outcome.errors.values())
-        if "mark a variable ready only once" in words:
-            return "two_ways_at_once"
-        if "Expected to have finished reduction" in words:
-            return "not_touched"
-        return self.recognise(trials)
+        texts = {
+            "mark a variable ready only once": "two_ways_at_once",
+            "Expected to have finished reduction": "not_touched",
+        }
+        return recognise_by_message(outcome, texts) or self.recognise(trials)
 
 
-def _net(seed: int) -> Any:
+def _net(seed: int) -> nn.Module:
     import torch
 
     class Branches(torch.nn.Module):
@@ -227,25 +268,26 @@ def _net(seed: int) -> Any:
             self.body = torch.nn.Linear(4, 5)
             self.heads = torch.nn.ModuleList(torch.nn.Linear(5, 2) for _ in range(_HEADS))
 
-        def forward(self, x: Any, head: int) -> Any:
-            return self.heads[head](self.body(x).tanh())
+        def forward(self, x: Tensor, head: int) -> Tensor:
+            scores: Tensor = self.heads[head](self.body(x).tanh())
+            return scores
 
     return fill(Branches(), seed)
 
 
-def _watch_idle_heads(net: Any) -> dict[str, float]:
+def _watch_idle_heads(net: nn.Module) -> dict[str, float]:
     """Fills with the largest gradient of every parameter of a head that gets one in a step that does not use it."""
     import torch
 
     used: set[int] = set()
     found: dict[str, float] = {}
 
-    def forward(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def forward(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled():
             used.clear()
             used.add(int(kwargs["head"] if "head" in kwargs else args[1]))
 
-    def backward(name: str, head: int, gradient: Any) -> None:
+    def backward(name: str, head: int, gradient: Tensor) -> None:
         if head not in used:
             found[name] = max(found.get(name, 0.0), gradient.abs().max().item())
 
@@ -256,7 +298,7 @@ def _watch_idle_heads(net: Any) -> dict[str, float]:
     return found
 
 
-def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any, int]]:
+def _batches(case: Case, rank: int) -> list[tuple[Tensor, Tensor, int]]:
     seeds = [case["seed"] + 100 * step + 10 * rank for step in range(_STEPS)]
     return [
         (drawn(seed + 1, 4, 4), drawn(seed + 2, 4, 2), heads[rank])

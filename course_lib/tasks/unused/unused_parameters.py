@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import (
-    Misconception,
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
-from course_lib.tasks.weights import ROUNDING, close, drawn
+from course_lib.tasks.weights import ROUNDING, added, close, drawn
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
 
 #: What the model does, in the order of the cases; in the first two nothing is unused, so that backward can follow.
 _KINDS = {
@@ -37,7 +32,37 @@ _BACKWARD_FOLLOWS = ("used", "muted")
 _HEADS = 3
 
 
-class UnusedParameters(Task):
+class Case(TypedDict):
+    """A kind of graph (see `_KINDS`); which head it is about, and which one is frozen."""
+
+    kind: str
+    seed: int
+    odd: int
+    frozen: int
+
+
+class Seen(TypedDict):
+    """The names returned; whether gradients were left alone; what a backward gives or raises that follows."""
+
+    names: list[str]
+    kept: bool
+    error: NotRequired[str]
+    gradients: NotRequired[list[float]]
+
+
+class Oracle(TypedDict):
+    """All names; those returned: `right` and by misconception; the gradients of each rank, and their mean."""
+
+    names: list[str]
+    returned: dict[str, list[list[str]]]
+    mean: list[float]
+    local: list[list[float]]
+
+
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+class UnusedParameters(Task[Case, Seen, Oracle]):
     """Name the parameters that a loss does not reach."""
 
     name = "unused.unused_parameters"
@@ -102,17 +127,17 @@ class UnusedParameters(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Every kind of graph; which head it is about is drawn."""
         for kind in _KINDS:
             odd, frozen = chance.sample(range(_HEADS), 2)
             yield {"kind": kind, "seed": chance.randint(1, 10**6), "odd": odd, "frozen": frozen}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What the graph is."""
         return _KINDS[case["kind"]]
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[DistributedDataParallel, Tensor], object], case: Case) -> Seen:
         """What was returned, whether gradients were left alone, and the gradients of a backward that follows."""
         import torch
 
@@ -129,7 +154,7 @@ class UnusedParameters(Task):
             old is p.grad if old is None or p.grad is None else torch.equal(old, p.grad)
             for old, p in zip(before, net.parameters(), strict=True)
         )
-        seen: dict[str, Any] = {"names": names, "kept": kept}
+        seen: Seen = {"names": names, "kept": kept}
         if kept and not is_odd(names) and case["kind"] in _BACKWARD_FOLLOWS:
             try:
                 loss.backward()
@@ -139,11 +164,13 @@ class UnusedParameters(Task):
                 seen["gradients"] = gradients(net)
         return seen
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         """What autograd itself says on each rank, and the mean gradients."""
         import torch
 
-        own, zeros, local = [], set(), []
+        own: list[list[str]] = []
+        zeros: set[str] = set()
+        local: list[list[float]] = []
         for rank in range(world_size):
             net = _net(case)
             asked = {name: p for name, p in net.named_parameters() if p.requires_grad}
@@ -159,28 +186,31 @@ class UnusedParameters(Task):
         everything = sorted(name for name, p in net.named_parameters() if p.requires_grad)
         frozen = {name for name, p in net.named_parameters() if not p.requires_grad}
         right = sorted(set().union(*own))
+        by_attribute = set() if case["kind"] == "stale" else set(everything)
+        returned = {
+            "right": set(right),
+            "grad_attribute": by_attribute,
+            "frozen_named": {*right, *frozen},
+            "zero_is_unused": {*right, *zeros},
+            "unused_by_all": set(own[0]).intersection(*own),
+            "grad_attribute + frozen_named": by_attribute | frozen,
+        }
         return {
             "names": [name for name, _ in net.named_parameters()],
-            "right": right,
+            "returned": {
+                **{name: [sorted(names)] * world_size for name, names in returned.items()},
+                "own_view": own,
+            },
             "mean": mean(local),
             "local": local,
-            "frozen_named": [sorted({*right, *frozen})] * world_size,
-            "zero_is_unused": [sorted({*right, *zeros})] * world_size,
-            "grad_attribute": [[] if case["kind"] == "stale" else everything] * world_size,
-            "grad_attribute + frozen_named": [
-                sorted(frozen) if case["kind"] == "stale" else sorted({*everything, *frozen})
-            ]
-            * world_size,
-            "unused_by_all": [sorted(set(own[0]).intersection(*own))] * world_size,
-            "own_view": own,
         }
 
-    def reference(self, oracle: Any) -> Any:
+    def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
         return oracle["mean"]
 
     @check("Every rank returns a list of names.", gate=True)
-    def gives_names(self, trial: Trial) -> Miss | None:
+    def gives_names(self, trial: ThisTrial) -> Miss | None:
         """Of parameters; with module. before them they are understood, too."""
         for rank, seen in trial.seen.items():
             if is_odd(seen["names"]):
@@ -191,7 +221,7 @@ class UnusedParameters(Task):
         return None
 
     @check("No gradient has changed.", gate=True)
-    def unchanged(self, trial: Trial) -> Miss | None:
+    def unchanged(self, trial: ThisTrial) -> Miss | None:
         """Bit by bit, None included."""
         for rank, seen in trial.seen.items():
             if not seen["kept"]:
@@ -205,19 +235,20 @@ class UnusedParameters(Task):
     @check(
         "Every rank returns the names of the parameters that the loss of at least one rank does not reach."
     )
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
             mine = without_wrapper(seen["names"])
-            if mine != trial.oracle["right"]:
+            right = trial.oracle["returned"]["right"][rank]
+            if mine != right:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; it should "
-                    f"be {trial.oracle['right']}"
+                    f"be {right}"
                 )
         return None
 
     @check("loss.backward() can still follow, and gives the averaged gradients.")
-    def backward_follows(self, trial: Trial) -> Miss | None:
+    def backward_follows(self, trial: ThisTrial) -> Miss | None:
         """Where all parameters are used."""
         for rank, seen in trial.seen.items():
             if "error" in seen:
@@ -231,42 +262,42 @@ class UnusedParameters(Task):
                 )
         return None
 
-    def recognise(self, trials: Sequence[Trial]) -> Recognised:
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """By the lists."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
         plain = [
-            Trial(
-                t.world_size,
-                t.case,
-                t.oracle,
-                {rank: without_wrapper(s["names"]) for rank, s in t.seen.items()},
-            )
+            t.showing({rank: without_wrapper(s["names"]) for rank, s in t.seen.items()})
             for t in trials
             if not any(is_odd(s["names"]) for s in t.seen.values())
         ]
-        names = ("grad_attribute", "frozen_named", "zero_is_unused", "own_view", "unused_by_all")
-        known = models((*names, "grad_attribute + frozen_named"), lambda trial, name: trial.oracle[name])
-        right = lambda trial: [trial.oracle["right"]] * trial.world_size  # noqa: E731
-        return recognise_by_models(plain, right, known, lambda a, b: bool(a == b))
+        names = (
+            "grad_attribute",
+            "frozen_named",
+            "zero_is_unused",
+            "own_view",
+            "unused_by_all",
+            "grad_attribute + frozen_named",
+        )
+        return recognise_by_name(plain, names, lambda trial, name: trial.oracle["returned"][name])
 
 
-def _net(case: Mapping[str, Any]) -> Any:
+def _net(case: Case) -> nn.Module:
     net = heads(case["seed"], _HEADS)
     if case["kind"] == "frozen":
-        net.heads[case["frozen"]].requires_grad_(False)
+        net.get_submodule(f"heads.{case['frozen']}").requires_grad_(False)
     return net
 
 
-def _loss(model: Any, case: Mapping[str, Any], rank: int) -> Any:
+def _loss(model: nn.Module, case: Case, rank: int) -> Tensor:
     kind, odd = case["kind"], case["odd"]
     use = [number for number in range(_HEADS) if kind in ("used", "muted", "ignored") or number != odd]
     if kind == "branch":
         use = [(odd + rank) % _HEADS]
-    outputs = model(drawn(case["seed"] + 7 * rank, 4, 4), use)
+    outputs: list[Tensor] = model(drawn(case["seed"] + 7 * rank, 4, 4), use)
     parts = [(output - 1).square().mean() for output in outputs]
     if kind == "muted":
         parts[odd] = 0 * parts[odd]
     if kind == "ignored":
         del parts[odd]
-    return sum(parts)
+    return added(parts)

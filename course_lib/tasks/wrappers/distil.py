@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    recognise_by_message,
+)
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    Batch = tuple[Tensor, Tensor, Tensor]
 
 #: By misconception; a slash and a variant may follow.
 _WAYS = (
@@ -28,11 +42,43 @@ _WAYS = (
 )
 
 
-def _student(seed: int) -> Any:
+class Case(TypedDict):
+    """So many steps, with batches of this size on every rank; and what the answer is called with."""
+
+    seed: int
+    batch: int
+    steps: int
+    lr: float
+    momentum: float
+
+
+class Seen(TypedDict):
+    """The weights of both, whether the teacher is wrapped or has gradients, and whether it is the student itself."""
+
+    student: list[float]
+    teacher: list[float]
+    wrapped: bool
+    gradients: bool
+    itself: bool
+
+
+class Both(TypedDict):
+    """By rank, the weights of the student and of the teacher."""
+
+    student: list[list[float]]
+    teacher: list[list[float]]
+
+
+#: For `right` and for each misconception.
+Oracle = dict[str, Both]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _student(seed: int) -> nn.Module:
     return network(seed, 4, 5, 2)
 
 
-def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any, Any]]:
+def _batches(case: Case, rank: int) -> list[Batch]:
     found = []
     for step in range(case["steps"]):
         seed = case["seed"] + 1000 * step + 10 * rank
@@ -41,7 +87,7 @@ def _batches(case: Mapping[str, Any], rank: int) -> list[tuple[Any, Any, Any]]:
     return found
 
 
-class Distil(Task):
+class Distil(Task[Case, Seen, Oracle]):
     """A student in DDP, and a momentum teacher beside it."""
 
     name = "wrappers.distil"
@@ -107,7 +153,7 @@ class Distil(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A slow teacher and a fast one."""
         for low, high in ((0.6, 0.8), (0.85, 0.95)):
             yield {
@@ -118,11 +164,13 @@ class Distil(Task):
                 "momentum": round(chance.uniform(low, high), 2),
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """The momentum."""
         return f"momentum {case['momentum']}"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(
+        self, answer: Callable[[nn.Module, list[Batch], float, float], object], case: Case
+    ) -> Seen | Odd:
         """The weights of both after training, and what the teacher is."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -140,12 +188,12 @@ class Distil(Task):
             "itself": teacher is student,
         }
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Both]]:
         """What one process finds that has the samples of all ranks, and what misconceptions find."""
         return {way: partial(_alone, case, world_size, way) for way in _WAYS}
 
     @check("distil(...) returns the teacher, a model like the student.", gate=True)
-    def gives_teacher(self, trial: Trial) -> Miss | None:
+    def gives_teacher(self, trial: ThisTrial) -> Miss | None:
         """A module with as many parameters."""
         for rank, seen in trial.seen.items():
             if is_odd(seen):
@@ -160,7 +208,7 @@ class Distil(Task):
         return None
 
     @check("The teacher is not in DDP, and has no gradients.")
-    def plain(self, trial: Trial) -> Miss | None:
+    def plain(self, trial: ThisTrial) -> Miss | None:
         """It is only evaluated."""
         for rank, seen in trial.seen.items():
             if seen["wrapped"]:
@@ -170,16 +218,16 @@ class Distil(Task):
         return None
 
     @check("The student ends with the weights of one process that trains on the samples of all ranks.")
-    def student_right(self, trial: Trial) -> Miss | None:
+    def student_right(self, trial: ThisTrial) -> Miss | None:
         """On every rank."""
         return self._compare(trial, "student")
 
     @check("The teacher is the one that process has, on every rank.")
-    def teacher_right(self, trial: Trial) -> Miss | None:
+    def teacher_right(self, trial: ThisTrial) -> Miss | None:
         """After the last step, too."""
         return self._compare(trial, "teacher")
 
-    def _compare(self, trial: Trial, who: str) -> Miss | None:
+    def _compare(self, trial: ThisTrial, who: Literal["student", "teacher"]) -> Miss | None:
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][who][rank]
             if not close(seen[who], right):
@@ -190,17 +238,16 @@ class Distil(Task):
                 )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By what torch says."""
         texts = {
             "DistributedDataParallel is not needed": "teacher_in_ddp",
             "Expected to have finished reduction": "teacher_counted",
         }
-        messages = " ".join(error.message for error in outcome.errors.values())
-        return next((id_ for text, id_ in texts.items() if text in messages), None)
+        return recognise_by_message(outcome, texts)
 
 
-def _known(trial: Trial) -> str | None:
+def _known(trial: ThisTrial) -> str | None:
     """The misconception that finds exactly this, on every rank."""
     for way in _WAYS[1:]:
         told = trial.oracle[way]
@@ -213,7 +260,7 @@ def _known(trial: Trial) -> str | None:
     return None if all(close(student, students[0]) for student in students) else "not_averaged"
 
 
-def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, list[list[float]]]:
+def _alone(case: Case, world_size: int, way: str) -> Both:
     """One process with one student and a teacher for each rank (equal ones, unless they were copied early)."""
     import torch
 
@@ -236,12 +283,9 @@ def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, list
         optimizer.zero_grad()
         for teacher, (x, noisy, y) in zip(teachers, parts, strict=True):
             output = student(noisy)
-            parts_of_loss: dict[str, Any] = {
-                "labels": mse(output, y),
-                "target": mse(output, teacher(x).detach()),
-            }
+            parts_of_loss = {"labels": mse(output, y), "target": mse(output, teacher(x).detach())}
             wanted = way.partition("half_the_loss/")[2]
-            loss = parts_of_loss[wanted] if wanted else sum(parts_of_loss.values())
+            loss = parts_of_loss[wanted] if wanted else added(parts_of_loss.values())
             (loss / world_size).backward()
         if way == "too_early":
             follow()

@@ -3,22 +3,69 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_message,
+)
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    Method = Callable[[Tensor], Tensor]
 
 _LR = 0.2
 _CALLS = {"both": "encode and decode", "codes": "encode alone", "decode": "decode alone"}
 
 
-def _model(seed: int) -> Any:
+class Autoencoder(Protocol):
+    """A module with two methods and no forward."""
+
+    def encode(self, x: Tensor) -> Tensor:
+        """A code for each sample."""
+
+    def decode(self, code: Tensor) -> Tensor:
+        """A sample for each code."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """As any module has them."""
+
+
+class Case(TypedDict):
+    """By step, what it calls (see `_CALLS`)."""
+
+    seed: int
+    batch: int
+    calls: list[str]
+
+
+class Seen(TypedDict):
+    """The weights at the start and after each step."""
+
+    weights: list[list[float]]
+
+
+#: The same for `right` and for each misconception.
+Oracle = dict[str, list[list[float]]]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _model(seed: int) -> Autoencoder:
     """An autoencoder with two methods and no forward."""
     import torch
 
@@ -27,16 +74,18 @@ def _model(seed: int) -> Any:
             super().__init__()
             self.inner, self.outer = network(seed, 4, 3), network(seed + 1, 3, 5, 4)
 
-        def encode(self, x: Any) -> Any:
-            return self.inner(x).tanh()
+        def encode(self, x: Tensor) -> Tensor:
+            code: Tensor = self.inner(x)
+            return code.tanh()
 
-        def decode(self, code: Any) -> Any:
-            return self.outer(code)
+        def decode(self, code: Tensor) -> Tensor:
+            x: Tensor = self.outer(code)
+            return x
 
     return Auto()
 
 
-def _loss(case: Mapping[str, Any], step: int, rank: int, encode: Any, decode: Any) -> Any:
+def _loss(case: Case, step: int, rank: int, encode: Method, decode: Method) -> Tensor:
     seed = case["seed"] + 1000 * step + 10 * rank
     x, code = drawn(seed + 1, case["batch"], 4), drawn(seed + 2, case["batch"], 3)
     kind = case["calls"][step]
@@ -45,7 +94,7 @@ def _loss(case: Mapping[str, Any], step: int, rank: int, encode: Any, decode: An
     return (decode(code if kind == "decode" else encode(x)) - x).square().mean()
 
 
-class Expose(Task):
+class Expose(Task[Case, Seen, Oracle]):
     """Two methods of a model, both averaged."""
 
     name = "wrappers.expose"
@@ -100,7 +149,7 @@ class Expose(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Steps of three kinds, in any order; the last one needs both methods."""
         for _ in range(2):
             calls = ["both", "codes", "decode", "codes", "decode"]
@@ -111,11 +160,11 @@ class Expose(Task):
                 "calls": [*calls, "both"],
             }
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """What the first steps call."""
         return ", then ".join(_CALLS[kind] for kind in case["calls"][:2])
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[Autoencoder], object], case: Case) -> Seen | Odd:
         """The weights at the start and after each step."""
         import torch
 
@@ -133,20 +182,18 @@ class Expose(Task):
             weights.append(numbers(net.parameters()))
         return {"weights": weights}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
         """The same, of one process that has the samples of all ranks, and of one that adds the ranks' gradients up."""
         return {
             "right": partial(_alone, case, world_size, 1 / world_size),
             "added_up": partial(_alone, case, world_size, 1.0),
         }
 
-    @check("expose(net) returns two functions.", gate=True)
-    def gives_functions(self, trial: Trial) -> Miss | None:
-        """A pair of callables."""
-        return toys.odd_reply(trial)
+    #: A pair of callables.
+    gives_functions = gate("expose(net) returns two functions.")
 
     @check("All ranks begin with rank 0's weights.")
-    def starts_equal(self, trial: Trial) -> Miss | None:
+    def starts_equal(self, trial: ThisTrial) -> Miss | None:
         """When expose has returned."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][0]
@@ -161,7 +208,7 @@ class Expose(Task):
         return None
 
     @check("net is trained: each step changes its weights.")
-    def moves(self, trial: Trial) -> Miss | None:
+    def moves(self, trial: ThisTrial) -> Miss | None:
         """The ones that were given."""
         for rank, seen in trial.seen.items():
             if seen["weights"][-1] == seen["weights"][0]:
@@ -172,7 +219,7 @@ class Expose(Task):
         return None
 
     @check("After each step, all ranks have the weights of one process that has all samples.")
-    def right(self, trial: Trial) -> Miss | None:
+    def right(self, trial: ThisTrial) -> Miss | None:
         """Whichever methods the step calls."""
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
@@ -195,7 +242,7 @@ class Expose(Task):
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By what torch says."""
         texts = {
             "Expected to have finished reduction": "unused_not_expected",
@@ -203,11 +250,10 @@ class Expose(Task):
             "gradient which is undefined": "around_the_wrapper",  # a backward that no forward of DDP announced
             "'DistributedDataParallel' object has no attribute": "no_such_method",
         }
-        messages = " ".join(error.message for error in outcome.errors.values())
-        return next((id_ for text, id_ in texts.items() if text in messages), None)
+        return recognise_by_message(outcome, texts)
 
 
-def _alone(case: Mapping[str, Any], world_size: int, share: float) -> list[list[float]]:
+def _alone(case: Case, world_size: int, share: float) -> list[list[float]]:
     """The weights at the start and after each step; `share` is what each rank's gradient counts."""
     import torch
 

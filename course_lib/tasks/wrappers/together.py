@@ -6,21 +6,61 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import (
+    Misconception,
+    Miss,
+    Odd,
+    Recognised,
+    Task,
+    Trial,
+    check,
+    gate,
+    recognise_by_message,
+)
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 from course_lib.tasks.wrappers import taught
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 _LR = 0.1
 #: What may be detached: the output "embeddings", the output "scores", or what the head gets.
 _CUT = ("embeddings", "scores", "head")
 
 
-def _parts(seed: int) -> tuple[Any, Any]:
+class Case(TypedDict):
+    """By step, the number of inputs."""
+
+    seed: int
+    batch: int
+    inputs: list[int]
+
+
+class Seen(TypedDict):
+    """The weights of the given parts before and after the training, and the outputs of the first step."""
+
+    start: list[float]
+    first: list[float]
+    weights: list[float]
+
+
+class Found(TypedDict):
+    """By rank the outputs of the first step, and the weights in the end."""
+
+    first: list[list[float]]
+    weights: list[float]
+
+
+#: For `right` and for each misconception.
+Oracle = dict[str, Found]
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _parts(seed: int) -> tuple[nn.Module, nn.Module]:
     """The encoder, and a head that takes any number of embeddings, each as an argument."""
     import torch
 
@@ -29,25 +69,26 @@ def _parts(seed: int) -> tuple[Any, Any]:
             super().__init__()
             self.out = network(seed + 1, 3, 2)
 
-        def forward(self, *embeddings: Any) -> Any:
+        def forward(self, *embeddings: Tensor) -> Tensor:
             if not embeddings or not all(isinstance(each, torch.Tensor) for each in embeddings):
                 raise TypeError("the head takes each embedding as an argument of its own: head(a, b, ...)")
-            return self.out(sum((place + 1) * each for place, each in enumerate(embeddings)))
+            scores: Tensor = self.out(sum((place + 1) * each for place, each in enumerate(embeddings)))
+            return scores
 
     return network(seed, 4, 5, 3), Head()
 
 
-def _inputs(case: Mapping[str, Any], step: int, rank: int) -> list[Any]:
+def _inputs(case: Case, step: int, rank: int) -> list[Tensor]:
     seed = case["seed"] + 1000 * step + 100 * rank
     return [drawn(seed + place, case["batch"], 4) for place in range(case["inputs"][step])]
 
 
-def _loss(scores: Any, embeddings: Sequence[Any]) -> Any:
+def _loss(scores: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
     terms = ((each - 0.5).square().mean() for each in embeddings)
     return (scores - 1).square().mean() + sum(terms)
 
 
-class Together(Task):
+class Together(Task[Case, Seen, Oracle]):
     """A wrapper module for any number of inputs."""
 
     name = "wrappers.Together"
@@ -96,16 +137,16 @@ class Together(Task):
         ),
     )
 
-    def cases(self, world_size: int, chance: Random) -> Iterator[dict[str, Any]]:
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two inputs in all steps; and another number in each."""
         for inputs in ([2, 2, 2], chance.sample((1, 2, 3, 4), 3)):
             yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((3, 4, 5)), "inputs": inputs}
 
-    def describe(self, case: Mapping[str, Any]) -> str:
+    def describe(self, case: Case) -> str:
         """How many inputs it is called with."""
         return f"{toys.short(case['inputs'])} inputs"
 
-    def trial(self, answer: Callable[..., Any], case: Mapping[str, Any]) -> Any:
+    def trial(self, answer: Callable[[nn.Module, nn.Module], object], case: Case) -> Seen | Odd:
         """What came out in the first step, and the weights of the given parts before and after training."""
         import torch
 
@@ -122,28 +163,27 @@ class Together(Task):
         for step, count in enumerate(case["inputs"]):
             output = ddp(*_inputs(case, step, rank))
             found = _read(output, count)
-            if is_odd(found):
+            if isinstance(found, dict):
                 return found
-            first = first or numbers([found["scores"], *found["embeddings"]])
+            scores, embeddings = found
+            first = first or numbers([scores, *embeddings])
             optimizer.zero_grad()
-            _loss(found["scores"], found["embeddings"]).backward()
+            _loss(scores, embeddings).backward()
             optimizer.step()
         return {"start": start, "first": first, "weights": numbers(parameters)}
 
-    def oracle(self, case: Mapping[str, Any], world_size: int) -> Any:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Found]]:
         """The first outputs of each rank, and the weights of one process that has all samples."""
         return {way: partial(_alone, case, world_size, way) for way in ("right", *_CUT)}
 
-    @check('Together(...) is a module; its output has "scores" and "embeddings".', gate=True)
-    def has_form(self, trial: Trial) -> Miss | None:
-        """A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"with {self.describe(trial.case)}, rank {rank} gave {seen['odd']}")
-        return None
+    #: A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs.
+    has_form = gate(
+        'Together(...) is a module; its output has "scores" and "embeddings".',
+        "with {case}, rank {rank} gave {odd}",
+    )
 
     @check("Scores and embeddings are those of the given encoder and head, in the order of the inputs.")
-    def right_outputs(self, trial: Trial) -> Miss | None:
+    def right_outputs(self, trial: ThisTrial) -> Miss | None:
         """In the first step, with rank 0's weights."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"]["first"][rank]
@@ -156,7 +196,7 @@ class Together(Task):
         return None
 
     @check("The given parts end with the weights of one process that trains on the samples of all ranks.")
-    def right_weights(self, trial: Trial) -> Miss | None:
+    def right_weights(self, trial: ThisTrial) -> Miss | None:
         """After three steps."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"]["weights"]
@@ -168,14 +208,14 @@ class Together(Task):
                 )
         return None
 
-    def _known(self, trial: Trial, rank: int) -> str | None:
+    def _known(self, trial: ThisTrial, rank: int) -> str | None:
         seen = trial.seen[rank]
         if seen["weights"] == seen["start"]:
             return "copied"
         cut = any(close(seen["weights"], trial.oracle[way]["weights"]) for way in _CUT)
         return "detached" if cut else None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[Trial]) -> Recognised:
+    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By what torch says."""
         texts = {
             "before Module.__init__() call": "init_comes_late",
@@ -185,11 +225,10 @@ class Together(Task):
             "Expected to have finished reduction": "detached",
             "positional argument": "fixed_number",
         }
-        messages = " ".join(error.message for error in outcome.errors.values())
-        return next((id_ for text, id_ in texts.items() if text in messages), None)
+        return recognise_by_message(outcome, texts)
 
 
-def _read(output: Any, count: int) -> dict[str, Any]:
+def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]] | Odd:
     """The two entries of an output, or what it is instead."""
     import torch
 
@@ -200,11 +239,13 @@ def _read(output: Any, count: int) -> dict[str, Any]:
         return toys.odd(scores)
     if not isinstance(embeddings, tuple | list) or len(embeddings) != count:
         return toys.odd(embeddings)
-    other = next((each for each in embeddings if not isinstance(each, torch.Tensor)), None)
-    return {"scores": scores, "embeddings": list(embeddings)} if other is None else toys.odd(other)
+    for each in embeddings:
+        if not isinstance(each, torch.Tensor):
+            return toys.odd(each)
+    return scores, list(embeddings)
 
 
-def _alone(case: Mapping[str, Any], world_size: int, way: str) -> dict[str, Any]:
+def _alone(case: Case, world_size: int, way: str) -> Found:
     """One process; `way` names what is detached, or nothing."""
     import torch
 
