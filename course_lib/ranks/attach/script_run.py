@@ -43,8 +43,8 @@ _BY_TORCHRUN = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-#: Which line issued what is asked of ranks that have ended well: to read that for the first time takes a process a second
-#: of a core, and they stay no longer than `process_starts` says.
+#: Ranks that have ended well say which line issued what within this; the first time it takes a second of a core to load
+#: the symbols. They stay no longer than `process_starts` says.
 _LINES_SECONDS = 20.0
 #: How long the script may take to end by itself when what is wrong with its ranks is known.
 _LEAVE_SECONDS = 5.0

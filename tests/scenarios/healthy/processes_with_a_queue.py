@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 3
+# timeout: 180
 # A process for each rank, a port that the parent has chosen, and a queue in which it collects what they found.
 import os
 import socket

@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 2
+# timeout: 180
 # args: --port {free_port}
 # A tutorial with two demonstrations that meet at the same port, one after the other.
 import argparse

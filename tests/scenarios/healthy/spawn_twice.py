@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 2
+# timeout: 180
 # A tutorial with two demonstrations, each in ranks of its own; the address is the parent's, the ranks inherit it.
 import os
 import socket
