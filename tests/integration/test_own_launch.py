@@ -38,7 +38,7 @@ def worker(rank, port):
     join(rank, port)
     total = torch.ones(1)
     dist.all_reduce(total)
-    sys.stderr.write(f"rank {rank} has {total.item()}\n")  # print() would write the line in two pieces
+    sys.stderr.write(f"rank {rank} has {total.item()}\\n")  # print() would write the line in two pieces
     dist.destroy_process_group()
 
 

@@ -41,5 +41,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--port")
     options = parser.parse_args()
-    for demo in (basic, two_layers, basic):
+    for demo in (basic, two_layers):
         run_demo(demo, 2, options.port)

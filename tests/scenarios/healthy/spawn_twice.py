@@ -40,5 +40,5 @@ def run(demonstration, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        for demonstration in (basic, checkpoint, basic):
+        for demonstration in (basic, checkpoint):
             run(demonstration, folder)
