@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 LIMIT = 0.15
+#: Of a drawing its words are compared (text/plain), as nbval does with figures in PNG: a timeline is never the same.
+DRAWING = "image/svg+xml"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +55,8 @@ class NbvalShare:
 
             self._restore()
             self.notebook = item.path
+            if DRAWING not in item.parent.skip_compare:  # type: ignore[union-attr]
+                item.parent.skip_compare += (DRAWING,)  # type: ignore[union-attr]
             self.scratch = tempfile.TemporaryDirectory(prefix="ddp-course-nbval-", ignore_cleanup_errors=True)
             for name, value in kernel_environment(Path(self.scratch.name)).items():
                 self.environment.setenv(name, value)

@@ -5,13 +5,14 @@
                                    ->  exercises/NN_topic.ipynb   the same with holes to fill in
 
 Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to cells), ``execute`` (run them
-on a real kernel), ``check`` (does a saved notebook still match), ``claims`` (which cell shows which claim:
-docs/claims.md), ``cheatsheet`` (the rules of thumb: docs/cheatsheet.html), ``api`` (the public API: docs/api.md).
-Imports nothing of the course, except for ``api``, which reads docstrings when it is called.
+on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long a lesson takes),
+``claims`` (which cell shows which claim: docs/claims.md), ``cheatsheet`` (the rules of thumb:
+docs/cheatsheet.html), ``api`` (the public API: docs/api.md). Imports nothing of the course, except for
+``api``, which reads docstrings when it is called.
 
-Promises: nothing is ever read back from a notebook, so an edit made there is lost and ``check`` says so
-first. Building twice gives the same cells, ids and metadata, and as the lessons' output is stable, the same
-file.
+Promises: no text or code is ever read back from a notebook, so an edit made there is lost and ``check`` says
+so first; ``--prose`` keeps the outputs where only text has changed. Building twice gives the same cells, ids
+and metadata, and as the lessons' output is stable, the same file.
 
 Sources are jupytext *percent* scripts and valid Python: **magics are written as comments** (``# %%ranks 4``,
 ``# %load_ext course_lib``) and jupytext uncomments them. That way ruff formats and lints the code under a
@@ -38,7 +39,8 @@ from .api import check_api_page, write_api_page
 from .cheatsheet import check_cheat_sheet, write_cheat_sheet
 from .check import check_notebooks
 from .claims import check_claims, write_claims_page
-from .execute import build_notebook
+from .execute import build_notebook, keep_outputs
+from .minutes import minutes
 from .plan import BuildError, Edition, Target, UnknownNotebookError, find_targets
 
 __all__ = [
@@ -52,6 +54,8 @@ __all__ = [
     "check_claims",
     "check_notebooks",
     "find_targets",
+    "keep_outputs",
+    "minutes",
     "write_api_page",
     "write_cheat_sheet",
     "write_claims_page",

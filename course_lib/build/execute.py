@@ -39,6 +39,25 @@ def build_notebook(target: Target) -> nbformat.NotebookNode:
     return notebook
 
 
+def keep_outputs(target: Target) -> nbformat.NotebookNode:
+    """Build one notebook in which only text has changed: the saved outputs stay, and no cell runs.
+
+    Raises BuildError where there is no saved notebook, or its code is not what the source says.
+    """
+    notebook = notebook_for(target)
+    if not target.notebook.is_file():
+        raise BuildError(f"{target.name}: has never been built, so it has no outputs to keep.")
+    saved = nbformat.read(target.notebook, as_version=4)
+    ran = [cell for cell in saved.cells if cell.cell_type == "code"]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if [cell.source for cell in code] != [cell.source for cell in ran]:
+        raise BuildError(f"{target.name}: code has changed, too. Build it without --prose.")
+    for cell, before in zip(code, ran, strict=True):
+        cell.outputs, cell.execution_count = before.outputs, before.execution_count
+    _save(notebook, target.notebook)
+    return notebook
+
+
 def kernel_environment(scratch: Path) -> dict[str, str]:
     """Return what a kernel's environment needs on top where output is saved or compared.
 

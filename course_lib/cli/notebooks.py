@@ -21,6 +21,10 @@ def notebooks(
         typer.Argument(help="For example 03, 03_samplers or exercises/03_samplers; else all."),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Build nothing, say what does not match.")] = False,
+    prose: Annotated[
+        bool,
+        typer.Option("--prose", help="Only text has changed: keep the saved outputs and run no cell."),
+    ] = False,
 ) -> None:
     """Build the notebooks from their sources and execute them, or check that the saved ones match."""
     from course_lib import build
@@ -41,13 +45,15 @@ def notebooks(
                 )
                 raise typer.Exit(1)
             return
-        preload_also(HARNESS)
-        start_zygote()
+        if not prose:
+            preload_also(HARNESS)
+            start_zygote()
+        make = build.keep_outputs if prose else build.build_notebook
         targets = build.find_targets(root, names or ())
         with how_far("notebooks") as show:
             for number, target in enumerate(targets, start=1):
                 began = time.monotonic()
-                built = build.build_notebook(target)
+                built = make(target)
                 cells = sum(cell.cell_type == "code" for cell in built.cells)
                 typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
                 show(number, len(targets))

@@ -16,6 +16,8 @@ from typing import Any
 
 from course_lib.outcome.packed import NotSent, Packed, unpack
 from course_lib.outcome.places import Frame
+from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.trace import TraceEvent
 
 
 class Kind(enum.StrEnum):
@@ -273,7 +275,7 @@ class Outcome:
     recorded: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
     facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
-    trace_events: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    trace_events: Mapping[int, tuple[TraceEvent, ...]] = field(default_factory=dict)
     never_struck: tuple[str, ...] = ()
     packed: Mapping[int, Packed] = field(default_factory=dict, repr=False)
 
@@ -322,13 +324,9 @@ class Outcome:
         return self
 
     @property
-    def timeline(self) -> Any:
-        """What each rank did when (`--trace`, `trace=True`): a `course_lib.watch.Timeline`, or None without a trace."""
-        if not self.trace_events:
-            return None
-        from course_lib.watch.timeline import Timeline
-
-        return Timeline.from_traces(self.trace_events)
+    def timeline(self) -> Timeline | None:
+        """What each rank did when (`--trace`, `trace=True`): a `Timeline`, or None without a trace."""
+        return Timeline.from_traces(self.trace_events) if self.trace_events else None
 
     @property
     def ok(self) -> bool:

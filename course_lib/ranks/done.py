@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.outcome.outcome import RankError
+from course_lib.outcome.trace import TraceEvent
 from course_lib.ranks.protocol import Message
 
 DONE = "done"
@@ -40,7 +41,7 @@ class Done:
     has_value: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
     records: tuple[Mapping[str, Any], ...] | None = None
-    trace: tuple[Mapping[str, Any], ...] = ()
+    trace: tuple[TraceEvent, ...] = ()
     never_struck: tuple[str, ...] = ()
     sequence: dict[str, int] = field(default_factory=dict)
     started_ns: int = 0

@@ -12,11 +12,16 @@ that DDP logged then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
+from course_lib.draw import Block, Drawing, Group, blocks
 from course_lib.outcome.fold import beside
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
 
 #: Names of a bucket that are written out in text; the object has them all.
 _NAMES = 12
@@ -25,7 +30,7 @@ _UNITS = (("MiB", 1 << 20), ("KiB", 1 << 10))
 
 @dataclass(frozen=True)
 class Bucket:
-    """Parameters whose gradients are reduced by one all-reduce.
+    """Tensors whose gradients are reduced by one all-reduce.
 
     Attributes:
         index: its place in the order in which buckets are reduced.
@@ -67,11 +72,17 @@ class Buckets:
         """The buckets that the next backward will use."""
         return self.built if self.rebuilt is None else self.rebuilt
 
-    def plot(self, title: str = "Which gradients travel together, and in which order") -> Any:
-        """A matplotlib figure: a bar of all parameters for the first iteration, and one for those since the rebuild."""
-        from course_lib.watch.figures import draw_buckets
-
-        return draw_buckets(self, title)
+    def plot(self, title: str = "Which gradients travel together, and in which order") -> Drawing:
+        """A drawing: a bar of all parameters for the first iteration, and one for those since the rebuild."""
+        rows = [("first iteration", self.built)]
+        if self.rebuilt is not None:
+            rows.append(("since the second", self.rebuilt))
+        return blocks(
+            [(name, [_group(bucket) for bucket in found]) for name, found in rows],
+            title=title,
+            alt="; ".join(f"{name}: {', '.join(map(_line, found))}" for name, found in rows),
+            axis="bytes of gradients, in the order in which they are reduced",
+        )
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """What is shown: a heading and text beside it."""
@@ -113,6 +124,15 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
+def _group(bucket: Bucket) -> Group:
+    name = f"bucket {bucket.index}"
+    parameters = zip(bucket.parameters, bucket.sizes, strict=True)
+    return Group(
+        (f"{name} ({size_text(bucket.bytes)})", name, str(bucket.index)),
+        tuple(Block(parameter, size) for parameter, size in parameters),
+    )
+
+
 def _line(bucket: Bucket) -> str:
     return f"bucket {bucket.index} ({size_text(bucket.bytes)}): {_listed(bucket.parameters)}"
 
@@ -125,7 +145,7 @@ def _listed(names: Sequence[str]) -> str:
 # -- reading them off a model -------------------------------------------------------------------------------------
 
 
-def buckets(ddp: Any) -> Buckets:
+def buckets(ddp: DistributedDataParallel) -> Buckets:
     """The buckets of a `DistributedDataParallel` model. Nothing is sent, so a single rank may call it.
 
     For a moment it needs memory for one more set of gradients.
@@ -155,7 +175,7 @@ def buckets(ddp: Any) -> Buckets:
     )
 
 
-def _named(live: Sequence[Sequence[Any]], names: dict[Any, str]) -> tuple[Bucket, ...]:
+def _named(live: Sequence[Sequence[Tensor]], names: dict[Tensor, str]) -> tuple[Bucket, ...]:
     return tuple(
         Bucket(
             index,
@@ -166,7 +186,7 @@ def _named(live: Sequence[Sequence[Any]], names: dict[Any, str]) -> tuple[Bucket
     )
 
 
-def _reducer_order(ddp: Any, known: set[Any]) -> list[Any]:
+def _reducer_order(ddp: DistributedDataParallel, known: set[Tensor]) -> list[Tensor]:
     """The reducer's parameters in the order of its indices: as modules register them, each once."""
     ordered = dict.fromkeys(
         parameter
@@ -177,7 +197,12 @@ def _reducer_order(ddp: Any, known: set[Any]) -> list[Any]:
     return list(ordered)
 
 
-def _built(ddp: Any, order: list[Any], logged: dict[str, Any], names: dict[Any, str]) -> tuple[Bucket, ...]:
+def _built(
+    ddp: DistributedDataParallel,
+    order: list[Tensor],
+    logged: Mapping[str, str],
+    names: dict[Tensor, str],
+) -> tuple[Bucket, ...]:
     """The assignment that the constructor made; empty if it cannot be confirmed."""
     import torch.distributed as dist
 
@@ -196,7 +221,7 @@ def _built(ddp: Any, order: list[Any], logged: dict[str, Any], names: dict[Any, 
     return found if confirmed else ()
 
 
-def _ready_order(ddp: Any, logged: dict[str, Any]) -> list[int]:
+def _ready_order(ddp: DistributedDataParallel, logged: Mapping[str, str]) -> list[int]:
     if order := logged.get("prev_iteration_grad_ready_order_indices"):
         return _numbers(order)
     stats = ddp.reducer.get_backward_stats()

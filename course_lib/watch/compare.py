@@ -11,16 +11,20 @@ stay where they are; only fingerprints travel. Comparing is pure (`compare_finge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.outcome.fold import beside, rank_label, rank_list
 from course_lib.outcome.outcome import NotSent, Outcome
+from course_lib.watch.digest import Entry
 from course_lib.watch.distance import Distance, distance
 from course_lib.watch.odd import odd_ones
 from course_lib.watch.shares import Shares, shares
+
+if TYPE_CHECKING:
+    from course_lib.watch.fingerprint import Fingerprint
 
 #: Differences of one part that are written out; the others are counted (`Comparison.differences` has them all).
 _WRITTEN_OUT = 8
@@ -184,7 +188,7 @@ class Comparison:
 # -- comparing ----------------------------------------------------------------------------------------------------
 
 
-def compare_fingerprints(by_rank: Mapping[int, Mapping[str, Any]]) -> Comparison:
+def compare_fingerprints(by_rank: Mapping[int, Fingerprint]) -> Comparison:
     """Compare the fingerprints of several ranks (see `course_lib.watch.fingerprint`).
 
     Args:
@@ -199,8 +203,11 @@ def compare_fingerprints(by_rank: Mapping[int, Mapping[str, Any]]) -> Comparison
     return Comparison(ranks, parts)
 
 
-def _part(name: str, kind: str, by_rank: Mapping[int, Mapping[str, Any]]) -> Part:
-    entries = {rank: found["parts"].get(name, {}).get("entries") for rank, found in by_rank.items()}
+def _part(name: str, kind: str, by_rank: Mapping[int, Fingerprint]) -> Part:
+    entries = {
+        rank: found["parts"][name]["entries"] if name in found["parts"] else None
+        for rank, found in by_rank.items()
+    }
     without = tuple(rank for rank, content in entries.items() if content is None)
     order = list(dict.fromkeys(entry for content in entries.values() for entry in content or ()))
     noun = _NOUNS.get(kind, "tensors")
@@ -231,8 +238,8 @@ def _part(name: str, kind: str, by_rank: Mapping[int, Mapping[str, Any]]) -> Par
     return Part(name, len(order), noun, tuple(found), shared, none)
 
 
-def _difference(part: str, name: str, entries: Mapping[int, Mapping[str, Any] | None]) -> Difference | None:
-    groups: dict[Any, list[int]] = {}
+def _difference(part: str, name: str, entries: Mapping[int, Entry | None]) -> Difference | None:
+    groups: dict[Hashable, list[int]] = {}
     for rank, entry in entries.items():
         groups.setdefault(_identity(entry), []).append(rank)
     if len(groups) == 1:
@@ -242,7 +249,7 @@ def _difference(part: str, name: str, entries: Mapping[int, Mapping[str, Any] | 
     return Difference(part, name, tuple(ordered), tuple(map(_look, found)), distance(found))
 
 
-def _identity(entry: Mapping[str, Any] | None) -> Any:
+def _identity(entry: Entry | None) -> Hashable:
     """What makes two entries the same; statistics and samples follow from it."""
     if entry is None:
         return None
@@ -254,7 +261,7 @@ def _identity(entry: Mapping[str, Any] | None) -> Any:
     )
 
 
-def _look(entry: Mapping[str, Any] | None) -> str:
+def _look(entry: Entry | None) -> str:
     """What an entry looks like to a reader."""
     if entry is None:
         return "missing"
@@ -281,7 +288,7 @@ def _look(entry: Mapping[str, Any] | None) -> str:
 # -- asking the ranks ---------------------------------------------------------------------------------------------
 
 
-def compare(*things: Any, **named: Any) -> Comparison:
+def compare(*things: object, **named: object) -> Comparison:
     """Compare things of this name on all ranks; see `fingerprint` for what can be compared.
 
     On a rank, give the things, with names (`compare(model=ddp, optimizer=opt)`) or one without. It is a collective on
@@ -302,34 +309,40 @@ def compare(*things: Any, **named: Any) -> Comparison:
     return _compare_here(things[0] if things else named)
 
 
-def _compare_here(thing: Any) -> Comparison:
+def _compare_here(thing: object) -> Comparison:
     import torch.distributed as dist
 
     from course_lib.watch.fingerprint import fingerprint
 
     if not dist.is_initialized():
         raise CompareError("compare() asks the other ranks: it needs a process group (init_process_group).")
+    mine: Fingerprint | str
     try:
         mine = fingerprint(thing)
     except Exception as error:
         # The others are about to wait for this rank's answer, so it sends one.
-        mine = {"problem": f"rank {dist.get_rank()}: {type(error).__name__}: {error}"}
-    everyones: list[Any] = [None] * dist.get_world_size()
+        mine = f"rank {dist.get_rank()}: {type(error).__name__}: {error}"
+    everyones: list[Fingerprint | str] = [""] * dist.get_world_size()
     dist.all_gather_object(everyones, mine)
-    problems = [found["problem"] for found in everyones if "problem" in found]
-    if problems:
-        raise CompareError(problems[0])
-    return compare_fingerprints(dict(enumerate(everyones)))
+    for found in everyones:
+        if isinstance(found, str):
+            raise CompareError(found)
+    return compare_fingerprints(
+        {rank: found for rank, found in enumerate(everyones) if not isinstance(found, str)}
+    )
 
 
-def _compare_variables(outcome: Outcome, names: tuple[Any, ...], extra: Mapping[str, Any]) -> Comparison:
+def _compare_variables(
+    outcome: Outcome, names: tuple[object, ...], extra: Mapping[str, object]
+) -> Comparison:
     from course_lib.outcome.packed import unpack
     from course_lib.watch.fingerprint import fingerprint, merged
 
-    if extra or not names or not all(isinstance(name, str) for name in names):
+    wanted = [name for name in names if isinstance(name, str)]
+    if extra or not names or len(wanted) < len(names):
         raise CompareError('Give an Outcome and names of variables, as in compare(out, "ddp", "optimizer").')
-    by_rank: dict[int, dict[str, Any]] = {rank: {} for rank in outcome.ranks}
-    for name in names:
+    by_rank: dict[int, dict[str, Fingerprint]] = {rank: {} for rank in outcome.ranks}
+    for name in wanted:
         fetched = outcome.fetched(name, through=fingerprint)
         for rank, packed in ((rank, fetched[rank]) for rank in outcome.ranks if rank in fetched):
             found = unpack(*packed)

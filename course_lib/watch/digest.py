@@ -10,9 +10,51 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Required, TypedDict
 
-Entry = dict[str, Any]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class _Statistics(TypedDict, total=False):
+    """Of the elements that are finite; `nan` and `inf` count the others."""
+
+    count: int
+    nan: int
+    inf: int
+    min: float
+    max: float
+    mean: float
+    norm: float
+    samples: list[float | str]
+
+
+class Entry(_Statistics, total=False):
+    """One tensor, generator or value.
+
+    Attributes:
+        kind: `tensor`, `lazy`, `none`, `frozen`, `tied` (to the parameter named by `to`), `value`, `state` (of a
+            generator) or `indices` (of a sampler).
+        crc: checksum of the bytes; entries of equal checksums count as equal.
+        count: number of elements, or of indices. nan, inf: how many of them are not finite.
+        min, max, mean, norm: of the finite elements; the norm is the 2-norm.
+        samples: up to 32 elements, evenly strided; `nan`, `inf` and `-inf` are words.
+        text, number: what a value looks like, and its number if it is one.
+        dataset: the number of samples that a sampler draws from, where it is known.
+    """
+
+    kind: Required[str]
+    shape: list[int]
+    dtype: str
+    layout: str
+    device: str
+    crc: int
+    text: str
+    number: float
+    to: str
+    dataset: int | None
+    indices: list[int | str]
+
 
 #: Values kept of a tensor, evenly strided; all values of a tensor that has no more.
 SAMPLES = 32
@@ -21,7 +63,7 @@ _CHUNK = 1 << 22
 _LONGEST_TEXT = 200
 
 
-def tensor_entry(tensor: Any) -> Entry:
+def tensor_entry(tensor: Tensor) -> Entry:
     """Shape, dtype, checksum of the bytes, statistics over the finite values, and up to 32 samples.
 
     Tensors without data (meta device, lazy parameters) have shape and dtype alone. Sparse tensors are described by
@@ -39,17 +81,17 @@ def tensor_entry(tensor: Any) -> Entry:
             entry["device"] = tensor.device.type
         if tensor.is_meta:
             return entry
-        indices, values = _dense_parts(tensor.detach())
-        entry["crc"] = zlib.crc32(_bytes(values), zlib.crc32(_bytes(indices)) if indices is not None else 0)
+        indices, values = dense_parts(tensor.detach())
+        entry["crc"] = checksum(indices, values)
         return {**entry, **_statistics(values)}
 
 
-def _short(name: Any) -> str:
+def _short(name: object) -> str:
     """`float32` for `torch.float32`."""
     return str(name).removeprefix("torch.")
 
 
-def _dense_parts(tensor: Any) -> tuple[Any, Any]:
+def dense_parts(tensor: Tensor) -> tuple[Tensor | None, Tensor]:
     """The indices of a sparse tensor (else None) and its values, flat and on the CPU."""
     import torch
 
@@ -68,15 +110,20 @@ def _dense_parts(tensor: Any) -> tuple[Any, Any]:
     return indices, tensor.cpu().reshape(-1)
 
 
-def _bytes(flat: Any) -> memoryview | bytes:
+def checksum(indices: Tensor | None, values: Tensor) -> int:
+    """Of the bytes of a tensor's `dense_parts`; of no bytes it is 0."""
+    return zlib.crc32(_bytes(values), zlib.crc32(_bytes(indices)) if indices is not None else 0)
+
+
+def _bytes(flat: Tensor) -> memoryview | bytes:
     import torch
 
     if flat.numel() == 0:
         return b""
-    return memoryview(flat.contiguous().view(torch.uint8).numpy())
+    return flat.contiguous().view(torch.uint8).numpy().data
 
 
-def _statistics(flat: Any) -> Entry:
+def _statistics(flat: Tensor) -> _Statistics:
     """NaN and infinity counted; minimum, maximum, mean and 2-norm of the values that are finite."""
     nan = infinite = count = 0
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
@@ -91,28 +138,31 @@ def _statistics(flat: Any) -> Entry:
             low, high = min(low, chunk.min().item()), max(high, chunk.max().item())
             total += chunk.sum().item()
             squares += chunk.square().sum().item()
-    figures = {"min": low, "max": high, "mean": total / count, "norm": math.sqrt(squares)} if count else {}
-    return {"count": flat.numel(), "nan": nan, "inf": infinite, **figures, "samples": _samples(flat)}
+    samples = [value if math.isfinite(value) else str(value) for value in sampled(flat, SAMPLES)]
+    found: _Statistics = {"count": flat.numel(), "nan": nan, "inf": infinite, "samples": samples}
+    if count:
+        found |= {"min": low, "max": high, "mean": total / count, "norm": math.sqrt(squares)}
+    return found
 
 
-def _chunks(flat: Any) -> Iterator[Any]:
+def _chunks(flat: Tensor) -> Iterator[Tensor]:
     import torch
 
     for start in range(0, flat.numel(), _CHUNK):
         yield flat[start : start + _CHUNK].to(torch.float64)
 
 
-def _samples(flat: Any) -> list[float | str]:
-    """Evenly strided values; what JSON has no number for is a word (`nan`, `inf`, `-inf`)."""
+def sampled(flat: Tensor, most: int) -> list[float]:
+    """At most so many elements, evenly strided, the first and the last among them."""
     import torch
 
     count = flat.numel()
-    places = range(count) if count <= SAMPLES else [i * (count - 1) // (SAMPLES - 1) for i in range(SAMPLES)]
-    values = [flat[place].to(torch.float64).item() for place in places]
-    return [value if math.isfinite(value) else str(value) for value in values]
+    if count > most:
+        flat = flat[[place * (count - 1) // (most - 1) for place in range(most)]]
+    return [float(value) for value in flat.to(torch.float64).tolist()]
 
 
-def value_entry(value: Any) -> Entry:
+def value_entry(value: object) -> Entry:
     """A number, a string or anything else with a repr, as text."""
     text = repr(value)
     if len(text) > _LONGEST_TEXT:
@@ -123,13 +173,19 @@ def value_entry(value: Any) -> Entry:
     return entry
 
 
-def generator_entry(generator: Any) -> Entry:
-    """The state of a `torch.Generator`, a `random.Random` or a `numpy.random.Generator`, as a checksum."""
-    if hasattr(generator, "get_state"):
+def generator_entry(generator: object) -> Entry | None:
+    """The state of a generator (torch's, Python's or NumPy's) as a checksum; None for anything else."""
+    import random
+
+    import torch
+
+    if isinstance(generator, torch.Generator):
         return _state(bytes(generator.get_state().numpy()))
-    if hasattr(generator, "getstate"):
+    if isinstance(generator, random.Random):
         return _state(repr(generator.getstate()).encode())
-    return _state(_numpy_text(generator.bit_generator.state))
+    if hasattr(generator, "bit_generator"):
+        return _state(_numpy_text(generator.bit_generator.state))
+    return None
 
 
 def rng_entries() -> dict[str, Entry]:
@@ -151,7 +207,7 @@ def rng_entries() -> dict[str, Entry]:
     return entries
 
 
-def _numpy_text(state: Any) -> bytes:
+def _numpy_text(state: object) -> bytes:
     if isinstance(state, dict):
         return b";".join(f"{key}=".encode() + _numpy_text(value) for key, value in sorted(state.items()))
     return bytes(state.tobytes()) if hasattr(state, "tobytes") else repr(state).encode()

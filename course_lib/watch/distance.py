@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from course_lib.watch.digest import Entry
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Distance:
         return said
 
 
-def distance(entries: Sequence[Mapping[str, Any] | None]) -> Distance | None:
+def distance(entries: Sequence[Entry | None]) -> Distance | None:
     """The distance between entries (see `digest`), or None where they are not tensors or numbers of one shape.
 
     What bounds the largest absolute difference from below: the differences between samples, minima, maxima and means,
@@ -61,7 +62,7 @@ def distance(entries: Sequence[Mapping[str, Any] | None]) -> Distance | None:
     return Distance(max(bounds), norms, not_finite)
 
 
-def _sample_bound(samples: Sequence[Sequence[Any]]) -> float:
+def _sample_bound(samples: Sequence[Sequence[float | str]]) -> float:
     spreads = [
         _spread(values)
         for values in zip(*samples, strict=True)

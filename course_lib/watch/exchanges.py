@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from course_lib.watch.guard import Replace
 from course_lib.watch.lines import learners_line
+from course_lib.watch.records import ExchangeRecord, RootedCall
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Collective = Callable[Concatenate["ProcessGroup", _P], _R]
 
 _MOST_ROOTED, _MOST_STRANGE = 200, 20
 _MESSAGES = ("send", "recv", "recv_anysource")
@@ -24,11 +33,11 @@ class Exchanges:
 
     def __init__(self) -> None:
         self.messages = 0
-        self._rooted: dict[str, deque[list[Any]]] = {}
+        self._rooted: dict[str, deque[RootedCall]] = {}
         self._counts: dict[str, int] = {}
         self._strange: list[str] = []
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> ExchangeRecord:
         """Everything as JSON-able data.
 
         `rooted` has for each group the newest collectives with a root: which of them it is (from 0), the operation, the
@@ -40,20 +49,20 @@ class Exchanges:
             "strange": list(self._strange),
         }
 
-    def wrap(self, stack: ExitStack, replace: Callable[..., None], noting: Any) -> None:
+    def wrap(self, stack: ExitStack, replace: Replace, noting: Exchanges) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
         from torch.distributed import ProcessGroup, distributed_c10d
 
-        def message(original: Callable[..., Any]) -> Callable[..., Any]:
-            def exchange(*arguments: Any, **options: Any) -> Any:
+        def message(original: Callable[_P, _R]) -> Callable[_P, _R]:
+            def exchange(*arguments: _P.args, **options: _P.kwargs) -> _R:
                 noting.message()
                 return original(*arguments, **options)
 
             return exchange
 
-        def rooted(name: str) -> Callable[..., Any]:
-            def make(original: Callable[..., Any]) -> Callable[..., Any]:
-                def collective(group: Any, *arguments: Any, **options: Any) -> Any:
+        def rooted(name: str) -> Callable[[_Collective[_P, _R]], _Collective[_P, _R]]:
+            def make(original: _Collective[_P, _R]) -> _Collective[_P, _R]:
+                def collective(group: ProcessGroup, /, *arguments: _P.args, **options: _P.kwargs) -> _R:
                     noting.with_root(name, group, arguments, options)
                     return original(group, *arguments, **options)
 
@@ -61,9 +70,9 @@ class Exchanges:
 
             return make
 
-        def asked(original: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(original: Callable[[ProcessGroup], bool]) -> Callable[[ProcessGroup], bool]:
             # Not the warning itself is wrapped: it names the file of its caller.
-            def not_in_group(group: Any) -> Any:
+            def not_in_group(group: ProcessGroup) -> bool:
                 answer = original(group)
                 if answer:
                     noting.stranger(sys._getframe(1).f_code.co_name)
@@ -81,7 +90,9 @@ class Exchanges:
         """A message to or from one rank."""
         self.messages += 1
 
-    def with_root(self, name: str, group: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def with_root(
+        self, name: str, group: ProcessGroup, arguments: Iterable[object], options: Mapping[str, object]
+    ) -> None:
         """A collective in which one rank has a part of its own."""
         told = (getattr(value, "rootRank", None) for value in (*arguments, *options.values()))
         root = next((value for value in told if value is not None), None)
@@ -91,7 +102,7 @@ class Exchanges:
         number = self._counts.get(key, 0)
         self._counts[key] = number + 1
         made = self._rooted.setdefault(key, deque(maxlen=_MOST_ROOTED))
-        made.append([number, name, int(root), learners_line()])
+        made.append((number, name, int(root), learners_line()))
 
     def stranger(self, name: str) -> None:
         """Torch has found that this rank is not in the group that a collective, or a question, was given."""

@@ -16,12 +16,29 @@ import random
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, SupportsIndex, TypedDict
 
 from course_lib.watch.digest import Entry, generator_entry, rng_entries, tensor_entry, value_entry
 
-Fingerprint = dict[str, Any]
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+    from torch.utils.data import DataLoader, Sampler
+
+
+class PartRecord(TypedDict):
+    """One part, such as the parameters of a module: what kind of part it is, and its entries by name."""
+
+    kind: str
+    entries: dict[str, Entry]
+
+
+class Fingerprint(TypedDict):
+    """What a thing looks like on one rank; the names of parts are unique."""
+
+    parts: dict[str, PartRecord]
+
 
 #: A sampler's indices are listed up to this many; of the rest, their number and a checksum are kept.
 LISTED_INDICES = 20_000
@@ -30,7 +47,7 @@ _MOST_INDICES = 10_000_000
 _PLAIN = (int, float, complex, str, bytes, type(None))
 
 
-def fingerprint(thing: Any) -> Fingerprint:
+def fingerprint(thing: object) -> Fingerprint:
     """Describe a thing, or a dict or list of things, as it is on this rank now.
 
     Known: modules (a DDP wrapper counts as what it wraps, names without `module.`), optimizers, samplers (and the
@@ -41,7 +58,7 @@ def fingerprint(thing: Any) -> Fingerprint:
     Raises:
         TypeError: a thing of no known sort.
     """
-    parts: dict[str, dict[str, Any]] = {}
+    parts: dict[str, PartRecord] = {}
     _collect(thing, "", parts)
     return {"parts": parts}
 
@@ -64,7 +81,7 @@ def part_name(owner: str, part: str) -> str:
     return owner if owner.rpartition(".")[2] == part else f"{owner} {part}".strip()
 
 
-def _collect(thing: Any, owner: str, parts: dict[str, dict[str, Any]]) -> None:
+def _collect(thing: object, owner: str, parts: dict[str, PartRecord]) -> None:
     import torch
 
     def add(part: str, entries: dict[str, Entry]) -> None:
@@ -84,8 +101,8 @@ def _collect(thing: Any, owner: str, parts: dict[str, dict[str, Any]]) -> None:
         _collect_many(thing, owner, parts)
     elif (entry := _leaf(thing)) is not None:
         add("value", {"": entry})
-    elif callable(getattr(thing, "state_dict", None)):
-        add("state", dict(_flat(thing.state_dict(), "")))
+    elif callable(state_dict := getattr(thing, "state_dict", None)):
+        add("state", dict(_flat(state_dict(), "")))
     else:
         raise TypeError(
             f"A fingerprint is taken of modules, optimizers, samplers, generators, tensors, or things with a "
@@ -93,7 +110,9 @@ def _collect(thing: Any, owner: str, parts: dict[str, dict[str, Any]]) -> None:
         )
 
 
-def _collect_many(thing: Any, owner: str, parts: dict[str, dict[str, Any]]) -> None:
+def _collect_many(
+    thing: Mapping[object, object] | Sequence[object], owner: str, parts: dict[str, PartRecord]
+) -> None:
     """Tensors and numbers that stand side by side are entries of one part; everything else has parts of its own."""
     items = thing.items() if isinstance(thing, Mapping) else enumerate(thing)
     values: dict[str, Entry] = {}
@@ -107,7 +126,7 @@ def _collect_many(thing: Any, owner: str, parts: dict[str, dict[str, Any]]) -> N
         parts[part_name(owner, "values")] = {"kind": "values", "entries": values}
 
 
-def _leaf(thing: Any) -> Entry | None:
+def _leaf(thing: object) -> Entry | None:
     """The entry of a thing that is one entry, or None."""
     import torch
 
@@ -117,12 +136,10 @@ def _leaf(thing: Any) -> Entry | None:
         return value_entry(thing)
     if hasattr(thing, "__array__"):
         return tensor_entry(torch.as_tensor(thing))
-    if isinstance(thing, torch.Generator | random.Random) or hasattr(thing, "bit_generator"):
-        return generator_entry(thing)
-    return None
+    return generator_entry(thing)
 
 
-def _flat(thing: Any, name: str) -> Iterator[tuple[str, Entry]]:
+def _flat(thing: object, name: str) -> Iterator[tuple[str, Entry]]:
     """The leaves of nested dicts and lists, by dotted names."""
     if isinstance(thing, Mapping | list | tuple):
         items = thing.items() if isinstance(thing, Mapping) else enumerate(thing)
@@ -135,7 +152,7 @@ def _flat(thing: Any, name: str) -> Iterator[tuple[str, Entry]]:
 # -- modules ------------------------------------------------------------------------------------------------------
 
 
-def _module_parts(module: Any) -> dict[str, dict[str, Entry]]:
+def _module_parts(module: nn.Module) -> dict[str, dict[str, Entry]]:
     plain = _names_without_wrappers(module)
     parameters: dict[str, Entry] = {}
     gradients: dict[str, Entry] = {}
@@ -157,7 +174,7 @@ def _module_parts(module: Any) -> dict[str, dict[str, Entry]]:
     return {"parameters": parameters, "buffers": buffers, "gradients": gradients}
 
 
-def _names_without_wrappers(module: Any) -> Any:
+def _names_without_wrappers(module: nn.Module) -> Callable[[str], str]:
     """A function that takes the `module.` of DDP wrappers, wherever they are inside, out of a name."""
     from torch.nn.parallel import DistributedDataParallel
 
@@ -179,7 +196,7 @@ def _names_without_wrappers(module: Any) -> Any:
 # -- optimizers ---------------------------------------------------------------------------------------------------
 
 
-def _optimizer_parts(optimizer: Any) -> dict[str, dict[str, Entry]]:
+def _optimizer_parts(optimizer: Optimizer) -> dict[str, dict[str, Entry]]:
     """State by `parameter index.state name`, and the options of each parameter group."""
     state: dict[str, Entry] = {}
     options: dict[str, Entry] = {}
@@ -202,41 +219,44 @@ def _optimizer_parts(optimizer: Any) -> dict[str, dict[str, Entry]]:
 # -- samplers -----------------------------------------------------------------------------------------------------
 
 
-def _sampler_entry(thing: Any) -> Entry:
+def _sampler_entry(thing: Sampler[object] | DataLoader[object]) -> Entry:
     import torch
 
-    sampler = thing
+    sampler: Iterable[object] = thing
     if isinstance(thing, torch.utils.data.DataLoader):
         if isinstance(thing.dataset, torch.utils.data.IterableDataset):
             raise TypeError("A loader of an IterableDataset has no sampler.")
         sampler = thing.sampler if thing.batch_sampler is None else thing.batch_sampler
     indices = _indices(sampler)
     entry: Entry = {"kind": "indices", "count": len(indices), "dataset": _dataset_size(sampler)}
-    try:
-        data = array("q", indices).tobytes()
-    except (TypeError, OverflowError):
-        indices = [index if isinstance(index, int) else repr(index) for index in indices]
-        data = repr(indices).encode()
-    entry["crc"] = zlib.crc32(data)
+    entry["crc"] = zlib.crc32(_bytes(indices))
     if len(indices) <= LISTED_INDICES:
         entry["indices"] = indices
     return entry
 
 
-def _indices(sampler: Any) -> list[Any]:
-    """What a sampler would yield; batches are taken apart."""
+def _bytes(indices: list[int | str]) -> bytes:
+    numbers = [index for index in indices if isinstance(index, int)]
+    if len(numbers) == len(indices):
+        with contextlib.suppress(OverflowError):  # more than 64 bits
+            return array("q", numbers).tobytes()
+    return repr(indices).encode()
+
+
+def _indices(sampler: Iterable[object]) -> list[int | str]:
+    """What a sampler would yield, as numbers where it can be; batches are taken apart."""
     with _generators_put_back(sampler):
-        found: list[Any] = []
+        found: list[object] = []
         for index in itertools.islice(copy.copy(sampler), _MOST_INDICES):
             if isinstance(index, list | tuple):
                 found.extend(index)
             else:
                 found.append(index)
-    return [int(index) if hasattr(index, "__index__") else index for index in found]
+    return [int(index) if isinstance(index, SupportsIndex) else repr(index) for index in found]
 
 
 @contextlib.contextmanager
-def _generators_put_back(sampler: Any) -> Iterator[None]:
+def _generators_put_back(sampler: object) -> Iterator[None]:
     import torch
 
     numpy_random = sys.modules.get("numpy.random")
@@ -256,7 +276,7 @@ def _generators_put_back(sampler: Any) -> Iterator[None]:
             numpy_random.set_state(numbers)
 
 
-def _dataset_size(sampler: Any) -> int | None:
+def _dataset_size(sampler: object) -> int | None:
     for part in (sampler, getattr(sampler, "sampler", None)):
         for name in ("dataset", "data_source"):
             with contextlib.suppress(Exception):

@@ -7,7 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from typing import Protocol, TypeVar, cast
+
+_Target = TypeVar("_Target")
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+class Replace(Protocol):
+    """Puts what `make` makes of a function in its place, until the stack is closed (`patches.replace`)."""
+
+    def __call__(  # noqa: D102 - see the class
+        self, stack: ExitStack, owner: object, name: str, make: Callable[[_Function], _Function]
+    ) -> None: ...
+
 
 _LONGEST = 200
 
@@ -36,14 +49,17 @@ class Unseen:
             return dict(self._reasons)
 
 
-class Guarded:
-    """The methods of `target`, none of which raises: where one does, the call gives None and `unseen` notes it."""
+def guarded(target: _Target, unseen: Unseen, what: str) -> _Target:
+    """`target` with methods that never raise: where one does, the call returns None, and `unseen` notes it."""
+    return cast(_Target, _Guarded(target, unseen, what))
 
-    def __init__(self, target: Any, unseen: Unseen, what: str) -> None:
+
+class _Guarded:
+    def __init__(self, target: object, unseen: Unseen, what: str) -> None:
         self._target, self._unseen, self._what = target, unseen, what
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
             try:
                 return getattr(self._target, name)(*arguments, **options)
             except Exception as error:

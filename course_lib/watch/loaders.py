@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from course_lib.watch.guard import Replace
+from course_lib.watch.records import LoaderRecord
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+_Iterate = Callable[["DataLoader[object]"], "_BaseDataLoaderIter"]
+_Follow = Callable[["_BaseDataLoaderIter"], object]
 
 _MOST_LOADERS, _MOST_EPOCHS, _MOST_INDICES = 8, 4, 5000
 
@@ -47,14 +57,14 @@ class Loaders:
     def __init__(self) -> None:
         self.found: dict[int, Loader] = {}
         self.batches = 0
-        self._kept: list[Any] = []  # a loader's id is its name: it must not be used again
+        self._kept: list[DataLoader[object]] = []  # a loader's id is its name: it must not be used again
         self._newest: Loader | None = None
         # By the iterator itself: the id of one that has ended is soon used again for the next epoch's.
-        self._early: WeakKeyDictionary[Any, list[list[int]]] = WeakKeyDictionary()
-        self._epochs: WeakKeyDictionary[Any, Epoch] = WeakKeyDictionary()
-        self._loaders: WeakKeyDictionary[Any, Loader] = WeakKeyDictionary()
+        self._early: WeakKeyDictionary[_BaseDataLoaderIter, list[list[int]]] = WeakKeyDictionary()
+        self._epochs: WeakKeyDictionary[_BaseDataLoaderIter, Epoch] = WeakKeyDictionary()
+        self._loaders: WeakKeyDictionary[_BaseDataLoaderIter, Loader] = WeakKeyDictionary()
 
-    def told(self) -> list[dict[str, Any]]:
+    def told(self) -> list[LoaderRecord]:
         """Everything as JSON-able data."""
         return [
             {
@@ -77,30 +87,30 @@ class Loaders:
         if self._newest is not None:
             self._newest.trains = True
 
-    def wrap(self, stack: ExitStack, replace: Callable[..., None], noting: Any) -> None:
+    def wrap(self, stack: ExitStack, replace: Replace, noting: Loaders) -> None:
         """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
         from torch.utils.data import DataLoader
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-        def begin(original: Callable[..., Any]) -> Callable[..., Any]:
-            def iterate(loader: Any) -> Iterator[Any]:
+        def begin(original: _Iterate) -> _Iterate:
+            def iterate(loader: DataLoader[object]) -> _BaseDataLoaderIter:
                 noting.beginning(loader)
-                made: Iterator[Any] = original(loader)
+                made = original(loader)
                 noting.begun(loader, made)
                 return made
 
             return iterate
 
-        def draw(original: Callable[..., Any]) -> Callable[..., Any]:
-            def _next_index(iterator: Any) -> Any:
+        def draw(original: _Follow) -> _Follow:
+            def _next_index(iterator: _BaseDataLoaderIter) -> object:
                 index = original(iterator)
                 noting.drawn(iterator, index)
                 return index
 
             return _next_index
 
-        def give(original: Callable[..., Any]) -> Callable[..., Any]:
-            def following(iterator: Any) -> Any:
+        def give(original: _Follow) -> _Follow:
+            def following(iterator: _BaseDataLoaderIter) -> object:
                 batch = original(iterator)
                 noting.given(iterator)
                 return batch
@@ -111,19 +121,19 @@ class Loaders:
         replace(stack, _BaseDataLoaderIter, "_next_index", draw)
         replace(stack, _BaseDataLoaderIter, "__next__", give)
 
-    def beginning(self, loader: Any) -> None:
+    def beginning(self, loader: DataLoader[object]) -> None:
         """A loader is about to make an iterator."""
         # With persistent workers the same iterator begins again, and draws before it is handed out.
         kept = getattr(loader, "_iterator", None)
         if kept is not None:
             self._epochs.pop(kept, None)
 
-    def given(self, iterator: Any) -> None:
+    def given(self, iterator: _BaseDataLoaderIter) -> None:
         """A batch has been handed out."""
         self.batches += 1
         self._newest = self._loaders.get(iterator)
 
-    def begun(self, loader: Any, iterator: Any) -> None:
+    def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """A loader has made an iterator."""
         if id(loader) not in self.found:
             if len(self.found) >= _MOST_LOADERS:
@@ -150,7 +160,7 @@ class Loaders:
         for batch in self._early.pop(iterator, []):
             epoch.add(batch)
 
-    def drawn(self, iterator: Any, index: Any) -> None:
+    def drawn(self, iterator: _BaseDataLoaderIter, index: object) -> None:
         """The sampler has given the numbers of a batch."""
         batch = [index] if isinstance(index, int) else list(index) if isinstance(index, list | tuple) else []
         if not all(isinstance(number, int) for number in batch):

@@ -10,9 +10,14 @@ import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.watch.weights import Sample
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
 
 #: Moments besides the planned ones at which an optimizer's weights are compared.
 _MOST_EXTRA = 40
@@ -23,15 +28,19 @@ class Stepped:
     """One optimizer, or several for the same parameters (a new one in every round), counted as they first step."""
 
     number: int
-    optimizer: weakref.ref[Any]
-    first: weakref.ref[Any]  # the first of its parameters
+    optimizer: weakref.ref[Optimizer]
+    first: weakref.ref[Parameter] | None  # the first of its parameters
     steps: int = 0
     tracked: Sample | None = None  # of one of its parameters
     values: tuple[float, ...] | None = None  # after the last step
     extra: int = 0
     _models: tuple[int, frozenset[int]] = (-1, frozenset())
 
-    def models(self, wrappers: Sequence[Any]) -> frozenset[int]:
+    def holds(self, parameter: Parameter) -> bool:
+        """True for the first parameter of these optimizers."""
+        return self.first is not None and self.first() is parameter
+
+    def models(self, wrappers: Sequence[DistributedDataParallel | None]) -> frozenset[int]:
         """The numbers of the DDP models whose parameters it steps; looked up again when there are more models."""
         optimizer = self.optimizer()
         if self._models[0] != len(wrappers) and optimizer is not None:
@@ -70,14 +79,16 @@ class Optimizers:
     def __init__(self) -> None:
         self.found: list[Stepped] = []
 
-    def of(self, optimizer: Any) -> Stepped:
+    def of(self, optimizer: Optimizer) -> Stepped:
         """What is known of this one."""
         known = next((each for each in self.found if each.optimizer() is optimizer), None)
         if known is None:
             first = next((p for group in optimizer.param_groups for p in group["params"]), None)
-            known = next((each for each in self.found if first is not None and each.first() is first), None)
+            known = next((each for each in self.found if first is not None and each.holds(first)), None)
             if known is None:
-                known = Stepped(len(self.found), weakref.ref(optimizer), weakref.ref(first))
+                known = Stepped(
+                    len(self.found), weakref.ref(optimizer), weakref.ref(first) if first is not None else None
+                )
                 self.found.append(known)
             known.optimizer = weakref.ref(optimizer)
         return known

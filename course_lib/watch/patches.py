@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from course_lib.watch.guard import Guarded
+from course_lib.watch.guard import guarded
 
 if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+
     from course_lib.watch.probe import Probe
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Function = TypeVar("_Function", bound=Callable[..., object])
+_OfDdp = Callable[Concatenate["DistributedDataParallel", _P], _R]
 
 
 def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
@@ -21,18 +29,18 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    models = Guarded(probe, probe.unseen, "DDP models")
-    optimizers = Guarded(probe, probe.unseen, "optimizer steps")
+    models = guarded(probe, probe.unseen, "DDP models")
+    optimizers = guarded(probe, probe.unseen, "optimizer steps")
 
-    def constructor(original: Callable[..., Any]) -> Callable[..., Any]:
-        def construct(self: Any, *arguments: Any, **options: Any) -> None:
+    def constructor(original: _OfDdp[_P, None]) -> _OfDdp[_P, None]:
+        def construct(self: DistributedDataParallel, /, *arguments: _P.args, **options: _P.kwargs) -> None:
             original(self, *arguments, **options)
             models.built(self)
 
         return construct
 
-    def forward(original: Callable[..., Any]) -> Callable[..., Any]:
-        def forward(self: Any, *arguments: Any, **options: Any) -> Any:
+    def forward(original: _OfDdp[_P, _R]) -> _OfDdp[_P, _R]:
+        def forward(self: DistributedDataParallel, /, *arguments: _P.args, **options: _P.kwargs) -> _R:
             model = models.forward(self, arguments)
             try:
                 return original(self, *arguments, **options)
@@ -45,8 +53,8 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
 
         return forward
 
-    def backward(original: Callable[..., Any]) -> Callable[..., Any]:
-        def backward(*arguments: Any, **options: Any) -> Any:
+    def backward(original: Callable[_P, None]) -> Callable[_P, None]:
+        def backward(*arguments: _P.args, **options: _P.kwargs) -> None:
             pending = models.backward()
             try:
                 original(*arguments, **options)
@@ -57,25 +65,25 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
 
         return backward
 
-    def destroy(original: Callable[..., Any]) -> Callable[..., Any]:
-        def destroy_process_group(*arguments: Any, **options: Any) -> Any:
+    def destroy(original: Callable[_P, _R]) -> Callable[_P, _R]:
+        def destroy_process_group(*arguments: _P.args, **options: _P.kwargs) -> _R:
             models.leaving()
             return original(*arguments, **options)
 
         return destroy_process_group
 
-    def script(original: Callable[..., Any]) -> Callable[..., Any]:
-        def script(obj: Any, *arguments: Any, _frames_up: int = 0, **options: Any) -> Any:
+    def script(original: Callable[..., _R]) -> Callable[..., _R]:
+        def script(obj: object, *arguments: object, _frames_up: int = 0, **options: object) -> _R:
             # TorchScript compiles a module's hooks with it, and cannot compile the probe's.
             with probe.unhooked():
                 return original(obj, *arguments, _frames_up=_frames_up + 1, **options)
 
         return script
 
-    def before(optimizer: Any, *_: Any) -> None:
+    def before(optimizer: Optimizer, *_: object) -> None:
         optimizers.step(optimizer)
 
-    def after(optimizer: Any, *_: Any) -> None:
+    def after(optimizer: Optimizer, *_: object) -> None:
         optimizers.stepped(optimizer)
 
     _replace(stack, torch.distributed, "destroy_process_group", destroy)
@@ -85,15 +93,15 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     _replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
-    probe.exchanges.wrap(stack, _replace, Guarded(probe.exchanges, probe.unseen, "messages"))
-    probe.loaders.wrap(stack, _replace, Guarded(probe.loaders, probe.unseen, "samples"))
+    probe.exchanges.wrap(stack, _replace, guarded(probe.exchanges, probe.unseen, "messages"))
+    probe.loaders.wrap(stack, _replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 
 def _replace(
     stack: contextlib.ExitStack,
-    owner: Any,
+    owner: object,
     name: str,
-    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+    make: Callable[[_Function], _Function],
 ) -> None:
     """Put a wrapper in the place of a function, looking like it from outside, until the stack is closed."""
     import functools

@@ -10,19 +10,20 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
 from course_lib.ranks.inside.self_report import EXTRAS, PROGRESS, ddp_wrappers
 from course_lib.watch.exchanges import Exchanges
-from course_lib.watch.guard import Guarded, Unseen
+from course_lib.watch.guard import Unseen, guarded
 from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers, is_inner_step
 from course_lib.watch.patches import patch
+from course_lib.watch.records import Digest, GradientCheck, OutsideCheck, ProbeRecord, WeightCheck
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import (
     CheckPlan,
@@ -32,6 +33,14 @@ from course_lib.watch.weights import (
     reduced_gradients,
     weight_check,
 )
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.distributed import ProcessGroup
+    from torch.nn import Parameter
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+    from torch.utils.hooks import RemovableHandle
 
 _MOST_EVENTS = 20
 #: Calls of DDP models whose order is told, the newest.
@@ -43,14 +52,14 @@ class Model:
     """One DDP wrapper, counted from 0 in the order in which a rank has made them."""
 
     number: int
-    wrapper: weakref.ref[Any]
+    wrapper: weakref.ref[DistributedDataParallel]
     found: bool = False  # it was there before the watching began
     #: The ranks among which it averages, the type of what is wrapped, and the buffers that are a norm's statistics.
     ranks: list[int] = field(default_factory=list)
     type: str = ""
     statistics: list[str] = field(default_factory=list)
     #: The parameters that required a gradient when DDP took those that it manages.
-    managed: list[weakref.ref[Any]] = field(default_factory=list)
+    managed: list[weakref.ref[Parameter]] = field(default_factory=list)
     parameters: int = 0
     without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
     forwards: int = 0
@@ -66,7 +75,7 @@ class Model:
     inputs: list[int] = field(default_factory=list)
     events: dict[str, str] = field(default_factory=dict)
     #: What the last backward pass has left, where that was noted.
-    reduced: dict[str, list[Any]] = field(default_factory=dict)
+    reduced: dict[str, Digest] = field(default_factory=dict)
 
     def note(self, event: str) -> None:
         """Remember the learner's line at which this happened last."""
@@ -88,15 +97,15 @@ class Probe:
     no_sync_steps: int = 0
     steps: int = 0
     failures: list[dict[str, str]] = field(default_factory=list)
-    weights: list[dict[str, Any]] = field(default_factory=list)
-    gradients: list[dict[str, Any]] = field(default_factory=list)
-    outside: list[dict[str, Any]] = field(default_factory=list)
+    weights: list[WeightCheck] = field(default_factory=list)
+    gradients: list[GradientCheck] = field(default_factory=list)
+    outside: list[OutsideCheck] = field(default_factory=list)
     touched_at: int = -1
     checked_at: set[tuple[int, int]] = field(default_factory=set)
     clock: WaitingClock = field(init=False)
     groups: dict[str, list[int]] = field(default_factory=dict)
-    kept: list[Any] = field(default_factory=list)
-    hooks: list[Any] = field(default_factory=list)
+    kept: list[ProcessGroup] = field(default_factory=list)
+    hooks: list[RemovableHandle] = field(default_factory=list)
     calls: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
 
     def __post_init__(self) -> None:
@@ -106,7 +115,7 @@ class Probe:
         """A number that goes up while the script gets on."""
         return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> ProbeRecord:
         """Everything as JSON-able data; also asked for by the control thread while the rank is blocked."""
         return {
             "counts": {
@@ -155,7 +164,7 @@ class Probe:
 
     # -- what is noted, and when --------------------------------------------------------------------------------
 
-    def built(self, wrapper: Any, found: bool = False) -> None:
+    def built(self, wrapper: DistributedDataParallel, found: bool = False) -> None:
         """A DDP wrapper has been made, or was there before."""
         import torch.distributed as dist
 
@@ -171,7 +180,7 @@ class Probe:
             for buffer, _ in module.named_buffers(recurse=False)
         ]
 
-    def hook(self, wrapper: Any) -> None:
+    def hook(self, wrapper: DistributedDataParallel) -> None:
         """Hear of it when the wrapped module is called."""
         self.hooks.append(wrapper.module.register_forward_pre_hook(ENTERING))
 
@@ -188,11 +197,11 @@ class Probe:
                 if (wrapper := model.wrapper()) is not None:
                     self.hook(wrapper)
 
-    def model_of(self, wrapper: Any) -> Model | None:
+    def model_of(self, wrapper: DistributedDataParallel) -> Model | None:
         """What is noted of this wrapper."""
         return next((model for model in self.models if model.wrapper() is wrapper), None)
 
-    def forward(self, wrapper: Any, arguments: tuple[Any, ...]) -> Model | None:
+    def forward(self, wrapper: DistributedDataParallel, arguments: tuple[object, ...]) -> Model | None:
         """A DDP model is about to be called; gives what is noted of it."""
         import torch
 
@@ -208,10 +217,12 @@ class Probe:
         model.pending |= not model.no_sync
         self.calls.append((model.number, learners_line()))
         self.loaders.trained()
-        Guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
+        guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
         return model
 
-    def looked_at(self, model: Model, wrapper: Any, arguments: tuple[Any, ...]) -> None:
+    def looked_at(
+        self, model: Model, wrapper: DistributedDataParallel, arguments: tuple[object, ...]
+    ) -> None:
         """The weights of a model before one of its forward passes, where they are to be compared; its first inputs."""
         if len(model.inputs) < 4:
             model.inputs.append(input_digest(arguments))
@@ -229,7 +240,7 @@ class Probe:
             self.touched_at = self.steps
         return self.plan.due(self.steps if step is None else step) or self.touched_at == self.steps
 
-    def entering(self, module: Any) -> None:
+    def entering(self, module: nn.Module) -> None:
         """A module is about to be called: a wrapped one that is trained past its wrapper?"""
         import torch
 
@@ -271,7 +282,7 @@ class Probe:
                 if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
 
-    def step(self, optimizer: Any) -> None:
+    def step(self, optimizer: Optimizer) -> None:
         """An optimizer is about to step."""
         if is_inner_step():
             return
@@ -294,7 +305,7 @@ class Probe:
         own.steps += 1
         self.steps += 1
 
-    def stepped(self, optimizer: Any) -> None:
+    def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped."""
         if not is_inner_step():
             self.optimizers.of(optimizer).remember()
@@ -350,11 +361,11 @@ class _Entering:
 
     __name__ = "entering"
 
-    def __call__(self, module: Any, arguments: Any) -> None:
+    def __call__(self, module: nn.Module, arguments: object) -> None:
         if CURRENT is not None:
-            Guarded(CURRENT, CURRENT.unseen, "calls past DDP").entering(module)
+            guarded(CURRENT, CURRENT.unseen, "calls past DDP").entering(module)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, str]]:
         return getattr, ({}, "get")  # {}.get(module, arguments) gives the arguments
 
 
@@ -374,7 +385,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
     CURRENT = probe
     EXTRAS["probe"] = probe.told
     PROGRESS.append(probe.progress)
-    hooks = Guarded(probe, probe.unseen, "DDP models")
+    hooks = guarded(probe, probe.unseen, "DDP models")
     with contextlib.ExitStack() as stack:
         stack.callback(_unwatch, probe)
         for wrapper in ddp_wrappers():
@@ -388,7 +399,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
         hooks.finish()
 
 
-def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, Any]]:
+def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, int | bool]]:
     """`watching(...)` as a job of a gang names it (see `ranks.job.Job`); needs no torch."""
     return f"{__name__}:{watching.__name__}", {"every": every, "waiting": waiting}
 

@@ -6,7 +6,8 @@ import enum
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from course_lib.watch.digest import Entry
 
 _LISTED = 8
 
@@ -34,7 +35,7 @@ class Shares:
 
     relation: Relation
     counts: Mapping[int, int]
-    shared: tuple[int, ...] = ()
+    shared: tuple[int | str, ...] = ()
     padding: int | None = None
     missing: int | None = None
 
@@ -73,7 +74,7 @@ class Shares:
         return f", of which padding explains {self.padding}" if self.padding else ", not padding"
 
 
-def shares(by_rank: Mapping[int, Mapping[str, Any]]) -> Shares:
+def shares(by_rank: Mapping[int, Entry]) -> Shares:
     """Compare the `indices` entries (see `fingerprint`) of samplers."""
     entries = dict(sorted(by_rank.items()))
     counts = {rank: entry["count"] for rank, entry in entries.items()}
@@ -100,5 +101,5 @@ def _padding(size: int, counts: Mapping[int, int]) -> int:
     return each * len(counts) - size if set(counts.values()) == {each} else 0
 
 
-def _in_order(index: Any) -> tuple[int, Any]:
-    return (0, index) if isinstance(index, int) else (1, str(index))
+def _in_order(index: int | str) -> tuple[bool, int, str]:
+    return (False, index, "") if isinstance(index, int) else (True, 0, index)

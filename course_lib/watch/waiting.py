@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any
 
 from course_lib.outcome.places import Frame
 from course_lib.ranks.inside.blocking_calls import waiting_in
 from course_lib.ranks.inside.traffic import is_asleep
-from course_lib.watch.guard import Guarded, Unseen
+from course_lib.watch.guard import Unseen, guarded
+from course_lib.watch.records import Waiting
 
 #: A short run is sampled closely, a long one ten times a second: waking costs the rank a switch of threads each time.
 _CLOSE_SAMPLES, _CLOSE_SECONDS, _SECONDS = 50, 0.02, 0.1
@@ -30,7 +30,7 @@ class WaitingClock:
         self._native = threading.get_native_id()
         self._ended = threading.Event()
         self._thread = threading.Thread(
-            target=Guarded(self, unseen, "waiting times").sample, name="course-waiting", daemon=True
+            target=guarded(self, unseen, "waiting times").sample, name="course-waiting", daemon=True
         )
         self._watched = self._waiting = 0.0
         self._started = self._seconds = 0.0
@@ -46,7 +46,7 @@ class WaitingClock:
         self._seconds = time.monotonic() - self._started
         self._ended.set()
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Waiting:
         """`seconds` that were watched and the `share` of them in which the rank waited for others."""
         seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
         return {"seconds": seconds, "share": self._waiting / self._watched if self._watched else 0.0}

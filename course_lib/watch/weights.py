@@ -10,17 +10,29 @@ from __future__ import annotations
 import math
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
+from course_lib.watch.digest import checksum, dense_parts, sampled
 from course_lib.watch.guard import Unseen
 from course_lib.watch.names import names_in_the_code
+from course_lib.watch.records import Digest, GradientCheck, OutsideCheck, OutsideRow, WeightCheck
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed.tensor import DTensor
+    from torch.nn import Parameter
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+
+_Seen = TypeVar("_Seen")
+_Found = TypeVar("_Found")
 
 _SAMPLES = 8
 _MOST_TENSORS = 400
 #: What a digest is where a tensor has no data, or could not be looked at.
-NOTHING: list[Any] = [None, []]
+NOTHING: Digest = (None, [])
 
 
 @dataclass(frozen=True)
@@ -34,8 +46,8 @@ class CheckPlan:
         return step <= 8 or step in (16, 32) or step % max(1, self.every) == 0
 
 
-def digest(tensor: Any) -> list[Any]:
-    """`[checksum, some values]` of this rank's data; `[None, []]` where there is no data.
+def digest(tensor: Tensor | None) -> Digest:
+    """Checksum and some values of this rank's data; `NOTHING` where there is no data.
 
     Raises:
         TypeError: the tensor is of a type that keeps its data in a way of its own.
@@ -45,19 +57,12 @@ def digest(tensor: Any) -> list[Any]:
     if tensor is None or tensor.is_meta:
         return NOTHING
     with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
-        flat = _plain(tensor.detach())
-        if flat.layout is not torch.strided:
-            flat = flat.coalesce().values()
-        flat = flat.cpu().contiguous().reshape(-1)
-        if not flat.numel():
-            return [0, []]
-        crc = zlib.crc32(memoryview(flat.view(torch.uint8).numpy()))
-        stride = max(1, flat.numel() // _SAMPLES)
-        samples = [float(value) for value in flat[::stride][:_SAMPLES].tolist()]
-    return [crc, [value if math.isfinite(value) else None for value in samples]]
+        indices, values = dense_parts(_plain(tensor.detach()))
+        kept = [value if math.isfinite(value) else None for value in sampled(values, _SAMPLES)]
+        return checksum(indices, values), kept
 
 
-def _plain(tensor: Any) -> Any:
+def _plain(tensor: Tensor) -> Tensor:
     """This rank's data as an ordinary tensor: operations on a DTensor could ask other ranks for theirs."""
     import torch
 
@@ -68,12 +73,12 @@ def _plain(tensor: Any) -> Any:
     return tensor.as_subclass(torch.Tensor)
 
 
-def is_distributed(tensor: Any) -> bool:
+def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:
     """True for a DTensor: of FSDP2, tensor parallelism and the like."""
     return hasattr(tensor, "to_local") and hasattr(tensor, "placements")
 
 
-def holders(tensor: Any) -> list[int] | None:
+def holders(tensor: Tensor) -> list[int] | None:
     """The ranks that are to have the same data in this tensor; None when nothing says that only some are.
 
     The pieces of a sharded DTensor are equal on the ranks that differ from this one in replicated dimensions of the
@@ -94,9 +99,9 @@ def holders(tensor: Any) -> list[int] | None:
 class Sample:
     """A few values of a parameter: cheap enough to be looked at several times in every step."""
 
-    def __init__(self, parameter: Any) -> None:
+    def __init__(self, parameter: Parameter) -> None:
         self.parameter = weakref.ref(parameter, self._gone)
-        self._view: Any = None
+        self._view: Tensor | None = None
         self._at = -1  # where the data lay when the view was made: `parameter.data = other` moves it
 
     def values(self) -> tuple[float, ...] | None:
@@ -107,13 +112,14 @@ class Sample:
         at = (parameter.to_local() if is_distributed(parameter) else parameter).data_ptr()
         if at != self._at:
             self._view, self._at = _few(parameter), at
+        assert self._view is not None
         return tuple(self._view.tolist())
 
-    def _gone(self, _: Any) -> None:
+    def _gone(self, _: object) -> None:
         self._view = None  # it would keep the data alive
 
 
-def _few(parameter: Any) -> Any:
+def _few(parameter: Parameter) -> Tensor:
     """A view of four of its values."""
     import torch
 
@@ -126,8 +132,12 @@ def _few(parameter: Any) -> Any:
 
 
 def weight_check(
-    wrapper: Any, number: int, step: int, managed: Iterable[Callable[[], Any]], unseen: Unseen
-) -> dict[str, Any]:
+    wrapper: DistributedDataParallel,
+    number: int,
+    step: int,
+    managed: Iterable[Callable[[], Parameter | None]],
+    unseen: Unseen,
+) -> WeightCheck:
     """The parameters and floating-point buffers of a DDP model before step number `step` (-1: at the end).
 
     `late` are the parameters that require a gradient and are not among those that DDP manages (weak references).
@@ -152,8 +162,12 @@ def weight_check(
 
 
 def gradient_check(
-    optimizer: Any, wrappers: Iterable[Any], step: int, reduced: Mapping[str, list[Any]], unseen: Unseen
-) -> dict[str, Any]:
+    optimizer: Optimizer,
+    wrappers: Iterable[DistributedDataParallel | None],
+    step: int,
+    reduced: Mapping[str, Digest],
+    unseen: Unseen,
+) -> GradientCheck:
     """What an optimizer is about to use of the parameters of DDP models, and its settings.
 
     `reduced` is what DDP had left of the gradients, as far as it is known.
@@ -175,8 +189,12 @@ def gradient_check(
 
 
 def outside_check(
-    optimizer: Any, wrappers: Iterable[Any], number: int, step: int, unseen: Unseen
-) -> dict[str, Any]:
+    optimizer: Optimizer,
+    wrappers: Iterable[DistributedDataParallel | None],
+    number: int,
+    step: int,
+    unseen: Unseen,
+) -> OutsideCheck:
     """What an optimizer steps that belongs to no DDP model, before its step number `step` (-1: at the end).
 
     A row a parameter: its name in the code, its shape, its digest, that of its gradient, and its `holders`.
@@ -185,13 +203,13 @@ def outside_check(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     others = [p for p in parameters if id(p) not in names][:_MOST_TENSORS]
     called = names_in_the_code() if others and step == 0 else {}
-    rows = []
+    rows: list[OutsideRow] = []
     for parameter in others:
-        data = _looked_at(digest, parameter, "weights", unseen)
-        gradient = _looked_at(digest, parameter.grad, "gradients", unseen)
-        ranks = _looked_at(holders, parameter, "weights", unseen)
-        among = [] if ranks is NOTHING else ranks
-        rows.append([called.get(id(parameter), ""), list(parameter.shape), data, gradient, among])
+        data = _digest_or_note(parameter, "weights", unseen)
+        gradient = _digest_or_note(parameter.grad, "gradients", unseen)
+        nobody: list[int] | None = []
+        among = _looked_at(holders, parameter, nobody, "weights", unseen)
+        rows.append((called.get(id(parameter), ""), list(parameter.shape), data, gradient, among))
     return {
         "optimizer": number,
         "step": step,
@@ -201,7 +219,7 @@ def outside_check(
     }
 
 
-def names_in_models(wrappers: Iterable[Any]) -> dict[int, str]:
+def names_in_models(wrappers: Iterable[DistributedDataParallel | None]) -> dict[int, str]:
     """`0:weight` and the like by the parameter's id, for the parameters of DDP models."""
     return {
         id(parameter): f"{number}:{name}"
@@ -211,7 +229,7 @@ def names_in_models(wrappers: Iterable[Any]) -> dict[int, str]:
     }
 
 
-def settings(optimizer: Any) -> list[dict[str, float]]:
+def settings(optimizer: Optimizer) -> list[dict[str, float]]:
     """The numbers among an optimizer's options, group by group."""
     return [
         {key: value for key, value in group.items() if isinstance(value, int | float)}
@@ -219,26 +237,32 @@ def settings(optimizer: Any) -> list[dict[str, float]]:
     ]
 
 
-def reduced_gradients(wrapper: Any, number: int, unseen: Unseen) -> dict[str, list[Any]]:
+def reduced_gradients(wrapper: DistributedDataParallel, number: int, unseen: Unseen) -> dict[str, Digest]:
     """The gradients of a DDP model as a backward pass has left them."""
     named = [(f"{number}:{name}", parameter.grad) for name, parameter in wrapper.module.named_parameters()]
     return _digests(named, "gradients", unseen)
 
 
-def _digests(tensors: Iterable[tuple[str, Any]], what: str, unseen: Unseen) -> dict[str, list[Any]]:
-    return {name: _looked_at(digest, tensor, what, unseen) for name, tensor in list(tensors)[:_MOST_TENSORS]}
+def _digests(tensors: Sequence[tuple[str, Tensor | None]], what: str, unseen: Unseen) -> dict[str, Digest]:
+    return {name: _digest_or_note(tensor, what, unseen) for name, tensor in tensors[:_MOST_TENSORS]}
 
 
-def _looked_at(look: Callable[[Any], Any], tensor: Any, what: str, unseen: Unseen) -> Any:
-    """What `look` tells of a tensor, or `NOTHING` with a note."""
+def _digest_or_note(tensor: Tensor | None, what: str, unseen: Unseen) -> Digest:
+    return _looked_at(digest, tensor, NOTHING, what, unseen)
+
+
+def _looked_at(
+    look: Callable[[_Seen], _Found], thing: _Seen, otherwise: _Found, what: str, unseen: Unseen
+) -> _Found:
+    """What `look` tells of a thing; where it raises, a note and `otherwise`."""
     try:
-        return look(tensor)
+        return look(thing)
     except Exception as error:
         unseen.note(what, error)
-        return NOTHING
+        return otherwise
 
 
-def input_digest(arguments: Iterable[Any]) -> int:
+def input_digest(arguments: Iterable[object]) -> int:
     """A checksum of the tensors a model is called with."""
     import torch
 

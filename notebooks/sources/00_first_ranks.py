@@ -8,7 +8,7 @@
 # deadlock and the training are real.
 #
 # **You will be able to** run code on ranks, read what they send back, tell a crash from a hang, and get out of both.
-# 15 minutes, no GPU needed.
+# 20 minutes, no GPU needed.
 #
 # Words first. A **rank** is one process of a distributed program, and also its number. The **world size** is how many
 # there are. A **collective** is an operation that all ranks of a **process group** do together, such as summing a tensor.
@@ -364,7 +364,7 @@ print("the largest difference is below 0.01 % of what the weights have moved:", 
 #
 # ## What goes wrong in real life
 #
-# - **A hang after hours of training** is nearly always experiment 1: one rank took another way (an `if rank == 0:` with a
+# - **A hang after hours of training** is nearly always experiment 1: one rank took a different code path (an `if rank == 0:` with a
 #   collective inside, a shorter data loader, a skipped batch) and the rest wait. Look for the rank that is *not* waiting.
 # - **“Connection closed by peer”**, gloo's message, is experiment 3. The rank that prints it is the witness, not the
 #   culprit: look for the first rank that ended, and at *its* log.

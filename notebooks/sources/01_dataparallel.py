@@ -8,7 +8,7 @@
 # put DDP beside it.
 #
 # **You will be able to** say what each of the two does in a step, what that costs in bytes, memory and time, and turn a
-# `DataParallel` script into a DDP script that trains the same model. 20 minutes.
+# `DataParallel` script into a DDP script that trains the same model. 45 minutes.
 #
 # **Before this:** lesson 00.
 
@@ -139,7 +139,7 @@ class Broadcast(torch.autograd.Function):
 
 # %% [markdown]
 # `Move` stands for PyTorch's `Scatter` and `Gather`, `Broadcast` for its `Broadcast` (`torch/nn/parallel/_functions.py`). They are
-# autograd functions: that is how gradients find their way home. Now the four steps.
+# autograd functions: that is how gradients come back to the model. Now the four steps.
 
 # %%
 # %%ranks
@@ -257,7 +257,7 @@ else:
 # %% [markdown]
 # You will read that the master device computes the loss *and does the back-propagation*. The first is true, the second is
 # not. The outputs lie on device 0, so the loss is computed there. From there the gradient goes back through `gather`, and
-# every replica's part of the graph is worked off on its own device, giving a gradient of its own. On GPUs, autograd even has
+# every replica's part of the graph is executed on its own device, giving a gradient of its own. On GPUs, autograd even has
 # a thread for each device, in C++ and without Python's lock (`Engine::start_device_threads`, `torch/csrc/autograd/engine.cpp`).
 # What the master does is the *adding up*.
 #
@@ -287,7 +287,7 @@ weights_moved = (moved.total() - batch_moved) / size
 weights_moved
 
 # %% [markdown]
-# Replicas live for one forward. What they are told, they forget:
+# Replicas live for one forward. What is set on a replica is lost with it:
 
 # %%
 p = predict(

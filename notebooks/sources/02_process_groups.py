@@ -9,7 +9,7 @@
 # see what is written where, start real `torchrun`s, and break the start in the ways that people do.
 #
 # **You will be able to** say what rank, local rank and world size are and who sets them, choose a backend, make smaller
-# groups without a deadlock, read the error of a start that failed, and end a process group properly. 20 minutes.
+# groups without a deadlock, read the error of a start that failed, and end a process group properly. 40 minutes.
 #
 # **Before this:** lesson 00.
 
@@ -59,8 +59,8 @@ store.set(f"lesson/{rank}", f"house {rank}")
 [store.get(f"lesson/{other}").decode() for other in range(4)]
 
 # %% [markdown]
-# That is a **rendezvous**, whole: write down where you live, read where the others live, connect. gloo does just this with
-# one key a rank. Most of what goes wrong at the start is a key that nobody writes, a key that two write, or a key that
+# That is all of a **rendezvous**: write down where you live, read where the others live, connect. gloo does just this with
+# one key per rank. Most of what goes wrong at the start is a key that nobody writes, a key that two write, or a key that
 # was written yesterday.
 #
 # Where the store is, a URL says. Three kinds, one group each:
@@ -363,7 +363,7 @@ dist.barrier()  # so soon after the start: who destroys a group that others stil
 dist.destroy_process_group()
 
 # %% [markdown]
-# ## One GPU a rank
+# ## One GPU per rank
 #
 # On GPUs a rank takes its GPU before the first collective (DDP's constructor has some), and tells the group and DDP:
 #
@@ -374,8 +374,8 @@ dist.destroy_process_group()
 # model = DistributedDataParallel(model.to(device), device_ids=[device])
 # ```
 #
-# (That needs GPUs, so it is no cell; what `device_id` does is in the docstring of `init_process_group`.) `device_ids`
-# is no decoration that is harmless elsewhere, and it is no list for several devices either:
+# (That needs GPUs, so it is not a cell; what `device_id` does is in the docstring of `init_process_group`.) `device_ids`
+# is not harmless where it does not apply, and it is not a list for several devices either:
 
 # %% claims={"44": "incomplete", "47": "outdated"}
 # %%ranks
@@ -609,7 +609,7 @@ x.item()
 # %% [markdown]
 # No punishment, with gloo. The old barrier at the end of `new_group` is only there if you ask for it
 # (`TORCH_DIST_INIT_BARRIER=1`), so the two found each other, and 0 + 1 = 1. The bill comes with a later group, when the ranks
-# have not made equally many before it.
+# have not made the same number of groups before it.
 #
 # > **On GPUs.** The manual is to be taken at its word where the default group is bound to a GPU (`device_id=`). There
 # > `new_group` splits NCCL's communicator (`ncclCommSplit`), and *all* ranks have to call that, members or not: a

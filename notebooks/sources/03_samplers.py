@@ -8,7 +8,7 @@
 # wrong with it goes wrong silently. So you look, instead of trusting.
 #
 # **You will be able to** say which rank sees which sample in which epoch, shuffle properly, seed ranks, compute a metric
-# over all ranks that counts nobody twice, split a stream, and resume in the middle of an epoch. 20 minutes.
+# over all ranks that counts nobody twice, split a stream, and resume in the middle of an epoch. 35 minutes.
 #
 # **Before this:** lesson 00.
 
@@ -47,34 +47,16 @@ dist.all_reduce(processed)
 processed.item()
 
 # %% [markdown]
-# Twelve. Each rank takes every fourth index, beginning with its own number, and so that all get equally many, the list is
+# Twelve. Each rank takes every fourth index, beginning with its own number, and so that all get the same number, the list is
 # continued from its start: samples 0 and 1 come twice. That is `DistributedSampler.__iter__` in
 # `torch/utils/data/distributed.py`: pad the indices to a multiple of the number of ranks, then take every
 # `num_replicas`-th, beginning at `rank`.
 #
-# Why equally many? Because every batch means collectives. A rank with one batch more than the others would wait for them
+# Why the same number? Because every batch means collectives. A rank with one batch more than the others would wait for them
 # for ever (you know how that looks from lesson 00). Here is the deal as a picture:
 
 # %%
-import matplotlib.pyplot as plt
-
-
-def draw_deal(per_rank, samples, title):
-    """One row a rank, one column a sample; a number says how often the sample is dealt out over all ranks."""
-    counts = [[per_rank[r].count(s) for s in range(samples)] for r in sorted(per_rank)]
-    _, axes = plt.subplots(figsize=(7, 2.3), layout="constrained")
-    axes.imshow(counts, cmap="Blues", vmin=0, vmax=2, aspect="auto")
-    total = [sum(column) for column in zip(*counts, strict=True)]
-    for r, row in enumerate(counts):
-        for s, count in enumerate(row):
-            if count:
-                said = "x" if total[s] == 1 else f"{total[s]} times"
-                axes.text(s, r, said, ha="center", va="center", color="black" if count < 2 else "white")
-    axes.set_yticks(range(len(counts)), [f"rank {r}" for r in sorted(per_rank)])
-    axes.set_xticks(range(samples))
-    axes.set(title=title, xlabel="index of the sample")
-    plt.show()
-
+from course_lib.lab.samplers import draw_deal
 
 draw_deal(out["indices"], 10, "Padding: samples 0 and 1 are given to two ranks")
 
@@ -318,6 +300,8 @@ cart_seed_per_rank = play(agent.module, Windy(1 + rank))[0][:, 0, 0].tolist()
 round((torch.tensor(seed_per_rank).std() / torch.tensor(one_seed).std()).item(), 1)
 
 # %%
+import matplotlib.pyplot as plt
+
 looks = (("o-", "#0072B2"), ("s--", "#E69F00"), ("^-.", "#009E73"), ("x:", "black"))
 _, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
 for axis, name, title in (
@@ -585,8 +569,8 @@ for number in DataLoader(Shard(rank, 4), batch_size=None):
     net(torch.full((2, 64), float(number))).sum().backward()
 
 # %% [markdown]
-# The doctor names the ranks that are *done*: it is them the others wait for. Two ways out, if you cannot count beforehand.
-# Ask around before every step whether all have a batch, or let `Join` stand in for those that have none:
+# The doctor names the ranks that are *done*: the others wait for them. Two ways out, if you cannot count beforehand.
+# Ask around before every step whether all have a batch, or let `Join` take the place of those that have none:
 
 # %%
 # %%ranks
@@ -791,7 +775,7 @@ print("each its own:           equal masks?", equal_everywhere(drop(torch.ones(8
 # - **Four times the GPUs, no speed.** No sampler, or one with `num_replicas=1`. The number of batches per epoch has not
 #   gone down: look at `len(loader)`. Or a stream that is split by workers only: every rank reads all of it.
 # - **Validation differs with the number of GPUs.** Padding, or a mean of means.
-# - **A hang at the end of an epoch.** The ranks have different numbers of batches: a stream, an own sampler without padding,
+# - **A hang at the end of an epoch.** The ranks have different numbers of batches: a stream, a sampler of your own without padding,
 #   files dealt out unevenly.
 # - **Samples count twice after every restart.** The checkpoint knows the epoch, but not the place in it.
 #

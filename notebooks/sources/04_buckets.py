@@ -8,7 +8,7 @@
 # sees the whole batch. Then you open the real one and look what it does differently.
 #
 # **You will be able to** write DDP yourself, say which gradients travel together and when, read a timeline, and tell a
-# setting that matters from one that does not. 20 minutes. **Before this:** lesson 00.
+# setting that matters from one that does not. 35 minutes. **Before this:** lesson 00.
 
 # %%
 # %load_ext course_lib
@@ -255,42 +255,14 @@ print(len(under_way), "all-reduces, averaged: right?", error(model) < 1e-5)
 # The four cells above carried `--trace`, so they recorded who did what when. Here is rank 0 in each of them:
 
 # %%
-STYLES = {"backward": ("#0072B2", "///"), "waiting": ("#FFFFFF", "|||"), "communication": ("#E69F00", "")}
-
-
-def draw_rows(rows, title, one_clock=True):
-    """One row each: above what the main thread does, below the all-reduces under way. Begins with the backward."""
-    begins = {name: min(s.start for s in spans if s.stage == "backward") for name, spans in rows.items()}
-    figure, axes = plt.subplots(figsize=(7, 1.3 + 0.5 * len(rows)), layout="constrained")
-    for row, (name, spans) in enumerate(rows.items()):
-        zero = min(begins.values()) if one_clock else begins[name]
-        for stage, (colour, hatch) in STYLES.items():
-            found = [
-                s for s in spans if s.stage == stage and not s.name.startswith("c10d::") and s.end > zero
-            ]
-            bars = [(1e3 * (s.start - zero), 1e3 * s.duration) for s in found]
-            place = (row + 0.02, 0.3) if stage == "communication" else (row - 0.34, 0.34)
-            label = {"communication": "all-reduces under way"}.get(stage, stage) if row == 0 else None
-            axes.broken_barh(
-                bars, place, facecolors=colour, hatch=hatch, edgecolor="black", linewidth=0.4, label=label
-            )
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set(title=title, xlabel="milliseconds since backward began", ylim=(len(rows) - 0.4, -0.6))
-    figure.legend(fontsize=8, ncols=3, loc="outside lower center", frameon=False)
-    return figure
-
-
-def of_rank(outcome, rank):
-    return [span for span in outcome.timeline.spans if span.rank == rank]
-
+from course_lib.lab.buckets import draw_backward
 
 traced = {"one by one": one_by_one, "one flat buffer": flat, "hooks": hooked, "buckets": bucketed}
-draw_rows(
-    {name: of_rank(outcome, 0) for name, outcome in traced.items()},
+draw_backward(
+    {name: (outcome, 0) for name, outcome in traced.items()},
     "Hooks and buckets send while backward still computes",
     one_clock=False,
 )
-plt.show()
 
 # %% [markdown]
 # With hooks the orange bars begin early in the blue ones; without, they begin after blue has ended (with the flat
@@ -381,11 +353,9 @@ assert error(ddp.module) < 1e-5
 # No gradient is thrown away; there is no deadline but the timeout of the process group. The price is paid by the fast rank:
 
 # %%
-draw_rows(
-    {f"rank {r}": of_rank(late, r) for r in (0, 1)},
-    "Rank 0 is done early, and waits in backward() for rank 1",
+draw_backward(
+    {f"rank {r}": (late, r) for r in (0, 1)}, "Rank 0 is done early, and waits in backward() for rank 1"
 )
-plt.show()
 
 # %% [markdown]
 # ## Which gradients travel together
@@ -526,6 +496,7 @@ print("after iteration 1: ", *[" ".join(bucket.parameters) for bucket in buckets
 # `show_step` starts two ranks, trains three iterations and draws the last one. Call it with any cap:
 
 # %%
+from course_lib.lab.buckets import sent_and_waited
 from course_lib.running import run_quietly
 
 
@@ -541,28 +512,19 @@ def three_steps(bucket_cap_mb):
 
 def show_step(bucket_cap_mb):
     outcome = run_quietly(three_steps, bucket_cap_mb, ranks=2, trace=True)
-    rows = {}
-    for rank in (0, 1):
-        spans = of_rank(outcome, rank)
-        last_forward = max(span.start for span in spans if span.stage == "forward")
-        rows[f"rank {rank}"] = [span for span in spans if span.start >= last_forward]
-    sent = sum(span.bucket is not None for span in rows["rank 0"])
-    waited = sum(span.duration for span in rows["rank 0"] if span.stage == "waiting")
-    title = f"bucket_cap_mb={bucket_cap_mb}: {sent} all-reduces, rank 0 waits {1e3 * waited:.1f} ms"
-    return draw_rows(rows, title)
+    sent, waited = sent_and_waited(outcome, 0)
+    rows = {f"rank {rank}": (outcome, rank) for rank in (0, 1)}
+    title = f"bucket_cap_mb={bucket_cap_mb}: {sent} all-reduces"
+    return draw_backward(rows, title, note=f"rank 0 waits {waited:.1f} ms")
 
 
 show_step(1)
-plt.show()
 
 # %% [markdown]
 # The same with a slider: drag it, or give it the focus and use the arrow keys. (`show_step(3)` in a cell does the same.) Every
 # position is a run of its own; nothing is computed in advance.
 
 # %%
-import base64
-import io
-
 import ipywidgets
 
 slider = ipywidgets.SelectionSlider(
@@ -575,14 +537,7 @@ picture = ipywidgets.HTML(
 
 
 def redraw(change):
-    figure = show_step(change["new"])
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=100)
-    plt.close(figure)
-    text = figure.axes[0].get_title()
-    picture.value = (
-        f'<img alt="{text}" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
-    )
+    picture.value = show_step(change["new"]).svg()
 
 
 slider.observe(redraw, names="value")

@@ -8,7 +8,7 @@
 # nor at that of a typical one. It runs at the speed of whoever is slowest *in this step*.
 #
 # **You will be able to** see who waits for whom, say what many ranks cost before you rent them, synchronise less often
-# without training another model, cope with ranks that have unequally many batches or samples, and read a timeout. 20
+# without training another model, cope with ranks that have different numbers of batches or samples, and read a timeout. 40
 # minutes.
 #
 # **Before this:** lessons 00 and 04.
@@ -47,12 +47,7 @@ def three_steps():
     return round(ddp.module[-1].bias.grad[0].item(), 3)
 
 
-def waited(out, rank):
-    """Seconds that this rank waited in its last step."""
-    last = max(span.start for span in out.timeline.spans if span.rank == rank and span.stage == "forward")
-    spans = [span for span in out.timeline.spans if span.rank == rank and span.start >= last]
-    return sum(span.duration for span in spans if span.stage == "waiting")
-
+from course_lib.lab.stragglers import waited
 
 p = predict(
     "Rank 2 begins its third forward 0.3 s late. What do the other three do?",
@@ -83,55 +78,12 @@ print("ranks 0, 1 and 3 waited longer than rank 2:", min(fast) > waited(out, 2))
 assert min(fast) > waited(out, 2)
 
 # %%
-import matplotlib.pyplot as plt
+from course_lib.lab.stragglers import draw_last_step
 
-LOOKS = {
-    "forward": ("#56B4E9", ""),
-    "backward": ("#0072B2", "///"),
-    "waiting": ("#FFFFFF", "|||"),
-    "optimizer": ("#CC79A7", ".."),
-    "asleep": ("#BBBBBB", "xx"),
-}
-
-
-def last_steps(out):
-    """(rank, stage, start, duration) in milliseconds of the last step; what lies before a late forward is sleep."""
-    found, begins = [], {}
-    for rank in out.timeline.ranks:
-        mine = [span for span in out.timeline.spans if span.rank == rank]
-        forward = max(span.start for span in mine if span.stage == "forward")
-        before = [span.end for span in mine if span.stage == "optimizer" and span.start < forward]
-        begins[rank] = max(before)
-        if forward - begins[rank] > 0.1:
-            found.append((rank, "asleep", begins[rank], forward - begins[rank]))
-        found += [(rank, s.stage, s.start, s.duration) for s in mine if s.start >= forward]
-    zero = min(begins.values())
-    return [(rank, str(stage), 1e3 * (start - zero), 1e3 * length) for rank, stage, start, length in found]
-
-
-def draw(bars, title):
-    figure, axes = plt.subplots(figsize=(7, 2.7), layout="constrained")
-    for stage, (colour, hatch) in LOOKS.items():
-        for rank, _, start, length in (bar for bar in bars if bar[1] == stage):
-            axes.broken_barh(
-                [(start, length)],
-                (rank - 0.32, 0.64),
-                facecolors=colour,
-                hatch=hatch,
-                edgecolor="black",
-                linewidth=0.4,
-            )
-        axes.bar(0, 0, color=colour, hatch=hatch, edgecolor="black", linewidth=0.4, label=stage)
-    axes.set_yticks(range(4), [f"rank {rank}" for rank in range(4)])
-    axes.set(title=title, xlabel="milliseconds since the step began", ylim=(3.6, -0.6), xlim=(0, None))
-    figure.legend(fontsize=8, ncols=5, loc="outside lower center", frameon=False)
-    plt.show()
-
-
-draw(last_steps(out), "Rank 2 sleeps; the other three stand in backward()")
+draw_last_step(out, "Rank 2 sleeps; the other three wait at the end of backward()")
 
 # %% [markdown]
-# The fast ranks compute forward and backward at full speed. They stand at the *end* of `backward()`, where
+# The fast ranks compute forward and backward at full speed. They wait at the *end* of `backward()`, where
 # `Reducer::finalize_backward` (`torch/csrc/distributed/c10d/reducer.cpp`) waits for every bucket's all-reduce, and an
 # all-reduce cannot be done before the last rank has joined.
 #
@@ -244,6 +196,9 @@ for size in (1, 2, 4):
 
 
 # %%
+import matplotlib.pyplot as plt
+
+
 def expected_maximum(times, n):
     """The mean of the largest of n times, drawn from these."""
     ordered, total = sorted(times), len(times)
@@ -606,7 +561,7 @@ compare(model=joined, optimizer=joined_optimizer)
 # (The gradients are left over from each rank's last round.) A shadow takes no steps, so its optimizer knows nothing of
 # the rounds it has missed. From the next step on, momentum makes different models of equal weights, and nothing says
 # so. With an optimizer that has a memory (momentum, Adam), broadcast its state after every joined epoch, or give all
-# ranks equally many batches in the first place: padding with `DistributedSampler` is cheap.
+# ranks the same number of batches in the first place: padding with `DistributedSampler` is cheap.
 #
 # `throw_on_early_termination=True` is the strict way: when one rank runs out, all stop at the same step.
 
@@ -721,7 +676,7 @@ plt.show()
 # different lengths, and a loss that is a mean over *tokens*, it is every step.
 #
 # The repair is to multiply the loss by *own samples × ranks ÷ all samples*, for one tiny all-reduce. The factor is 1
-# where all have equally many. It is exact where each sample has a loss of its own; where samples meet (BatchNorm, a
+# where all have the same number. It is exact where each sample has a loss of its own; where samples meet (BatchNorm, a
 # contrastive loss), no factor makes two half batches one (lesson 07). The loss you log is weighted in the same way: add up
 # sums and counts, as in lesson 03, and divide once.
 #
@@ -838,7 +793,7 @@ dist.barrier()
 # ## Rule of thumb
 #
 # > The gang is as fast as its slowest rank of the moment, so cut the tail before you add ranks. `no_sync()` around
-# > forward *and* backward evens out some of the chance, nothing of a slow machine. Deal out equally many batches; where sizes
+# > forward *and* backward evens out some of the chance, nothing of a slow machine. Deal out the same number of batches; where sizes
 # > differ, weight by samples. A timeout limits one wait; set it above your longest honest pause.
 #
 # ## Your turn

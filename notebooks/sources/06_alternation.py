@@ -9,7 +9,7 @@
 # for many ways to call a wrapped model, how far its gradients are from the right ones.
 #
 # **You will be able to** say for any order of forward and backward what DDP does with it, find the orders that are wrong
-# without a word, and repair a GAN step, a Siamese loss and an evaluation in the middle of training. 20 minutes.
+# without a word, and repair a GAN step, a Siamese loss and an evaluation in the middle of training. 35 minutes.
 #
 # **Before this:** lesson 00.
 
@@ -754,7 +754,7 @@ print(f"{'other shapes':18}{words[8]}")
 # %% [markdown]
 # ## What goes wrong in real life
 #
-# A GAN's discriminator, as it stands in many a repository. It runs, its losses go down. Ask the doctor (on the command line:
+# A GAN's discriminator step, as many repositories have it. It runs, its losses go down. Ask the doctor (on the command line:
 # `ddp-course doctor gan.py`):
 
 # %%

@@ -10,7 +10,7 @@
 # it.
 #
 # **You will be able to** put several models, inputs and a loss into one `forward`; call other methods without losing
-# the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 20 minutes.
+# the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 50 minutes.
 #
 # **Before this:** lessons 00 and 04; lesson 06 helps.
 

@@ -9,7 +9,7 @@
 # deadlock, or nothing at all, and the third is the bad one.
 #
 # **You will be able to** read the error, tell it before DDP does, choose between three ways out by what your model does and
-# not by what the forum says, and build a mixture of experts that needs none of them. 20 minutes.
+# not by what the forum says, and build a mixture of experts that needs none of them. 40 minutes.
 #
 # **Before this:** lessons 00 and 04.
 
@@ -793,7 +793,7 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # > Give every parameter a gradient on every rank in every step, if only from a batch of no samples: then DDP needs no flag.
 # > Touching what was left out does it, too, but touching *everything* can cost more than `find_unused_parameters`: measure. Take
-# > the flag where zeros would move what should stand still. `static_graph` only where each rank does the same
+# > the flag where zeros would move what should not move. `static_graph` only where each rank does the same
 # > in all steps, and its output is a tensor, or a tuple or dictionary of them, all in the loss. And
 # > `_check_reducer_finalized()` after `backward()` while you develop.
 #

@@ -10,7 +10,7 @@
 #
 # **You will be able to** accumulate so that the big batch's gradient comes out, with one reduction; tell from length and
 # direction of a gradient what is wrong; clip the right norm in the right place; and use 16 bits without losing what you have
-# accumulated. 20 minutes. **Before this:** lessons 04 and 05.
+# accumulated. 50 minutes. **Before this:** lessons 04 and 05.
 
 # %%
 # %load_ext course_lib
@@ -749,7 +749,7 @@ plt.show()
 #
 # float16 has more significant bits than bfloat16 and far less range: small gradients become 0. `GradScaler` multiplies the
 # loss by a large number and divides the gradients by it before the step. If there is an `inf` or `nan` among them, it skips
-# the step and goes on with half the number. Where CUDA is, it is `GradScaler("cuda")`; here the same class works with
+# the step and continues with half the number. With CUDA it is `GradScaler("cuda")`; here the same class works with
 # `"cpu"`. (bfloat16 has about the range of float32 and needs none.)
 
 
@@ -964,7 +964,7 @@ assert [count for count, _ in seen] == [0, 1]
 #   beside `optimizer.step()`.
 # - **It hangs at the end of an epoch.** The ranks have different numbers of groups. Let all agree on one number first.
 # - **More ranks, worse model.** The effective batch has grown with them. Divide *K* by as much.
-# - **`unscale_() has already been called on this optimizer`**: it stands in the inner loop.
+# - **`unscale_() has already been called on this optimizer`**: the call is in the inner loop.
 #
 # ## Rule of thumb
 #

@@ -10,7 +10,7 @@
 # failed, and given a price.
 #
 # **You will be able to** say from the place of a failure what will follow, write a training step that survives it in forward
-# and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 25 minutes.
+# and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 60 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 
@@ -651,7 +651,7 @@ ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
 # `ddp.require_forward_param_sync = False` before the second forward of a step, which only the failed rank makes. And a rank that
 # fails with some of its gradients reduced cannot do this.
 #
-# **`Join`** is often named here, for it stands in for missing ranks with zeros ([lesson 05](05_stragglers.ipynb)). It does so
+# **`Join`** is often named here, because it replaces missing ranks by zeros ([lesson 05](05_stragglers.ipynb)). It does so
 # for a rank that has *left* the block:
 
 
@@ -769,7 +769,7 @@ print("with the line in by_hand, equal weights on all ranks:", same(weights))
 # ## Way 4: catch up
 #
 # “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, the thread says. But think of what
-# the others see: they stand in an all-reduce and wait. They do not know why. If the missing buckets come before the timeout,
+# the others see: they wait in an all-reduce. They do not know why. If the missing buckets come before the timeout,
 # by whatever means, that was a slow rank and nothing else.
 #
 # So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP;
@@ -842,7 +842,7 @@ check(partial(catch_up, again=False), "forward", 2, 4)
 #
 # ## Way 5: throw away and rebuild
 #
-# Suppose the ranks do *not* agree on anything in time: rank 1 failed, the others stand in an all-reduce. “Wrap the model
+# Suppose the ranks do *not* agree on anything in time: rank 1 failed, the others wait in an all-reduce. “Wrap the model
 # again, that resets DDP.” On the rank that failed:
 
 # %% claims={"15": "incomplete"}

@@ -9,7 +9,7 @@
 # numbers into the formula that says how often to save.
 #
 # **You will be able to** make a script that loses a few steps and not a night, say which of that `torchrun` does and which you do,
-# let a job grow and shrink, choose the checkpoint interval, and say what per-step recovery does differently. 20 minutes.
+# let a job grow and shrink, choose the checkpoint interval, and say what per-step recovery does differently. 40 minutes.
 #
 # **Before this:** lessons 00, 02 and 03.
 
@@ -248,7 +248,7 @@ unharmed, forgetting = start(calm, GANG), start(forgetful, ALONE, 1)
 # %% [markdown]
 # ## From a notebook
 #
-# `torchrun` is also a library: `elastic_launch` starts the same agent. May the function it runs stand in a cell?
+# `torchrun` is also a library: `elastic_launch` starts the same agent. May the function that it runs be defined in a cell?
 
 # %% claims={"20": "refined"}
 # %%ranks 1 --no-init
@@ -668,7 +668,7 @@ except TypeError as error:
 # ## Without a restart
 #
 # But making a group is quick. What took seconds above was what is around it. So let the *processes* live. Three ranks train;
-# rank 2 dies in step 5; a spare, rank 3, comes in before step 8. One thing is simpler than in truth: who belongs to which group is
+# rank 2 dies in step 5; a spare, rank 3, comes in before step 8. One thing is simpler than in reality: who belongs to which group is
 # written down beforehand.
 
 

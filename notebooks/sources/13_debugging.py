@@ -8,9 +8,9 @@
 # the only rank that prints nothing. So far in this course somebody looked for it in your place. On your cluster you do
 # it by hand.
 #
-# **You will be able to** see where every rank of a hung job stands, without having prepared anything; read the flight
-# recorder, mend its analyser and know when not to believe it; say what `TORCH_DISTRIBUTED_DEBUG` finds, costs and breaks; and
-# solve six mysteries without the doctor. 20 minutes.
+# **You will be able to** see where every rank of a hung job is, without having prepared anything; read the flight
+# recorder, fix its analyser and know when not to believe it; say what `TORCH_DISTRIBUTED_DEBUG` finds, costs and breaks; and
+# solve six mysteries without the doctor. 40 minutes.
 #
 # **Before this:** lessons 00 and 04.
 
@@ -204,7 +204,7 @@ if rank == 0:
     dist.send(torch.ones(1), dst=2)
 
 # %% [markdown]
-# That is the sentence you want in a log. Mind that it stands in *rank 0's*; rank 1 knows only that something is wrong. With
+# That is the sentence you want in a log. Mind that it is in *rank 0's* log; rank 1 knows only that something is wrong. With
 # `wait_all_ranks=True`, rank 0 goes on asking, and names all who are missing.
 #
 # The group itself has a timeout of 0.4 seconds, too. Is it not enough to set that once?
@@ -230,7 +230,7 @@ if rank != 2:
 # %% [markdown]
 # Half an hour: 1,800,000 ms. The docstring promises the default group's timeout, the code takes the backend's
 # (`monitored_barrier` in `torch/distributed/distributed_c10d.py`: `_get_default_timeout`). Rank 1 has kept to the group's 0.4
-# seconds, has left, and points to rank 0, which says nothing yet. Always pass the timeout.
+# seconds, has left, and points to rank 0, which has not answered yet. Always pass the timeout.
 #
 # ## TORCH_DISTRIBUTED_DEBUG
 #
@@ -262,7 +262,7 @@ dist.all_reduce(x, dist.ReduceOp.MAX if dist.get_rank() else dist.ReduceOp.SUM, 
 
 # %% [markdown]
 # Half of the numbers are sums and half are maxima: in gloo's ring, each rank has reduced its part in its own way. No error, and equal on
-# both ranks. Here are seven ways to disagree, each in a group of its own with a timeout of 0.6 seconds, and what rank 0 is told:
+# both ranks. Here are seven ways to disagree, each in a group of its own with a timeout of 0.6 seconds, and what rank 0 sees:
 
 # %% claims={"33": "incomplete", "S13": "wrong"}
 from concurrent.futures import ThreadPoolExecutor
@@ -435,7 +435,7 @@ p = predict(
 out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
 
 # %% [markdown]
-# The death of a process is told at once, even a peaceful one: the system closes its connections. (A machine without power closes
+# The end of a process is noticed at once, even an orderly one: the system closes its connections. (A machine without power closes
 # none; then it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another
 # collective, in a long computation, in a debugger, waiting for a file. That is why you look at stacks. And a connection that was closed
 # does not mean a broken network: a rank that has waited long enough closes its own, and whoever comes late finds them closed.
@@ -612,7 +612,7 @@ axes.set(
 plt.show()
 
 # %% [markdown]
-# ## The analyser, mended and mistrusted
+# ## The analyser, fixed and mistrusted
 #
 # PyTorch brings a program that compares such lists (`torch/distributed/flight_recorder`). It wants a folder with one dump per rank. With
 # `TORCH_FR_DUMP_TEMP_FILE=/shared/dumps/rank_` on all machines, that is `torchfrtrace --prefix rank_ /shared/dumps`. Give it ours:

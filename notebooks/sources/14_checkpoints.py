@@ -9,7 +9,7 @@
 # writes. A bad checkpoint is noticed on the day you need it.
 #
 # **You will be able to** log numbers that are true on every rank, write a checkpoint that a kill cannot harm, say what has
-# to be in it so that a resumed run equals the other one bit by bit, and save what is too large for one rank. 20 minutes.
+# to be in it so that a resumed run equals the other one bit by bit, and save what is too large for one rank. 45 minutes.
 #
 # **Before this:** lessons 03 and 09.
 
@@ -138,7 +138,7 @@ plt.show()
 
 # %% [markdown]
 # `all_reduce` leaves the sum over all ranks on every rank. The next one adds four such sums: what was counted before the
-# *k*-th log from the end has 4ᵏ⁻¹ votes by now. The log stands still near its first value, and looks so reasonable that you go
+# *k*-th log from the end has 4ᵏ⁻¹ votes by now. The log stays near its first value, and looks so reasonable that you go
 # and tune the learning rate. `reduce` errs less, but it errs: rank 0 goes on counting from the sum, the others from leftovers.
 #
 # So **reduce a copy, never the counter**. (Or set the counter to zero after each log.) And give the sum to *every* rank: the
@@ -146,7 +146,7 @@ plt.show()
 #
 # ## Which numbers may be averaged
 #
-# “All ranks have equally many samples, so I can take the mean of the ranks' values.” Of some:
+# “All ranks have the same number of samples, so I can take the mean of the ranks' values.” Of some:
 
 # %% claims={"51": "refined"}
 # %%ranks --as out
@@ -216,9 +216,9 @@ for who, disable in (("all", False), ("rank 0", rank != 0)):
     print(f"{who:6}: bars on the screen: {bars.item()}")
 
 # %% [markdown]
-# Printing is harmless. What else stands in such a branch may have one of two faults: the others *wait* for it, or it *waits*
+# Printing is harmless. Anything else in such a branch may have one of two faults: the others *wait* for it, or it *waits*
 # for the others. Waiting ends: with gloo after 30 minutes, with NCCL after 10, by a timeout that kills a healthy job, because
-# rank 0 needed longer to evaluate than the others were ready to stand in the next collective
+# rank 0 needed longer to evaluate than the others are allowed to wait in the next collective
 # ([lesson 05](05_stragglers.ipynb)).
 #
 # The other kind is wrong at any speed. A branch for rank 0 must not contain a collective, and some do not look like one.
@@ -292,7 +292,7 @@ for r in (0, 1):
 
 # %% [markdown]
 # Rank 0's broadcast for its evaluation was answered by rank 1's next training forward, and rank 0 sent none in its own.
-# Equally many, by luck. Evaluate with `ddp.module` on rank 0, or, better, on all ranks ([lesson 03](03_samplers.ipynb), task
+# The numbers were the same by chance. Evaluate with `ddp.module` on rank 0, or, better, on all ranks ([lesson 03](03_samplers.ipynb), task
 # 3).
 #
 # ## The write in slow motion
@@ -542,8 +542,8 @@ if rank == 0:
 dist.barrier()
 
 # %% [markdown]
-# Rank 0 has an error (in torch's words for a file that does not grow), and rank 1 stands in the barrier. Here the course frees it. In a
-# script with gloo, rank 0 would end, and the others would only be told that a connection was closed; with NCCL they may wait until
+# Rank 0 has an error (in torch's words for a file that does not grow), and rank 1 waits in the barrier. Here the course frees it. In a
+# script with gloo, rank 0 would end, and the others would only learn that a connection was closed; with NCCL they may wait until
 # torchrun ends them, or for the timeout. So let the barrier carry the news. `broadcast_object_list` lets nobody pass before rank 0 has
 # sent, which is all the barrier we need, and it says how it went:
 

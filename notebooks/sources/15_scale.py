@@ -8,7 +8,7 @@
 # for the size of a cluster, of a bucket, of a gradient. At the end DDP itself reaches a limit, and it is not speed.
 #
 # **You will be able to** fit latency and bandwidth, predict the efficiency of a job that does not exist yet, try DDP on
-# 1,024 ranks in one process, send fewer bytes and know what it costs, and say whether a model fits at all. 20 minutes.
+# 1,024 ranks in one process, send fewer bytes and know what it costs, and say whether a model fits at all. 55 minutes.
 #
 # **Before this:** lessons 04 and 05.
 #
@@ -682,7 +682,7 @@ for name, megabytes, images, speed, servers, gigabits, reported in PUBLISHED:
 # %% [markdown]
 # All four lie in between, which says little: the brackets are wide, and all but VGG-16's hold nearly any number above 88 %.
 # **What is explained:** why VGG-16 is so much worse than ResNet-101. It has three times the gradients and a shorter step to hide them in. That is bytes against seconds, and it can be known before anybody rents anything. **What
-# is not:** where in its bracket a training lies. Three stand at 90 % though everything *could* be hidden. Imperfect overlap
+# is not:** where in its bracket a training lies. Three reach 90 % though everything *could* be hidden. Imperfect overlap
 # and waiting for the slowest look alike from here, and latency is left out altogether.
 #
 # **Where the inputs are from:** a ring that visits one server after the other passes each network card once, however many
@@ -872,7 +872,7 @@ assert results["PowerSGD"][0] > results["PowerSGD, no feedback"][0] + 0.05
 # ### Half the bytes for free?
 #
 # Almost. “Gradients are small numbers, fp16 has small numbers.” The hook divides by the number of ranks *before* it sends,
-# in fp16, lest the sum overflow (`_compress_hook`, `default_hooks.py`). A gradient of 10⁻⁷ on every rank:
+# in fp16, so that the sum does not overflow (`_compress_hook`, `default_hooks.py`). A gradient of 10⁻⁷ on every rank:
 
 # %%
 p = predict(

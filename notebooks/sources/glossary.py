@@ -76,7 +76,7 @@
 #
 # **Local rank.** A rank's number on its own machine: which GPU is mine? [02](02_process_groups.ipynb)
 #
-# **Mean of means.** The average of the ranks' averages. It is the average of all samples only when all ranks have equally many.
+# **Mean of means.** The average of the ranks' averages. It is the average of all samples only when all ranks have the same number of samples.
 # [05](05_stragglers.ipynb)
 #
 # **Micro-batch.** What one forward and backward sees, when several make one step. [10](10_accumulation.ipynb)
@@ -87,7 +87,7 @@
 #
 # **`no_sync`.** A context in which DDP's backward sends nothing. [05](05_stragglers.ipynb), [10](10_accumulation.ipynb)
 #
-# **Padding.** The samples that `DistributedSampler` deals out twice, so that all ranks get equally many.
+# **Padding.** The samples that `DistributedSampler` deals out twice, so that all ranks get the same number.
 # [03](03_samplers.ipynb)
 #
 # **Process group.** Ranks that call collectives together. There is always one of all ranks; `new_group` makes smaller ones.

@@ -20,7 +20,7 @@
 # `DistributedSampler` gives each rank its list of sample numbers. Return the list of one rank. You learn more by working it out
 # than by asking the class.
 #
-# - Without `drop_last`, every rank gets equally many: the shuffled list is continued with its own beginning until it can be
+# - Without `drop_last`, every rank gets the same number of samples: the shuffled list is continued with its own beginning until it can be
 #   dealt out evenly (several times over, when there are fewer samples than ranks).
 # - With `drop_last`, what does not fit is left out.
 # - The order is that of `torch.randperm(n, generator=g)`, with `g` seeded as the sampler does it.
@@ -148,7 +148,7 @@ def seed_everything(build_model, seed):
 # (`for sample in stream`), but it has no length and no indices.
 #
 # - No sample is read twice, by whichever rank and worker.
-# - Every rank gets equally many, so that no rank waits at the end. Deal in *rounds* of one sample for each rank: only the
+# - Every rank gets the same number of samples, so that no rank waits at the end. Deal in *rounds* of one sample for each rank: only the
 #   samples that do not fill a round are left out.
 # - Samples come out while the stream is read; it may be too long for the memory.
 

@@ -51,7 +51,7 @@ def waiting_seconds(ddp, loss):
 # ## 2. An epoch with uneven batches
 #
 # Train for one epoch. `batches` is this rank's list of `(inputs, targets)`, of shapes `(n, 4)` and `(n, 2)`. The ranks have
-# unequally many batches, of unequal sizes; a rank may have none at all.
+# different numbers of batches, of different sizes; a rank may have none at all.
 #
 # - In round *k*, all ranks that have a batch number *k* take part, and there is one step of the optimizer. Its gradient
 #   is that of the mean loss over **all samples of this round**, of all ranks.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # ## 1. Repair a GAN step
 #
-# This step stands in many repositories. Under DDP it is wrong, and nothing says so:
+# Many repositories have this step. Under DDP it is wrong, and nothing says so:
 #
 # ```python
 # def gan_step(generator, discriminator, generator_optimizer, discriminator_optimizer, real, noise):
@@ -63,7 +63,7 @@ def gan_step(generator, discriminator, generator_optimizer, discriminator_optimi
 # - `max(0, 1 - gap)`, if they are not.
 #
 # Make one step of the optimizer, with the gradient over the pairs of *all* ranks, and return the loss over the pairs of *all*
-# ranks (as it was before the step). Every rank has equally many pairs.
+# ranks (as it was before the step). Every rank has the same number of pairs.
 
 # %%
 # %%task alternation.siamese_step
@@ -94,7 +94,7 @@ def siamese_step(model, optimizer, first, second, same):
 # list of losses; what the other ranks return does not matter.
 #
 # The training must not notice: the same weights and, on rank 0, the same running statistics as without any evaluation, and
-# the model in train mode in the end. Every rank has equally many batches.
+# the model in train mode in the end. Every rank has the same number of batches.
 
 # %%
 # %%task alternation.train_and_evaluate

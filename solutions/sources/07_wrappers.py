@@ -89,7 +89,7 @@ def expose(net):
 # ## 3. A student and its teacher
 #
 # Train `student` (built with another seed on every rank) with a momentum teacher. The teacher begins as an exact copy
-# of the student that DDP makes equal on all ranks. Every rank has its own `batches`, equally many, of `(x, noisy,
+# of the student that DDP makes equal on all ranks. Every rank has its own `batches`, the same number of them, of `(x, noisy,
 # y)`. In each step
 #
 # - the loss is `mse_loss(output, y) + mse_loss(output, target)`, with the student's output for `noisy` and the

@@ -151,7 +151,7 @@ gets_through
 #   expert is the part of the tokens *of all ranks* that went to it.
 #
 # The layer is wrapped in plain DDP, no flags. The loss is `(outputs - 1).square().mean() + balance`. After `backward()` all
-# gradients are to be those of one process that has the tokens of all ranks. Every rank has equally many tokens, and on some ranks
+# gradients are to be those of one process that has the tokens of all ranks. Every rank has the same number of tokens, and on some ranks
 # some experts get none.
 
 # %%

@@ -98,7 +98,7 @@ def mutate(model, fitness, sigma, seed):
 # ## 3. A BatchNorm over all ranks
 #
 # `SyncBatchNorm` refuses to work on a CPU. Write one that does. Its input has the shape `(samples, features)`, and **the ranks may
-# have unequally many samples**. Wrapped in DDP, it trains as `torch.nn.BatchNorm1d` does in one process with the samples of all
+# have different numbers of samples**. Wrapped in DDP, it trains as `torch.nn.BatchNorm1d` does in one process with the samples of all
 # ranks: outputs, gradients and running statistics.
 #
 # It has the attributes `weight`, `bias`, `running_mean` and `running_var`. In eval mode it uses the running statistics and sends

@@ -17,7 +17,7 @@
 #
 # - Every `every` micro-batches make a group; the last group may be shorter. After each group there is one step of the
 #   optimizer.
-# - Its gradient is that of the mean loss over all samples of the group, of all ranks. All ranks have equally many
+# - Its gradient is that of the mean loss over all samples of the group, of all ranks. All ranks have the same number of
 #   micro-batches, and all micro-batches the same size. `loss_of(outputs, targets)` is the mean loss of one micro-batch.
 # - Gradients are sent once a step.
 #
@@ -55,11 +55,11 @@ def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
 # Put into `.grad`, on every rank, the gradient that one process would find for the mean loss over **all samples of all
 # micro-batches of all ranks**, in one big batch. Return that mean loss, the same number on every rank.
 #
-# - `micro_batches` is this rank's list of `(inputs, targets)`. Ranks may have unequally many (at least one), of any sizes.
+# - `micro_batches` is this rank's list of `(inputs, targets)`. Ranks may have different numbers of them (at least one), of any sizes.
 # - No forward may get more than one micro-batch: more does not fit into memory.
 # - `losses_of(outputs, targets)` gives one loss a sample.
 # - Gradients are sent exactly once. A few numbers besides may be sent.
-# - What stands in `.grad` before does not count.
+# - What is in `.grad` before does not count.
 
 # %%
 # %%task accumulation.accumulate
@@ -93,7 +93,7 @@ def accumulate(ddp, micro_batches, losses_of):
 # ## 3. One norm for the whole model
 #
 # A model with experts: `shared` are parameters that DDP looks after, their gradients have been reduced and are the same on
-# all ranks. `own` are parameters that only this rank has, with gradients of its own; ranks may have unequally many, or none.
+# all ranks. `own` are parameters that only this rank has, with gradients of its own; ranks may have different numbers of them, or none.
 # Some parameters have no gradient.
 #
 # Find the norm of all gradients of all ranks, the shared ones counted once. If it is larger than `max_norm`, shorten all

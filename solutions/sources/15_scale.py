@@ -16,7 +16,7 @@
 # `measurements` is a list of `(ranks, bytes, seconds)`, one for each all-reduce that was measured, in no order. Each is a ring in
 # which every rank has a wire of its own, and scatters by up to one percent. Sizes go from 1 KiB to 256 MiB.
 #
-# Return `(latency, bandwidth)`: the seconds of one round, and the bytes a second of one rank's wire. Both are wanted to within
+# Return `(latency, bandwidth)`: the seconds of one round, and the bytes per second of one rank's wire. Both are wanted to within
 # a few percent, and so is the latency where a call takes many milliseconds.
 
 # %%
@@ -47,8 +47,8 @@ def fit(measurements):
 # `ranks` ranks (weak scaling: everyone computes as long as the one did)?
 #
 # - `buckets` is a list of `(ready, bytes)`, in the order in which they are sent. `ready` counts from the beginning of backward.
-# - A bucket is sent when it is ready and the one before it is through. Each is a ring all-reduce with `latency` seconds a round
-#   and `bandwidth` bytes a second; no other costs.
+# - A bucket is sent when it is ready and the one before it is through. Each is a ring all-reduce with `latency` seconds per round
+#   and `bandwidth` bytes per second; no other costs.
 # - A step is over when backward is, and all buckets are through.
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.build import BuildError, build_notebook, check_notebooks
+from course_lib.build import BuildError, build_notebook, check_notebooks, keep_outputs
 from tests.unit.tiny_course import make, only, write
 
 RUNNABLE = """\
@@ -101,3 +101,24 @@ def test_a_kernel_that_dies_fails_the_build_by_cell(course):
     write(course, "notebooks/00_dies", "# %%\nimport os\n\nos._exit(3)\n")
     with pytest.raises(BuildError, match=r"00_dies, cell 1 of 1 failed"):
         build(course, "00_dies")
+
+
+def test_where_only_text_has_changed_the_saved_outputs_are_kept(course):
+    write(course, "notebooks/00_x", "# %% [markdown]\n# Old words.\n\n# %%\n6 * 7\n")
+    before = build(course, "notebooks/00_x")
+    write(course, "notebooks/00_x", "# %% [markdown]\n# New words.\n\n# %%\n6 * 7\n")
+    keep_outputs(only(course, "notebooks/00_x"))
+    assert check_notebooks(course) == []
+    after = nbformat.read(course / "notebooks/00_x.ipynb", as_version=4)
+    assert [cell.source for cell in after.cells] == ["New words.", "6 * 7"]
+    assert after.cells[1].outputs == before.cells[1].outputs
+
+
+def test_outputs_of_other_code_are_never_kept(course):
+    write(course, "notebooks/00_x", "# %%\n6 * 7\n")
+    with pytest.raises(BuildError, match="no outputs to keep"):
+        keep_outputs(only(course, "notebooks/00_x"))
+    build(course, "notebooks/00_x")
+    write(course, "notebooks/00_x", "# %%\n6 * 8\n")
+    with pytest.raises(BuildError, match="code has changed"):
+        keep_outputs(only(course, "notebooks/00_x"))

@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.doctor.diagnose import explained
 from course_lib.scripts.examine import Examination, checked, verdict_text
-from course_lib.watch.guard import Guarded, Unseen
+from course_lib.watch.guard import Unseen, guarded
 from tests.unit.watched import models, notes, outside, record, watched, weights
 
 SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(2)}
@@ -60,7 +60,7 @@ class Hooks:
 
 def test_an_error_of_a_guarded_hook_is_noted_once_and_not_raised():
     unseen = Unseen()
-    hooks = Guarded(Hooks(), unseen, "weights")
+    hooks = guarded(Hooks(), unseen, "weights")
     assert hooks.well() == 3
     assert hooks.badly() is None
     assert hooks.not_there() is None
@@ -69,7 +69,7 @@ def test_an_error_of_a_guarded_hook_is_noted_once_and_not_raised():
 
 def test_an_interrupt_while_a_hook_runs_is_the_scripts():
     with pytest.raises(KeyboardInterrupt):
-        Guarded(Hooks(), Unseen(), "weights").stopped()
+        guarded(Hooks(), Unseen(), "weights").stopped()
 
 
 def test_an_error_that_cannot_even_be_told_has_the_name_of_its_class():

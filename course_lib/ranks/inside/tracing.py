@@ -12,24 +12,19 @@ import functools
 import importlib
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import ParamSpec, Protocol, TypeVar
+
+from course_lib.outcome.trace import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT, TraceEvent
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _SHORTEST_NS = 1_000
 _MOST_EVENTS = 20_000
 #: How long collectives that are still under way at the end may take to be in the trace.
 _FINISHING_SECONDS = 0.5
-
-#: The range around everything traced; its thread is the rank's main thread.
-TRACED = "course: traced"
-#: The range of one `backward()`.
-BACKWARD = "course: backward"
-#: The range of a call that returns when a collective is done.
-WAIT = "course: wait"
-#: The range of a call of DDP's that issues collectives, waits for them and does other things besides.
-SYNCHRONIZE = "course: synchronize"
-RANGES = frozenset({TRACED, BACKWARD, WAIT, SYNCHRONIZE})
 
 _WRAPPED = (
     ("torch.autograd", "_engine_run_backward", BACKWARD),
@@ -42,7 +37,6 @@ _WRAPPED = (
 
 #: What holds other events of interest; every other event is taken for an operator.
 _HOLDERS = frozenset({"DistributedDataParallel.forward", *RANGES})
-COMMUNICATION = ("gloo:", "nccl:", "c10d::")
 
 
 class Tracer:
@@ -71,13 +65,15 @@ class Tracer:
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[TraceEvent]:
         """`name`, `start_ns`, `duration_ns` and `thread` of what was recorded, in order of time.
 
         Collectives have `dtypes` too, and all-reduces `issued_ns`: a thread of the backend's works on them, perhaps
         later. Operators inside operators are left out; of more than 20,000 events the first are kept.
         """
-        profiler: Any = self._profile.profiler
+        profiler = self._profile.profiler
+        assert profiler is not None
+        assert profiler.kineto_results is not None
         recorded = [
             event
             for event in profiler.kineto_results.events()
@@ -101,8 +97,19 @@ def _let_finish(since_ns: int) -> None:
         time.sleep(0.001)
 
 
-def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:
-    data = {
+class _Recorded(Protocol):
+    """What is used of an event of torch's profiler."""
+
+    def name(self) -> str: ...
+    def start_ns(self) -> int: ...
+    def duration_ns(self) -> int: ...
+    def start_thread_id(self) -> int: ...
+    def dtypes(self) -> list[str]: ...
+    def shapes(self) -> list[list[int]]: ...
+
+
+def _as_data(event: _Recorded, issued: dict[int, int]) -> TraceEvent:
+    data: TraceEvent = {
         "name": event.name(),
         "start_ns": event.start_ns(),
         "duration_ns": event.duration_ns(),
@@ -115,7 +122,7 @@ def _as_data(event: Any, issued: dict[int, int]) -> dict[str, Any]:
     return data
 
 
-def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
+def _issued(events: Sequence[_Recorded], since_ns: int) -> dict[int, int]:
     """When each all-reduce was issued, by the id of its event.
 
     Two threads of gloo's take what was issued from one queue, so the order in which all-reduces begin may differ from
@@ -126,7 +133,7 @@ def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
     issues = [event.start_ns() for event in events if event.name() == "c10d::allreduce_"]
     flights = [event for event in events if event.name() in ("gloo:all_reduce", "nccl:all_reduce")]
     recorded = [one["sizes"] for one in recorded_collectives(since_ns) if one["op"] == "all_reduce"]
-    sizes: list[Any] = recorded if len(recorded) == len(issues) else [None] * len(issues)
+    sizes: list[object] = recorded if len(recorded) == len(issues) else [None] * len(issues)
     found: dict[int, int] = {}
     for start_ns, size in zip(issues, sizes, strict=True):
         for number, flight in enumerate(flights):
@@ -136,7 +143,7 @@ def _issued(events: list[Any], since_ns: int) -> dict[int, int]:
     return found
 
 
-def _outermost(events: list[Any]) -> Iterator[Any]:
+def _outermost(events: Sequence[_Recorded]) -> Iterator[_Recorded]:
     """Leave out operators that run inside another operator of the same thread."""
     covered: dict[int, int] = {}
     for event in events:
@@ -164,11 +171,11 @@ def _ranges() -> Iterator[None]:
         yield
 
 
-def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _recorded(function: Callable[_P, _R], name: str) -> Callable[_P, _R]:
     from torch.profiler import record_function
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
         with record_function(name):
             return function(*arguments, **options)
 

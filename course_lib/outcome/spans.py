@@ -1,6 +1,6 @@
 """From the events of a rank's profiler trace to spans: what it did, which bucket was reduced when, when it waited.
 
-Pure data; the events are those of `course_lib.ranks.inside.tracing`.
+Pure data; the events are those of `trace`, recorded by `course_lib.ranks.inside.tracing`.
 
 **A bucket's all-reduce** is an all-reduce of floating point values that is issued within a `backward()` of a rank that
 has called a DDP model before: while a parameter's gradient is accumulated, or after the last gradient. The first of a
@@ -24,11 +24,10 @@ GPU waits, which these events do not show.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from course_lib.ranks.inside.tracing import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT
+from course_lib.outcome.trace import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT, TraceEvent
 
 #: Neighbouring backward functions closer than this become one span: thousands of slivers are neither readable nor
 #: fast to draw.
@@ -91,7 +90,7 @@ class _Event:
 Interval = tuple[float, float]
 
 
-def spans_of(rank: int, recorded: Iterable[Mapping[str, Any]], zero_ns: int) -> list[Span]:
+def spans_of(rank: int, recorded: Iterable[TraceEvent], zero_ns: int) -> list[Span]:
     """The spans of one rank; events of no interest are left out.
 
     Args:
@@ -116,7 +115,7 @@ def spans_of(rank: int, recorded: Iterable[Mapping[str, Any]], zero_ns: int) -> 
     return merged(spans)
 
 
-def _event(entry: Mapping[str, Any], zero_ns: int) -> _Event:
+def _event(entry: TraceEvent, zero_ns: int) -> _Event:
     start = (entry["start_ns"] - zero_ns) / 1e9
     floating = not any(dtype in _INTEGERS for dtype in entry.get("dtypes", ()))
     end = start + entry["duration_ns"] / 1e9

@@ -7,10 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from course_lib.draw import Bar, Drawing, Lane, lanes
+from course_lib.outcome.chrome import chrome_events
 from course_lib.outcome.fold import fold, rank_label, rank_list
-from course_lib.watch.spans import Span, Stage, spans_of, union
+from course_lib.outcome.spans import Span, Stage, lanes_of, spans_of, union
+from course_lib.outcome.trace import TraceEvent
+
+#: What the picture says beside each stage's look.
+_WORDS = {
+    **{str(stage): str(stage) for stage in Stage},
+    Stage.WAITING: "waiting for other ranks",
+    Stage.COMMUNICATION: "collective under way (number: bucket)",
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +29,7 @@ class Timeline:
     spans: tuple[Span, ...]
 
     @classmethod
-    def from_traces(cls, traces: Mapping[int, Iterable[Mapping[str, Any]]]) -> Timeline:
+    def from_traces(cls, traces: Mapping[int, Iterable[TraceEvent]]) -> Timeline:
         """Merge the events of each rank (see `ranks.tracing`); events of no interest are left out."""
         events = {rank: list(found) for rank, found in sorted(traces.items())}
         zero = min((event["start_ns"] for found in events.values() for event in found), default=0)
@@ -55,16 +64,30 @@ class Timeline:
         )
         return "\n".join([head, *rows])
 
-    def plot(self, title: str = "What each rank did, and when") -> Any:
-        """A matplotlib figure: one row a rank; above what its main thread does, below the collectives under way."""
-        from course_lib.watch.figures import draw_timeline
+    def plot(self, title: str = "What each rank did, and when") -> Drawing:
+        """A drawing: a lane per rank; above what its main thread does, below the collectives under way."""
+        return lanes(
+            [Lane(f"rank {rank}", self.tracks(rank)) for rank in self.ranks],
+            title=title,
+            alt=f"A lane for each of {len(self.ranks)} ranks. {self._counts_of_all()}",
+            legend=_WORDS,
+        )
 
-        return draw_timeline(self, title)
+    def tracks(self, rank: int, since: float = 0.0) -> tuple[tuple[Bar, ...], ...]:
+        """A rank's spans as bars to be drawn, in milliseconds since a moment (in seconds): its main thread's, and below
+        them the collectives under way, in as many tracks as overlap.
+        """
+        mine = [span for span in self.spans if span.rank == rank and span.end > since]
+        main = [span for span in mine if span.stage is not Stage.COMMUNICATION]
+        # Those of the calls that issued them are drawn only where the backend has none.
+        sent = [span for span in mine if span.stage is Stage.COMMUNICATION]
+        sent = [span for span in sent if not span.name.startswith("c10d::")] or sent
+        order = list(Stage)
+        above = sorted(main, key=lambda span: order.index(span.stage))
+        return tuple(tuple(_bar(span, since) for span in track) for track in (above, *lanes_of(sent)))
 
     def save(self, path: str | Path) -> Path:
         """Write a Chrome trace (chrome://tracing, ui.perfetto.dev): one process a rank."""
-        from course_lib.watch.chrome import chrome_events
-
         target = Path(path)
         target.write_text(json.dumps({"traceEvents": chrome_events(self)}), encoding="utf-8")
         return target
@@ -75,6 +98,10 @@ class Timeline:
         if reduced := self.buckets(rank):
             said.append(f"{len(reduced)} all-reduces of buckets")
         return ", ".join(said)
+
+    def _counts_of_all(self) -> str:
+        counts = fold({rank: self._counts(rank) for rank in self.ranks})
+        return "; ".join(f"{rank_list(row.ranks)}: {row.text}" for row in counts)
 
     def __repr__(self) -> str:
         counts = fold({rank: self._counts(rank) for rank in self.ranks})
@@ -87,4 +114,8 @@ class Timeline:
         )
 
 
-__all__ = ["Span", "Stage", "Timeline"]
+def _bar(span: Span, since: float) -> Bar:
+    start = max(0.0, span.start - since)
+    number = "" if span.bucket is None else str(span.bucket)
+    hint = f"{span.name}, {1e3 * span.duration:.1f} ms"
+    return Bar(1e3 * start, 1e3 * (span.end - since - start), str(span.stage), number, hint)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from course_lib.watch.spans import Span, Stage
+from course_lib.outcome.spans import Span, Stage
 
 if TYPE_CHECKING:
-    from course_lib.watch.timeline import Timeline
+    from course_lib.outcome.timeline import Timeline
 
 #: Rows of collectives begin here: within one row spans have to lie in each other, and collectives overlap freely.
 _FIRST_LANE = 1000
 
 
-def chrome_events(timeline: Timeline) -> list[dict[str, Any]]:
+def chrome_events(timeline: Timeline) -> list[dict[str, object]]:
     """One process a rank; its threads, and below them rows for the collectives under way."""
-    events: list[dict[str, Any]] = []
+    events: list[dict[str, object]] = []
     for rank in timeline.ranks:
         events.append(_name("process_name", rank, 0, f"rank {rank}"))
         lanes: list[float] = []
@@ -47,5 +47,5 @@ def _in_background(span: Span) -> bool:
     return span.stage is Stage.COMMUNICATION and not span.name.startswith("c10d::")
 
 
-def _name(what: str, rank: int, row: int, name: str) -> dict[str, Any]:
+def _name(what: str, rank: int, row: int, name: str) -> dict[str, object]:
     return {"ph": "M", "pid": rank, "tid": row, "name": what, "args": {"name": name}}

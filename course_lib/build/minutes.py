@@ -1,0 +1,27 @@
+"""How long a lesson takes an attentive reader: computed from what there is to read and to do, not wished.
+
+180 words of text per minute, 25 lines of code per minute, a minute for each prediction and for each widget to play
+with, and half a minute for the cells to run; rounded up to five minutes. Tasks are not included.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import nbformat
+
+_WORDS, _LINES, _RUNNING = 180, 25, 0.5
+_WORD = re.compile(r"\w[\w'’.-]*")
+_QUESTION = re.compile(r"\bpredict\(")
+
+
+def minutes(notebook: nbformat.NotebookNode) -> int:
+    """Minutes for a lesson, a multiple of five."""
+    text = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    words = sum(len(_WORD.findall(each)) for each in text)
+    lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
+    questions = sum(len(_QUESTION.findall(each)) for each in code)
+    widgets = sum("import ipywidgets" in each for each in code)
+    return 5 * math.ceil((words / _WORDS + lines / _LINES + questions + widgets + _RUNNING) / 5)

@@ -1,0 +1,132 @@
+"""Pictures: what is drawn lies within the picture, can be read, and can be told apart without colour."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from course_lib.draw import Arrow, Bar, Block, Box, Cell, Drawing, Group, Lane, Text, blocks, grid, lanes
+from course_lib.draw.drawing import SMALLEST, text_width
+from course_lib.draw.looks import LOOKS, PATTERNS
+
+SVG = "{http://www.w3.org/2000/svg}"
+MAIN = (Bar(0, 4, "forward"), Bar(4, 6, "backward"), Bar(10, 3, "waiting"))
+SENT = (Bar(5, 3, "communication", "0", "bucket 0, 3.0 ms"), Bar(8, 5, "communication", "1"))
+LEGEND = {"forward": "forward", "backward": "backward", "waiting": "waiting for <others>", "sleep": "sleep"}
+PICTURES = {
+    "lanes": lanes(
+        [Lane(f"rank {r}", (MAIN, SENT)) for r in range(4)], title="A step", alt="4", legend=LEGEND
+    ),
+    "no lanes": lanes([], title="Nothing", alt="empty", legend=LEGEND),
+    "blocks": blocks(
+        [
+            ("first", [Group(("bucket 0 (24 B)", "0"), (Block("a.weight", 16), Block("a.bias", 8)))]),
+            ("then", [Group(("bucket 0",), (Block("a.bias", 8),)), Group(("bucket 1",), (Block("b", 16),))]),
+        ],
+        title="Buckets",
+        alt="two rows",
+        axis="bytes",
+    ),
+    "grid": grid(
+        ["rank 0", "rank 1"], list("01234"), {(0, 3): Cell("odd", "x")}, title="t", alt="g", axis="samples"
+    ),
+}
+
+
+def parsed(drawing: Drawing) -> ElementTree.Element:
+    return ElementTree.fromstring(drawing.svg())
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_everything_lies_within_the_picture(name):
+    drawing = PICTURES[name]
+    for shape in drawing.shapes:
+        match shape:
+            case Box(x, y, width, height):
+                assert x >= 0
+                assert y >= 0
+                assert x + width <= drawing.width + 0.01
+                assert y + height <= drawing.height
+            case Text(x, y, text, size, anchor):
+                wide = text_width(text, size)
+                start = x - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
+                assert start >= 0, text
+                assert start + wide <= drawing.width, text
+                assert 0 <= y <= drawing.height
+            case Arrow(x1, y1, x2, y2):
+                assert 0 <= min(x1, x2) <= max(x1, x2) <= drawing.width
+                assert 0 <= min(y1, y2) <= max(y1, y2) <= drawing.height
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_svg_that_says_what_it_shows(name):
+    drawing = PICTURES[name]
+    root = parsed(drawing)
+    assert root.get("aria-label") == drawing.alt
+    assert root.get("role") == "img"
+    texts = [node.text for node in root.iter(f"{SVG}text")]
+    assert drawing.title in texts
+    sizes = [float(node.get("font-size", 0)) for node in root.iter(f"{SVG}text")]
+    assert min(sizes) >= SMALLEST
+    data, metadata = drawing._repr_mimebundle_()
+    assert data["image/svg+xml"] == drawing.svg()
+    assert metadata["image/svg+xml"]["alt"] == drawing.alt
+    assert drawing.alt in data["text/plain"]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_reference_is_to_something_in_the_picture(name):
+    svg = PICTURES[name].svg()
+    there = set(re.findall(r' id="([^"]+)"', svg))
+    assert set(re.findall(r"url\(#([^)]+)\)", svg)) == there
+
+
+def test_words_of_learners_are_text_and_no_markup():
+    drawing = Drawing(
+        90, 20, (Text(0, 10, "<b>&"), Box(0, 0, 90, 20, "plain", "<i>", 'a "hint" <x>')), 'an "alt" <z>'
+    )
+    root = parsed(drawing)
+    assert [node.text for node in root.iter(f"{SVG}text")] == ["<b>&", "<i>"]
+    assert [node.text for node in root.iter(f"{SVG}title")] == ['a "hint" <x>']
+    assert root.get("aria-label") == 'an "alt" <z>'
+
+
+def test_a_word_that_does_not_fit_is_left_out_and_the_hint_has_it():
+    svg = Box(0, 0, 20, 20, "even", "transformer.h.0.attn.weight", "transformer.h.0.attn.weight").svg()
+    assert "<text" not in svg
+    assert "<title>transformer.h.0.attn.weight</title>" in svg
+
+
+def test_looks_of_the_stages_can_be_told_apart_without_colour():
+    """The lightness of the colour, and the pattern over it: no two stages share both."""
+
+    def lightness(colour: str) -> float:
+        red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    stages = [
+        LOOKS[name] for name in ("forward", "backward", "optimizer", "waiting", "communication", "sleep")
+    ]
+    for place, one in enumerate(stages):
+        assert not one.pattern or one.pattern in PATTERNS
+        for other in stages[:place]:
+            assert one.pattern != other.pattern or abs(lightness(one.fill) - lightness(other.fill)) > 0.3
+
+
+def test_ticks_are_round_numbers_within_the_time_shown():
+    for length in (0.13, 1, 7.9, 13, 99, 1234):
+        drawing = lanes([Lane("rank 0", ((Bar(0, length, "forward"),),))], title="", alt="", legend={})
+        ticks = [float(s.text) for s in drawing.shapes if isinstance(s, Text) and s.size == 11 and s.faint]
+        assert ticks[0] == 0
+        assert ticks[-1] <= length
+        assert 4 <= len(ticks) <= 9, (length, ticks)
+
+
+def test_a_picture_of_ten_thousand_bars_stays_under_four_megabytes():
+    many = tuple(Bar(n, 0.8, "backward", hint=f"bar {n}") for n in range(10_000))
+    assert len(lanes([Lane("rank 0", (many,))], title="", alt="", legend={}).svg()) < 4e6
+
+
+def test_a_picture_can_be_saved(tmp_path):
+    saved = PICTURES["grid"].save(tmp_path / "grid.svg")
+    assert ElementTree.parse(saved).getroot().tag == f"{SVG}svg"

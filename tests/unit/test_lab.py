@@ -1,0 +1,84 @@
+"""What lessons read from runs and draw of them, on made-up data; times are milliseconds."""
+
+import pytest
+
+from course_lib.lab.buckets import draw_backward, last_backward, sent_and_waited
+from course_lib.lab.samplers import draw_deal
+from course_lib.lab.stragglers import draw_last_step, waited
+from course_lib.lab.traces import timeline_of
+from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.trace import TRACED, WAIT, TraceEvent
+from tests.unit.outcomes import outcome
+
+GRADIENT = "autograd::engine::evaluate_function: AddmmBackward0"
+FORWARD = "DistributedDataParallel.forward"
+
+
+def event(name: str, start: float, end: float) -> TraceEvent:
+    return {"name": name, "start_ns": int(start * 1e6), "duration_ns": int((end - start) * 1e6), "thread": 1}
+
+
+def two_steps(late: float, waits: float) -> tuple[TraceEvent, ...]:
+    """A step of 30 ms, and another that begins so late and ends with so long a wait."""
+    second = 30 + late
+    return (
+        event(TRACED, 0, 1000),
+        event(FORWARD, 0, 10),
+        event(GRADIENT, 10, 20),
+        event("Optimizer.step#SGD.step", 28, 30),
+        event(FORWARD, second, second + 10),
+        event(GRADIENT, second + 10, second + 20),
+        event(WAIT, second + 20, second + 20 + waits),
+    )
+
+
+def traced(*by_rank: tuple[TraceEvent, ...]) -> Outcome:
+    return outcome("ok", len(by_rank), trace_events=dict(enumerate(by_rank)))
+
+
+OUT = traced(two_steps(late=0, waits=300), two_steps(late=300, waits=1))
+
+
+def test_who_waited_in_the_last_step():
+    assert waited(OUT, 0) == pytest.approx(0.3)
+    assert waited(OUT, 1) == pytest.approx(0.001)
+
+
+def test_a_late_forward_is_drawn_as_sleep():
+    drawing = draw_last_step(OUT, "Rank 1 sleeps")
+    assert "asleep before its forward rank 1;" in drawing.alt
+    svg = drawing.svg()
+    assert svg.count(">asleep</text>") == 2  # in its bar, and in the legend
+    assert "asleep</text>" not in draw_last_step(traced(two_steps(0, 5), two_steps(0, 5)), "Nobody").svg()
+
+
+def test_a_backward_is_drawn_from_its_own_beginning_or_from_the_first():
+    timeline = timeline_of(OUT)
+    assert last_backward(timeline, 0) == pytest.approx(0.040)
+    assert last_backward(timeline, 1) == pytest.approx(0.340)
+    assert sent_and_waited(OUT, 0) == (0, pytest.approx(300))
+    rows = {"fast": (OUT, 0), "late": (OUT, 1)}
+
+    def starts(one_clock: bool) -> list[float]:
+        shapes = draw_backward(rows, "t", one_clock=one_clock).shapes
+        return [shape.x for shape in shapes if getattr(shape, "look", "") == "backward"]
+
+    fast, late, _ = starts(one_clock=False)  # the third is the legend's
+    assert fast == late
+    fast, late, _ = starts(one_clock=True)
+    assert fast < late
+
+
+def test_a_run_without_a_trace_is_refused():
+    with pytest.raises(ValueError, match="not traced"):
+        timeline_of(outcome())
+
+
+def test_a_deal_says_what_is_dealt_twice_and_what_is_lost():
+    drawing = draw_deal({0: [0, 2, 0], 1: [1, 2]}, 4, "t")
+    assert drawing.alt == (
+        "rank 0 takes 0, 2, 0; rank 1 takes 1, 2; dealt out more than once: 0, 2; to nobody: 3"
+    )
+    svg = drawing.svg()
+    assert svg.count(">2×</text>") == 3  # sample 0 on rank 0, sample 2 on both
+    assert svg.count(">x</text>") == 1

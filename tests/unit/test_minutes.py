@@ -1,0 +1,42 @@
+"""The minutes that a lesson, the index and the README promise are those that its text and code take."""
+
+import re
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from course_lib.build import find_targets, minutes
+from course_lib.build.source import notebook_for
+
+ROOT = Path(__file__).parents[2]
+LESSONS = [
+    target
+    for target in find_targets(ROOT)
+    if re.match(r"notebooks/\d\d_", target.name)
+    and "capstone" not in target.name  # that one takes an evening
+]
+
+
+@pytest.mark.parametrize("target", LESSONS, ids=lambda target: target.name)
+def test_a_lesson_takes_the_minutes_that_it_says(target):
+    notebook = notebook_for(target)
+    number = target.source.name[:2]
+    wanted = str(minutes(notebook))
+    assert re.findall(r"(\d+)\sminutes\b", notebook.cells[0].source) == [wanted]
+    for page in ("README.md", "notebooks/sources/index.py"):
+        row = next(
+            line for line in (ROOT / page).read_text().splitlines() if re.match(rf"#? ?\| {number} \|", line)
+        )
+        assert re.findall(r"\| (\d+)(?= min| \|)", row)[-1] == wanted, page
+
+
+def test_minutes_grow_with_words_lines_questions_and_widgets():
+    def lesson(words: int = 0, *code: str) -> int:
+        return minutes(new_notebook(cells=[new_markdown_cell("word " * words), *map(new_code_cell, code)]))
+
+    assert lesson() == 5
+    assert lesson(words=180 * 10) == 15
+    assert lesson(180 * 4, "\n\n".join(["x = 1"] * 25)) == 10
+    assert lesson(180 * 4, 'predict("?", {})') == 10
+    assert lesson(180 * 4, "import ipywidgets") == 10
