@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
 
+from course_lib.draw import Replay
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.packed import NotSent, Packed, unpack
 from course_lib.outcome.partners import Partners
@@ -353,6 +354,19 @@ class Outcome:
     def timeline(self) -> Timeline | None:
         """What each rank did when (`--trace`, `trace=True`): a `Timeline`, or None without a trace."""
         return Timeline.from_traces(self.trace_events) if self.trace_events else None
+
+    def replay(self, title: str = "What each rank did, and when") -> Replay:
+        """A traced run, watched again: play, step, slow motion; what each rank does, and whom it waits for.
+
+        Raises:
+            ValueError: the run was not traced.
+        """
+        if self.timeline is None:
+            raise ValueError(
+                "Nothing to replay: this run was not traced (%%ranks --trace, or run(..., trace=True))."
+            )
+        groups = {record.group for records in self.collectives.values() for record in records}
+        return self.timeline.replay(title, one_group=len(groups) < 2)
 
     @property
     def ok(self) -> bool:

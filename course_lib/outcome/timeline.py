@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.draw import Bar, Drawing, Lane, lanes
+from course_lib.draw import Bar, Lane, LaneDrawing, Moment, Replay, Told, lanes, without_overlaps
 from course_lib.outcome.chrome import chrome_events
 from course_lib.outcome.fold import fold, rank_label, rank_list
 from course_lib.outcome.spans import Span, Stage, lanes_of, spans_of, union
@@ -64,14 +64,37 @@ class Timeline:
         )
         return "\n".join([head, *rows])
 
-    def plot(self, title: str = "What each rank did, and when") -> Drawing:
+    def plot(self, title: str = "What each rank did, and when") -> LaneDrawing:
         """A drawing: a lane per rank; above what its main thread does, below the collectives under way."""
         return lanes(
             [Lane(f"rank {rank}", self.tracks(rank)) for rank in self.ranks],
             title=title,
-            alt=f"A lane for each of {len(self.ranks)} ranks. {self._counts_of_all()}",
+            alt=f"A lane for each of {len(self.ranks)} ranks. {self._counts_of_all()}".strip(),
             legend=_WORDS,
         )
+
+    def replay(self, title: str = "What each rank did, and when", *, one_group: bool = True) -> Replay:
+        """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits.
+
+        Args:
+            one_group: all collectives were of one process group; with several, no rank is named as late.
+        """
+        told = [
+            Told(
+                f"rank {rank}",
+                without_overlaps(
+                    [Moment(bar.start, bar.start + bar.length, bar.look) for bar in self.tracks(rank)[0]]
+                ),
+                tuple(sorted((1e3 * span.start, 1e3 * span.end) for span in self._sent(rank))),
+            )
+            for rank in self.ranks
+        ]
+        return Replay(self.plot(title), tuple(told), waiting=str(Stage.WAITING), one_group=one_group)
+
+    def _sent(self, rank: int) -> list[Span]:
+        """A rank's collectives; those of the calls that issued them only where the backend has none."""
+        sent = [span for span in self.spans if span.rank == rank and span.stage is Stage.COMMUNICATION]
+        return [span for span in sent if not span.name.startswith("c10d::")] or sent
 
     def tracks(self, rank: int, since: float = 0.0) -> tuple[tuple[Bar, ...], ...]:
         """A rank's spans as bars to be drawn, in milliseconds since a moment (in seconds): its main thread's, and below
@@ -79,9 +102,7 @@ class Timeline:
         """
         mine = [span for span in self.spans if span.rank == rank and span.end > since]
         main = [span for span in mine if span.stage is not Stage.COMMUNICATION]
-        # Those of the calls that issued them are drawn only where the backend has none.
-        sent = [span for span in mine if span.stage is Stage.COMMUNICATION]
-        sent = [span for span in sent if not span.name.startswith("c10d::")] or sent
+        sent = [span for span in self._sent(rank) if span.end > since]
         order = list(Stage)
         above = sorted(main, key=lambda span: order.index(span.stage))
         return tuple(tuple(_bar(span, since) for span in track) for track in (above, *lanes_of(sent)))
@@ -109,7 +130,7 @@ class Timeline:
             [
                 f"Timeline of {len(self.ranks)} ranks",
                 *(f"  {rank_list(row.ranks)}: {row.text}" for row in counts),
-                "  .summary(), .waiting(rank), .seconds(rank, stage), .buckets(rank), .plot(), .save(path)",
+                "  .replay(), .plot(), .summary(), .waiting(rank), .seconds(rank, stage), .buckets(rank), .save(path)",
             ]
         )
 
