@@ -2,13 +2,14 @@
 
 `drawing` holds the shapes and writes them as SVG, `looks` says what colour and pattern a thing has in every picture of
 the course, `lanes`, `blocks` and `grid` arrange shapes: what each rank does when, what lies beside what in memory, who
-has which piece.
+has which piece. `replay` lets a picture of lanes be watched again.
 """
 
 from course_lib.draw.blocks import Block, Group, blocks
 from course_lib.draw.drawing import Arrow, Box, Drawing, Text
 from course_lib.draw.grid import Cell, grid
-from course_lib.draw.lanes import Bar, Lane, lanes
+from course_lib.draw.lanes import Bar, Lane, LaneDrawing, lanes
+from course_lib.draw.replay import Moment, Replay, Told, without_overlaps
 
 __all__ = [
     "Arrow",
@@ -19,8 +20,13 @@ __all__ = [
     "Drawing",
     "Group",
     "Lane",
+    "LaneDrawing",
+    "Moment",
+    "Replay",
     "Text",
+    "Told",
     "blocks",
     "grid",
     "lanes",
+    "without_overlaps",
 ]

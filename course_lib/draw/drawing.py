@@ -18,10 +18,15 @@ from course_lib.draw.looks import LOOKS, PATTERNS
 _CHARACTER = 0.56
 #: No text in a picture is smaller (11 px are 8.25 pt).
 SMALLEST = 11
+#: The height of the line with a picture's title.
+HEAD = 28
 _STYLE = (
     "svg.ddp{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;--ink:#1a1a1a;--paper:#fff;--faint:#767676}"
     "svg.ddp .mono{font-family:ui-monospace,'DejaVu Sans Mono',monospace}"
     "@media (prefers-color-scheme:dark){svg.ddp{--ink:#e8e8e8;--paper:#1e1e1e;--faint:#a0a0a0}}"
+    # Within a page, what counts is whether this page is dark; as an image of its own, what the page around it asks for.
+    "@supports (color:light-dark(#000,#fff)){svg.ddp:root{color-scheme:light dark}"
+    "svg.ddp{--ink:light-dark(#1a1a1a,#e8e8e8);--paper:light-dark(#fff,#1e1e1e);--faint:light-dark(#767676,#a0a0a0)}}"
 )
 
 
@@ -161,7 +166,7 @@ class Drawing:
 
     def svg(self) -> str:
         """The whole picture as one `<svg>` element."""
-        head = 28 if self.title or self.note else 0
+        head = HEAD if self.title or self.note else 0
         height = self.height + head
         body = "".join(shape.svg() for shape in self.shapes)
         title = Text(8, 19, self.title, 14, bold=True).svg() if self.title else ""

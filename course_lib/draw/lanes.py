@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.draw.drawing import Arrow, Box, Drawing, Shape, Text, text_width
+from course_lib.draw.drawing import HEAD, Arrow, Box, Drawing, Shape, Text, text_width
 
 _WIDTH, _RIGHT, _TRACK, _THIN, _GAP = 760, 14, 22, 13, 10
 
@@ -34,6 +34,18 @@ class Lane:
     tracks: tuple[tuple[Bar, ...], ...]
 
 
+@dataclass(frozen=True, repr=False)
+class LaneDrawing(Drawing):
+    """A picture of lanes that knows where its times are: `left` is the x of time 0, `scale` the pixels of a unit.
+
+    `floor` is the y below the last lane, where the scale begins, in the whole picture with its title.
+    """
+
+    left: float = 0
+    scale: float = 1
+    floor: float = 0
+
+
 def lanes(
     found: Sequence[Lane],
     *,
@@ -42,7 +54,7 @@ def lanes(
     legend: Mapping[str, str],
     unit: str = "milliseconds",
     note: str = "",
-) -> Drawing:
+) -> LaneDrawing:
     """A picture of lanes above a scale.
 
     Args:
@@ -77,7 +89,9 @@ def lanes(
     axis.append(Text(_WIDTH - _RIGHT, y + 27, unit, 12, "end", faint=True))
     used = {bar.look for bar in bars}
     keys, bottom = _legend({look: words for look, words in legend.items() if look in used}, left, y + 17)
-    return Drawing(_WIDTH, bottom + 8, (*grid, *shapes, *axis, *keys), alt, title, note)
+    everything = (*grid, *shapes, *axis, *keys)
+    floor = y + HEAD - 4
+    return LaneDrawing(_WIDTH, bottom + 8, everything, alt, title, note, left, scale, floor)
 
 
 def _legend(words: Mapping[str, str], left: float, top: float) -> tuple[list[Shape], float]:

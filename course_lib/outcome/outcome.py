@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from course_lib.draw import Replay
 from course_lib.outcome.packed import NotSent, Packed, unpack
 from course_lib.outcome.places import Frame
 from course_lib.outcome.timeline import Timeline
@@ -327,6 +328,18 @@ class Outcome:
     def timeline(self) -> Timeline | None:
         """What each rank did when (`--trace`, `trace=True`): a `Timeline`, or None without a trace."""
         return Timeline.from_traces(self.trace_events) if self.trace_events else None
+
+    def replay(self, title: str = "What each rank did, and when") -> Replay:
+        """A traced run, watched again: play, step, slow motion; what each rank does, and whom it waits for.
+
+        Raises:
+            ValueError: the run was not traced.
+        """
+        if self.timeline is None:
+            raise ValueError(
+                "Nothing to replay: this run was not traced (%%ranks --trace, or run(..., trace=True))."
+            )
+        return self.timeline.replay(title)
 
     @property
     def ok(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.draw import Bar, Drawing, Lane, lanes
+from course_lib.draw import Bar, Lane, LaneDrawing, Moment, Replay, Told, lanes, without_overlaps
 from course_lib.outcome.chrome import chrome_events
 from course_lib.outcome.fold import fold, rank_label, rank_list
 from course_lib.outcome.spans import Span, Stage, lanes_of, spans_of, union
@@ -64,7 +64,7 @@ class Timeline:
         )
         return "\n".join([head, *rows])
 
-    def plot(self, title: str = "What each rank did, and when") -> Drawing:
+    def plot(self, title: str = "What each rank did, and when") -> LaneDrawing:
         """A drawing: a lane per rank; above what its main thread does, below the collectives under way."""
         return lanes(
             [Lane(f"rank {rank}", self.tracks(rank)) for rank in self.ranks],
@@ -73,15 +73,32 @@ class Timeline:
             legend=_WORDS,
         )
 
+    def replay(self, title: str = "What each rank did, and when") -> Replay:
+        """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits."""
+        told = [
+            Told(
+                f"rank {rank}",
+                without_overlaps(
+                    [Moment(bar.start, bar.start + bar.length, bar.look) for bar in self.tracks(rank)[0]]
+                ),
+                tuple(sorted(1e3 * span.start for span in self._sent(rank))),
+            )
+            for rank in self.ranks
+        ]
+        return Replay(self.plot(title), tuple(told), waiting=str(Stage.WAITING))
+
+    def _sent(self, rank: int) -> list[Span]:
+        """A rank's collectives; those of the calls that issued them only where the backend has none."""
+        sent = [span for span in self.spans if span.rank == rank and span.stage is Stage.COMMUNICATION]
+        return [span for span in sent if not span.name.startswith("c10d::")] or sent
+
     def tracks(self, rank: int, since: float = 0.0) -> tuple[tuple[Bar, ...], ...]:
         """A rank's spans as bars to be drawn, in milliseconds since a moment (in seconds): its main thread's, and below
         them the collectives under way, in as many tracks as overlap.
         """
         mine = [span for span in self.spans if span.rank == rank and span.end > since]
         main = [span for span in mine if span.stage is not Stage.COMMUNICATION]
-        # Those of the calls that issued them are drawn only where the backend has none.
-        sent = [span for span in mine if span.stage is Stage.COMMUNICATION]
-        sent = [span for span in sent if not span.name.startswith("c10d::")] or sent
+        sent = [span for span in self._sent(rank) if span.end > since]
         order = list(Stage)
         above = sorted(main, key=lambda span: order.index(span.stage))
         return tuple(tuple(_bar(span, since) for span in track) for track in (above, *lanes_of(sent)))
@@ -109,7 +126,7 @@ class Timeline:
             [
                 f"Timeline of {len(self.ranks)} ranks",
                 *(f"  {rank_list(row.ranks)}: {row.text}" for row in counts),
-                "  .summary(), .waiting(rank), .seconds(rank, stage), .buckets(rank), .plot(), .save(path)",
+                "  .replay(), .plot(), .summary(), .waiting(rank), .seconds(rank, stage), .buckets(rank), .save(path)",
             ]
         )
 

@@ -83,6 +83,13 @@ from course_lib.lab.stragglers import draw_last_step
 draw_last_step(out, "Rank 2 sleeps; the other three wait at the end of backward()")
 
 # %% [markdown]
+# Watch it again: all three steps, with the mouse or with the arrow keys. Below the lanes you read what each rank does at that
+# moment, and whom it waits for. (`out.replay()` works for every traced run.)
+
+# %% tags=["nbval-ignore-output"]
+out.replay("Three steps; rank 2 is late for the third")
+
+# %% [markdown]
 # The fast ranks compute forward and backward at full speed. They wait at the *end* of `backward()`, where
 # `Reducer::finalize_backward` (`torch/csrc/distributed/c10d/reducer.cpp`) waits for every bucket's all-reduce, and an
 # all-reduce cannot be done before the last rank has joined.

@@ -584,7 +584,8 @@ out = scaling.result()
 reveal_predictions(out)
 for note in events(scaled, "ready"):
     print(f"{note['world']} workers from step {note['step']}")
-lives = [note["restarts"] for note in log_of(scaled) if note["event"] == "begin" and note["machine"] == 0]
+counts = {note["pid"]: note["restarts"] for note in events(scaled, "begin", rank=None)}
+lives = [counts[note["pid"]] for note in events(scaled, "ready", rank=None) if note["machine"] == 0]
 print("TORCHELASTIC_RESTART_COUNT in the three lives of machine 0:", lives[::2])
 print("the two machines ended with", out.values[0])
 

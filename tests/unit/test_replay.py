@@ -1,0 +1,74 @@
+"""A picture of lanes to be watched again: what its page holds; what happens in it is tried in a browser."""
+
+import json
+import re
+
+import pytest
+
+from course_lib.draw import Bar, Lane, Moment, Replay, Told, lanes, without_overlaps
+from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.trace import TRACED, WAIT
+from tests.unit.outcomes import outcome
+
+
+def test_moments_that_lie_in_others_count_while_they_last():
+    found = without_overlaps(
+        [Moment(0, 10, "backward"), Moment(4, 6, "waiting"), Moment(12, 13, "optimizer")]
+    )
+    assert [(each.start, each.end, each.text) for each in found] == [
+        (0, 4, "backward"),
+        (4, 6, "waiting"),
+        (6, 10, "backward"),
+        (12, 13, "optimizer"),
+    ]
+
+
+def test_neighbours_of_one_kind_are_one_moment():
+    assert without_overlaps([Moment(0, 1, "a"), Moment(1, 2, "a"), Moment(2, 2, "b")]) == (Moment(0, 2, "a"),)
+
+
+def replay(name: str = "rank 0") -> Replay:
+    drawing = lanes([Lane(name, ((Bar(0, 2, "forward"),),))], title="t", alt='"all" <b>', legend={})
+    return Replay(drawing, (Told(name, (Moment(0, 2, "forward"),), (1.5,)),))
+
+
+def test_a_page_holds_picture_buttons_and_what_each_lane_does():
+    page = replay().html()
+    (data,) = re.findall(r'\}\)\("ddp-replay-\w+", (\{.*\})\);</script>', page)
+    assert json.loads(data)["lanes"] == [{"name": "rank 0", "moments": [[0, 2, "forward"]], "joined": [1.5]}]
+    assert page.count("<svg") == 1
+    assert [word.strip() for word in re.findall(r"<button[^>]*>([^<]*)</button>", page)] == [
+        "start",
+        "‹ step",
+        "play",
+        "step ›",
+    ]
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # nothing is loaded from elsewhere
+
+
+def test_names_cannot_end_the_script_or_become_markup():
+    page = replay("</script><b>").html()
+    assert page.count("</script>") == 1
+    assert "<b>" not in page
+
+
+def test_two_replays_on_a_page_do_not_share_a_name():
+    assert replay("rank 0").html()[:40] != replay("rank 1").html()[:40]
+
+
+def test_where_pictures_are_not_shown_words_are():
+    assert replay()._repr_mimebundle_()["text/plain"] == '[replay: "all" <b>]'
+
+
+def test_a_traced_run_knows_what_every_rank_did_and_when_it_joined():
+    def event(name, start, end):
+        return {"name": name, "start_ns": start * 1000, "duration_ns": (end - start) * 1000, "thread": 1}
+
+    events = [event(TRACED, 0, 9000), event(WAIT, 2000, 5000), event("gloo:all_reduce", 1000, 5000)]
+    (told,) = Timeline.from_traces({0: events}).replay().told
+    assert told == Told("rank 0", (Moment(2, 5, "waiting"),), (1,))
+
+
+def test_a_run_that_was_not_traced_cannot_be_replayed():
+    with pytest.raises(ValueError, match="not traced"):
+        outcome().replay()
