@@ -43,10 +43,13 @@ class _Code:
     def __init__(self, script: Path) -> None:
         self._folder = script.resolve().parent
         self._files: set[Path] = set()
-        #: By name: functions and classes of all files. Names are not told apart by file.
+        #: By name, from all files: functions and classes, and the methods of classes.
         self._defined: dict[str, list[ast.AST]] = {}
-        self._classes: set[str] = set()
+        self._methods: dict[str, list[ast.AST]] = {}
+        #: Names of classes derived from `Process`: their methods run in the process that they stand for.
         self._processes: set[str] = set()
+        #: Names by which files know modules of the folder.
+        self._modules: set[str] = set()
         self._top: list[ast.AST] = []
         self.starts_processes = False
         self._read(script)
@@ -66,68 +69,78 @@ class _Code:
             for node in tree.body
             if not isinstance(node, _DEFINITIONS) and not (imported and _is_for_scripts(node))
         ]
+        self._define(tree, self._defined)
         for node in ast.walk(tree):
+            self.starts_processes |= isinstance(node, ast.Call) and self._is_start(node)
+            for module, name in _imported(node):
+                if self._read_module(module):
+                    self._modules.add(name)
+
+    def _define(self, parent: ast.AST, room: dict[str, list[ast.AST]]) -> None:
+        for node in ast.iter_child_nodes(parent):
+            inside = self._defined
             if isinstance(node, _DEFINITIONS):
-                self._defined.setdefault(node.name, []).append(node)
+                room.setdefault(node.name, []).append(node)
             if isinstance(node, ast.ClassDef):
-                self._classes.add(node.name)
+                inside = self._methods
                 if any(_last_name(base) in {"Process", *self._processes} for base in node.bases):
                     self._processes.add(node.name)
-            self.starts_processes |= isinstance(node, ast.Call) and self._is_start(node)
-            for module in _imported(node):
-                self._read_module(module)
+                    continue
+            self._define(node, inside)
 
-    def _read_module(self, name: str) -> None:
+    def _read_module(self, name: str) -> bool:
         place = self._folder.joinpath(*name.split("."))
-        for path in (place.with_suffix(".py"), place / "__init__.py"):
-            if path.is_file():
-                self._read(path)
+        found = [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+        for path in found:
+            self._read(path)
+        return bool(found)
 
     def _is_start(self, call: ast.Call) -> bool:
         return _last_name(call.func) in _STARTS | self._processes
 
     def joins_a_group(self) -> bool:
         """True when the top level comes to `init_process_group`."""
-        todo, seen = list(self._top), set[str]()
+        todo = list(self._top)
+        seen: list[ast.AST] = []
         while todo:
-            for name in self._called(todo.pop()):
-                if name == _JOINS:
+            for named in self._called(todo.pop()):
+                if _last_name(named) == _JOINS:
                     return True
-                if name not in seen:
-                    seen.add(name)
-                    todo += self._bodies(name)
+                new = [node for node in self._meant(named) if not any(node is one for one in seen)]
+                seen += new
+                todo += [statement for node in new for statement in _body(node)]
         return False
 
-    def _bodies(self, name: str) -> Iterator[ast.AST]:
-        if name in self._processes:
-            return  # its methods run in the process that it stands for
-        for node in self._defined.get(name, ()):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from node.body
-            elif isinstance(node, ast.ClassDef):
-                yield from (
-                    child
-                    for child in node.body
-                    if getattr(child, "name", "") in ("__init__", "__post_init__", "")
-                )
+    def _meant(self, named: ast.expr) -> list[ast.AST]:
+        """What `run`, `module.run` or `thing.run` may be, of all that these files define."""
+        if isinstance(named, ast.Name):
+            found = self._defined.get(named.id, [])
+        elif isinstance(named, ast.Attribute):
+            methods = self._methods.get(named.attr, [])
+            known = isinstance(named.value, ast.Name) and named.value.id in self._modules
+            found = [*methods, *(self._defined.get(named.attr, []) if known else [])]
+        else:
+            found = []
+        return [node for node in found if getattr(node, "name", "") not in self._processes]
 
-    def _called(self, node: ast.AST) -> Iterator[str]:
-        """The names of what is called here, functions that are defined here left out."""
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name in ("__init__", "__post_init__"):
-                for statement in node.body:
-                    yield from self._called(statement)
-            return
-        if isinstance(node, ast.ClassDef):
+    def _called(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What is called here, without what functions and classes that are defined here call."""
+        if isinstance(node, _DEFINITIONS):
             return
         if isinstance(node, ast.Call):
-            name = _last_name(node.func)
-            yield name
-            if name not in self._defined and not self._is_start(node):
-                values = [*node.args, *(keyword.value for keyword in node.keywords)]
-                yield from filter(None, (_last_name(value) for value in values))
+            yield node.func
+            if not self._meant(node.func) and not self._is_start(node):
+                yield from [*node.args, *(keyword.value for keyword in node.keywords)]
         for child in ast.iter_child_nodes(node):
             yield from self._called(child)
+
+
+def _body(node: ast.AST) -> list[ast.stmt]:
+    """What runs when it is called."""
+    if isinstance(node, ast.ClassDef):
+        makers = [child for child in node.body if getattr(child, "name", "") in ("__init__", "__post_init__")]
+        return [statement for maker in makers for statement in _body(maker)]
+    return node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
 
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -145,11 +158,12 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Names of modules that this may import, and the name by which the file knows each."""
     if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        yield node.module
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        yield from ((alias.name, alias.asname or alias.name) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        yield from (alias.name for alias in node.names)
+        module = f"{node.module}." if node.module else ""
+        if node.module:
+            yield node.module, ""
+        yield from ((module + alias.name, alias.asname or alias.name) for alias in node.names)

@@ -141,6 +141,55 @@ if __name__ == "__main__":
     assert found.outcome.diagnosis.culprits == (1,)
 
 
+def test_a_rank_that_returns_before_it_joins_is_missed_by_the_others(tmp_path):
+    text = """
+def worker(rank, port):
+    if rank == 0 or port < 0:
+        join(rank, port)
+
+
+if __name__ == "__main__":
+    port = free_port()
+    for rank in range(2):
+        mp.get_context("fork").Process(target=worker, args=(rank, port)).start()
+"""
+    found, _, _ = examined(tmp_path, text)
+    assert found.outcome.diagnosis.kind == "init_rank_missing", verdict_text(found)
+    assert found.outcome.diagnosis.culprits == (1,)
+
+
+def test_a_rank_that_is_started_late_is_waited_for_though_the_script_sleeps(tmp_path):
+    text = """
+def worker(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def prepare():
+    time.sleep(2.5)
+
+
+if __name__ == "__main__":
+    context = mp.get_context("fork")
+    path = os.path.abspath("store")
+    methods = (context, mp.get_context("spawn"))
+    ranks = [method.Process(target=worker, args=(rank, path)) for rank, method in enumerate(methods)]
+    ranks[0].start()
+    for helper in (prepare, prepare):
+        process = context.Process(target=helper)
+        process.start()
+        process.join()
+    ranks[1].start()
+    for rank in ranks:
+        rank.join()
+        assert rank.exitcode == 0
+"""
+    found, _, err = examined(tmp_path, text)
+    assert found.sound, verdict_text(found) + err.getvalue()
+    assert found.outcome.ranks == (0, 1)
+
+
 def test_fewer_processes_than_the_world_size_says_are_found_out(tmp_path):
     text = """
 def worker(rank, port):

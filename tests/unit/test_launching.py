@@ -40,6 +40,14 @@ class Worker(mp.Process):
 
 workers = [Worker(rank) for rank in range(2)]
 """
+NAMED_LIKE_A_METHOD = """
+def join(rank):
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+
+processes = [Process(target=join, args=(rank,)) for rank in range(2)]
+for process in processes:
+    process.join()
+"""
 HELPER = """
 def write(lines):
     print(lines.get())
@@ -66,6 +74,16 @@ def main(arguments):
 
 app.run(main)
 """
+IN_A_METHOD = """
+class Trainer:
+    def fit(self):
+        self.set_up()
+    def set_up(self):
+        Process(target=print).start()
+        dist.init_process_group("gloo")
+
+Trainer().fit()
+"""
 IN_A_CONSTRUCTOR = """
 class Trainer:
     def __init__(self):
@@ -80,7 +98,9 @@ dist.init_process_group("gloo")
 
 
 @pytest.mark.parametrize(
-    "text", [SPAWN, FUNCTION_IS_A_PARAMETER, PROCESS_PER_RANK, PROCESS_CLASS], ids=range(4)
+    "text",
+    [SPAWN, FUNCTION_IS_A_PARAMETER, PROCESS_PER_RANK, PROCESS_CLASS, NAMED_LIKE_A_METHOD],
+    ids=range(5),
 )
 def test_a_script_whose_processes_join_starts_its_ranks(tmp_path, text):
     script = tmp_path / "train.py"
@@ -89,7 +109,7 @@ def test_a_script_whose_processes_join_starts_its_ranks(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    "text", [HELPER, BOTH, PASSED_TO_A_LIBRARY, IN_A_CONSTRUCTOR, NO_PROCESSES], ids=range(5)
+    "text", [HELPER, BOTH, PASSED_TO_A_LIBRARY, IN_A_METHOD, IN_A_CONSTRUCTOR, NO_PROCESSES], ids=range(6)
 )
 def test_a_script_that_joins_itself_does_not(tmp_path, text):
     script = tmp_path / "train.py"
@@ -110,6 +130,9 @@ def test_modules_of_its_folder_are_read_with_it(tmp_path):
     script.write_text(f"from project.launch import launch\n\n{worker}launch(worker)\n", encoding="utf-8")
     assert starts_its_ranks(str(script))
     script.write_text(f"from project import launch\n\n{worker}worker(0)\n", encoding="utf-8")
+    assert not starts_its_ranks(str(script))
+    (package / "init.py").write_text("def join():\n    dist.init_process_group()\n", encoding="utf-8")
+    script.write_text("from project import init, launch\n\ninit.join()\n", encoding="utf-8")
     assert not starts_its_ranks(str(script))
 
 

@@ -10,7 +10,7 @@ from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
 from course_lib.ranks.kernel.rank_handle import Link, RankLink
 from course_lib.ranks.messages import Attached, Body, Done, Joined, Verdict, read, written
-from course_lib.ranks.protocol import BufferedChannel
+from course_lib.ranks.protocol import BufferedChannel, Message
 
 if TYPE_CHECKING:
     from course_lib.ranks.attach.script_run import Script
@@ -35,7 +35,8 @@ class StartedLink(AttachedLink):
 
     Attributes:
         order: which of the processes started by the same one it is. index: its number to `torch.multiprocessing.spawn`.
-        rank_told: the rank it has given to `init_process_group`; None until it comes there.
+        rank_told: the rank it has given to `init_process_group`; None until it comes there. world_size: the same.
+        done: how it has ended, where that was noted while it had the place of a rank that it was not.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class StartedLink(AttachedLink):
         self.index = hello.index
         self.rank_told: int | None = None
         self.world_size = 0
+        self.done: Done | None = None
 
     def hear(self) -> None:
         """Take in whether it has joined."""
@@ -55,12 +57,20 @@ class StartedLink(AttachedLink):
             self.rank_told, self.world_size = joined.rank, joined.world_size
 
     @property
+    def over(self) -> bool:
+        """True when its part has ended."""
+        return self.done is not None or self._has_said_how() is not None or self.channel.closed
+
+    @property
     def failed(self) -> bool:
         """True when its part has ended in an error, or it has died."""
-        done = next((message for message in self.inbox if message.kind == Done.kind), None)
-        if done is not None:
-            return done.data.get("error") is not None
-        return self.awaited is not None and self.channel.closed
+        said = self._has_said_how()
+        if self.done is None and said is not None:
+            return said.data.get("error") is not None
+        return self.done.error is not None if self.done is not None else self.channel.closed
+
+    def _has_said_how(self) -> Message | None:
+        return next((message for message in self.inbox if message.kind == Done.kind), None)
 
     @property
     def exit_code(self) -> int | None:

@@ -39,6 +39,7 @@ class SetOfRanks(Wires):
         self.places: list[Link] = []
         self.links = self.places
         self.world_size = 0
+        self.wanted = 0
         self._asked: int | None = None
         self._look_at = 0.0
         self._stack: tuple[Frame, ...] | None = None
@@ -50,7 +51,7 @@ class SetOfRanks(Wires):
 
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
-        waiting = any(isinstance(place, Expected) for place in self.places)
+        waiting = len(self._placed(joined=True)) < self.wanted
         self.script.pump(min(timeout, _LOOK_EVERY) if waiting and timeout is not None else timeout)
         for place in self.places:
             self.script.take_told(place)
@@ -59,57 +60,73 @@ class SetOfRanks(Wires):
             excuse(self.places, self.this)
 
     def fill(self) -> None:
-        """Give everybody who has joined the place of the rank that it says it is."""
-        for link in self.script.attached:
+        """Give everybody who has joined the place of the rank that it says it is, and those that are left to others."""
+        if self.this is not None and self.this.stopped_at:
+            return  # they are being ended: whoever comes now is too late
+        for link in [*self.script.attached, *self._placed()]:
             link.hear()
+        self._count()
         joined = [link for link in self.script.attached if link.rank_told is not None]
-        if not self.places:
-            self._keep_places(joined)
-        for link in joined:
-            self._place(link)
-        for place in self.places[:]:
-            if isinstance(place, StartedLink) and place.rank_told is None:
-                place.hear()
-                self._put_right(place)
-        if any(isinstance(place, Expected) for place in self.places):
-            self._look_at_the_script()
-            if self._nobody_else_comes():
-                self._settle()
+        if not joined and len(self._placed(joined=True)) == self.wanted:
+            return
+        self._look_at_the_script()
+        settled = self._nobody_else_comes()
+        for link in self._placed():
+            if link.rank_told != link.rank and (link.rank_told is not None or not settled):
+                self._take_back(link)
+        if not settled:
+            self._keep_places()
+        for link in self.script.attached[:]:
+            if link.rank_told is not None:
+                self._place(link, link.rank_told)
+        if settled:
+            self._settle()
 
-    def _keep_places(self, joined: Sequence[StartedLink]) -> None:
-        sizes = [link.world_size for link in joined if link.world_size > 0]
-        number = sizes[0] if sizes else len(self.script.attached) + len(self.script.pending)
-        self._grow(number)
+    def _placed(self, joined: bool = False) -> list[StartedLink]:
+        links = [place for place in self.places if isinstance(place, StartedLink)]
+        return [link for link in links if link.rank_told is not None] if joined else links
 
-    def _grow(self, number: int) -> None:
-        self.places += [Expected(rank) for rank in range(len(self.places), number)]
+    def _count(self) -> None:
+        """How many ranks there are to be: as many as one says that has joined, or as there are processes."""
+        told = [
+            link.world_size for link in [*self.script.attached, *self._placed()] if link.rank_told is not None
+        ]
+        self.wanted = max([self.wanted, *told])
+        if not self.wanted:
+            self.wanted = len(self.script.attached) + len(self.script.pending)
+
+    def _keep_places(self) -> None:
+        self.places += [Expected(rank) for rank in range(len(self.places), self.wanted)]
         self.world_size = len(self.places)
 
-    def _place(self, link: StartedLink, wish: int | None = None) -> None:
-        wish = link.rank_told if wish is None else wish
-        free = [place.rank for place in self.places if isinstance(place, Expected)]
-        if wish not in free:
-            if not free:
-                self._grow(len(self.places) + 1)
-                free = [len(self.places) - 1]
-            wish = free[0]
-        link.rank = wish
-        self.places[wish].close()
-        self.places[wish] = link
+    def _place(self, link: StartedLink, wish: int) -> None:
+        """Give it the place that it wishes; where that is another's, one that is free or a new one."""
+        there = self.places[wish] if 0 <= wish < len(self.places) else None
+        if isinstance(there, StartedLink) and there.rank_told is None:
+            self._take_back(there)
+        free = self._free()
+        if not free:
+            free = [len(self.places)]
+            self.places.append(Expected(free[0]))
+            self.world_size = len(self.places)
+        link.rank = wish if wish in free else free[0]
+        self.places[link.rank].close()
+        self.places[link.rank] = link
         self.script.attached.remove(link)
+        if self.this is not None and link.done is not None:
+            self.this.done[link.rank] = link.done
 
-    def _put_right(self, link: StartedLink) -> None:
-        """One that was given a place before it joined has joined now, as another rank."""
-        told = link.rank_told
-        if told is None or told == link.rank or not 0 <= told < len(self.places):
-            return
-        other = self.places[told]
-        if isinstance(other, StartedLink) and other.rank_told is None:
-            mine = link.rank
-            self.places[told], self.places[mine] = link, other
-            self._rename(other, -1)
-            self._rename(link, told)
-            self._rename(other, mine)
+    def _free(self) -> list[int]:
+        return [place.rank for place in self.places if isinstance(place, Expected)]
+
+    def _take_back(self, link: StartedLink) -> None:
+        """It has not joined, or not as the rank whose place it was given: that is free again."""
+        if self.this is not None:
+            link.done = self.this.done.pop(link.rank, None)
+            self.this.died_first.pop(link.rank, None)
+            self.this.ended.discard(link.rank)
+        self.places[link.rank] = Expected(link.rank)
+        self.script.attached.append(link)
 
     # -- when nobody else comes ----------------------------------------------------------------------------------
 
@@ -135,29 +152,23 @@ class SetOfRanks(Wires):
     def _settle(self) -> None:
         """Processes that have not joined take the places that are left; what is left then is nobody's."""
         rest = sorted(
-            self.script.attached, key=lambda link: (link.index is None, not link.failed, link.order)
+            self.script.attached,
+            key=lambda each: (each.index is None, not each.failed, each.over, each.order),
         )
-        for link in rest:
-            free = [place.rank for place in self.places if isinstance(place, Expected)]
-            if not free:
-                break
-            if not link.channel.closed or link.failed or link.index is not None:
-                self._place(link, link.index if link.index in free else free[0])
-        if any(isinstance(place, Expected) for place in self.places):
-            here = [place for place in self.places if not isinstance(place, Expected)]
+        for link in rest[: len(self._free())]:
+            self._place(link, link.index if link.index is not None else self._free()[0])
+        if self._free():
             for place in self.places:
                 if isinstance(place, Expected):
                     place.kill()
                     place.close()
-            for rank, place in enumerate(here):
+            self.places[:] = [place for place in self.places if not isinstance(place, Expected)]
+            for rank, place in enumerate(self.places):
                 self._rename(place, rank)
-            self.places[:] = here
-            self.world_size = len(here)
+            self.world_size = len(self.places)
 
     def _rename(self, place: Link, rank: int) -> None:
-        if place.rank == rank:
-            return
-        if self.this is not None:
+        if self.this is not None and place.rank != rank:
             _move(self.this.done, place.rank, rank)
             _move(self.this.died_first, place.rank, rank)
         place.rank = rank
