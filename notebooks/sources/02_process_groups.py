@@ -355,8 +355,8 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # which NCCL refuses. (How fast NCCL is, a lesson that has to run without GPUs cannot show.)
 #
 # Leave the name out, and torch looks at the machine. It finds the right one, but `get_backend()` does not tell you. (Where
-# torch finds a GPU it takes NCCL *alone*, `cuda:nccl`, and a CPU tensor is then refused. The first line hides GPUs from the
-# ranks, so that you see the same on every machine.)
+# torch finds a GPU, it takes NCCL *alone*, `cuda:nccl`, and collectives on CPU tensors then fail. The cell hides GPUs from
+# its ranks, so that it shows the same on every machine.)
 
 # %%
 # %%ranks

@@ -86,7 +86,7 @@ def test_gpus_that_are_counted_and_do_not_work_cost_nothing_but_a_sentence(tmp_p
     )
     assert told["gpus"] == 0
     assert told["rows"]["GPUs"].startswith("4 GPU(s) counted, and CUDA does not start: ")
-    assert "What helps: install the NVIDIA driver" in told["rows"]["GPUs"]
+    assert "Hint: install the NVIDIA driver" in told["rows"]["GPUs"]
     assert "no GPU works here" in told["rows"]["backend for 4 ranks"]
     assert told["choice"] == ["gloo", "cpu"]
     assert told["values"] == [2.0, False, False, 0], "and ranks do not see them"

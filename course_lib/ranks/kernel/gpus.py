@@ -154,7 +154,7 @@ def advice(problem: str) -> str:
 
 
 def _sentence(what: str, helps: str) -> str:
-    return f"{what.rstrip('. ')}. What helps: {helps}"
+    return f"{what.rstrip('. ')}. Hint: {helps}"
 
 
 def may_have_gpu(environment: Mapping[str, str]) -> bool:

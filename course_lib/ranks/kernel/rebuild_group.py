@@ -65,8 +65,9 @@ def _apart_on_gpus(gang: Gang, this: Run) -> tuple[str, ...]:
         for rank, done in this.done.items()
     }
     return tuple(
-        f"On the GPUs the ranks have come apart: in this {what_was_run(this.job)}, "
-        f"{nccl_counts.sentence(counts)}. NCCL's collectives return at once, so nothing has failed yet: the next line "
-        "that needs a result (.item(), .cpu(), print) waits for ever, or another collective meets the one that is open."
+        "The ranks have issued different numbers of collectives on their GPUs: in this "
+        f"{what_was_run(this.job)}, {nccl_counts.sentence(counts)}. NCCL's collectives return at "
+        "once, so nothing has failed yet. The next line that needs a result (.item(), .cpu(), print) waits forever, "
+        "or a later collective will be matched with the one that is still open."
         for counts in nccl_counts.apart(grown).values()
     )
