@@ -98,6 +98,28 @@ class Replay:
             data=_json(self._data()),
         )
 
+    def save(self, path: str | Path, seconds: float = 8.0) -> Path:
+        """Write an SVG in which the cursor goes round by itself: for a page or a slide in which no script runs."""
+        left, top = self.drawing.left, HEAD
+        right, height = self.drawing.width, self.drawing.floor - HEAD
+        last = left + self.drawing.scale * max((m.end for one in self.told for m in one.moments), default=0)
+
+        def moving(what: str, begin: float, end: float) -> str:
+            return (
+                f'<animate attributeName="{what}" from="{begin:.1f}" to="{end:.1f}" dur="{seconds:g}s" '
+                'repeatCount="indefinite"/>'
+            )
+
+        cursor = (
+            f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{height:.1f}" fill="#808080" '
+            f'opacity="0.35">{moving("x", left, last)}{moving("width", right - left, right - last)}</rect>'
+            f'<rect x="{left:.1f}" y="{top}" width="2" height="{height:.1f}" fill="#CC79A7">'
+            f"{moving('x', left, last)}</rect>"
+        )
+        target = Path(path)
+        target.write_text(self.drawing.svg().removesuffix("</svg>") + cursor + "</svg>", encoding="utf-8")
+        return target
+
     def _data(self) -> dict[str, object]:
         return {
             "left": self.drawing.left,

@@ -202,7 +202,7 @@ def rng_entries() -> dict[str, Entry]:
         import numpy as np
 
         entries["numpy"] = _state(_numpy_text(np.random.get_state(legacy=False)))
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         entries["cuda"] = _state(bytes(torch.cuda.get_rng_state().numpy()))
     return entries
 

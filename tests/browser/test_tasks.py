@@ -48,7 +48,7 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
     wrong = notebook.run(task)
     reads(
         wrong,
-        r"samplers.shard_indices: wrong.*looks like: The ranks get unequally many samples.*again: lesson 03",
+        r"samplers.shard_indices: wrong.*looks like: The ranks get different numbers of samples.*again: lesson 03",
     )
     expect(notebook.errors(task)).to_have_count(0)
     notebook.shoot("task_wrong", at=task)

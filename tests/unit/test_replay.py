@@ -2,6 +2,7 @@
 
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -52,6 +53,18 @@ def test_names_cannot_end_the_script_or_become_markup():
     page = replay("</script><b>").html()
     assert page.count("</script>") == 1
     assert "<b>" not in page
+
+
+def test_a_replay_that_moves_by_itself_needs_no_script(tmp_path):
+    saved = replay().save(tmp_path / "replay.svg", seconds=3)
+    root = ElementTree.parse(saved).getroot()
+    moving = root.findall(".//{http://www.w3.org/2000/svg}animate")
+    assert [(each.get("attributeName"), each.get("dur")) for each in moving] == [
+        ("x", "3s"),
+        ("width", "3s"),
+        ("x", "3s"),
+    ]
+    assert "<script" not in saved.read_text()
 
 
 def test_two_replays_on_a_page_do_not_share_a_name():

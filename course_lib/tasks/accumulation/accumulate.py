@@ -115,8 +115,8 @@ class Accumulate(Task[Case, Seen, Oracle]):
         ),
         Misconception(
             "reduced_each_time",
-            "Gradients are reduced after every micro-batch: too often, and where ranks have unequally many, somebody "
-            "waits for ever.",
+            "Gradients are reduced after every micro-batch: too often, and where ranks have different "
+            "numbers of micro-batches, somebody waits for ever.",
             taught.LEFT_OVER,
         ),
         Misconception(

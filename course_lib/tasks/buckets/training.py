@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed import Store
 
-#: Samples a rank has in each step; all ranks have equally many.
+#: Samples a rank has in each step; all ranks have the same number.
 SHARE = 4
 RATE = 0.2
 #: How long a late rank waits for rank 0 to come through its backward; only wrong answers take so long.

@@ -43,7 +43,7 @@ class Train(Task[Case, Seen, None]):
     hints = (
         (
             "Take one line of the report at a time. Each names a lesson; its rule of thumb is often the repair. "
-            "What the script promises stands in its first lines."
+            "What the script promises is in its first lines."
         ),
         (
             "The doctor tells more than the report: ddp-course doctor --ranks 2 capstone/train.py --epochs 1, and the "
@@ -243,7 +243,7 @@ class Train(Task[Case, Seen, None]):
             f"rank {rank} had no memory for its second micro-batch and went on{seen.doctor}", "swallowed"
         )
 
-    @check("After a kill and a restart, the optimizer goes on with the memory it had.")
+    @check("After a kill and a restart, the optimizer continues with the state it had.")
     def resumed(self, trial: ThisTrial) -> Miss | None:
         """The first step after the restart."""
         seen = _launch(trial, "killed")

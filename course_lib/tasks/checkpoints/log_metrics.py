@@ -65,7 +65,7 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
         ),
         Misconception(
             "mean_of_means",
-            "The ranks' metrics are averaged, but the ranks have unequally many samples.",
+            "The ranks' metrics are averaged, but the ranks have different numbers of samples.",
             taught.AVERAGES,
         ),
         Misconception(

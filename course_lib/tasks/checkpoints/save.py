@@ -149,12 +149,12 @@ class Save(Task[Case, Seen, None]):
         ),
         Misconception(
             "not_strict",
-            "With strict=False nothing is loaded when the names do not fit, and nobody is told.",
+            "With strict=False nothing is loaded when the names do not fit, and nobody notices.",
             taught.PREFIX,
         ),
         Misconception(
             "runs_files",
-            "Loading runs what stands in the file: pickle, or weights_only=False.",
+            "Loading runs what is in the file: pickle, or weights_only=False.",
             taught.WEIGHTS_ONLY,
         ),
     )
@@ -233,7 +233,7 @@ class Save(Task[Case, Seen, None]):
             return Miss(f"{len(writers)} of {trial.world_size} ranks wrote", "all_write")
         return None
 
-    @check("load runs nothing that stands in the file.")
+    @check("load runs nothing that is in the file.")
     def runs_nothing(self, trial: ThisTrial) -> Miss | None:
         """It may raise."""
         ran = any(seen.get("ran") for seen in trial.seen.values())

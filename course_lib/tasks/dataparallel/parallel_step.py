@@ -94,7 +94,7 @@ class ParallelStep(Task[Case, Seen, Oracle]):
         ),
         Misconception(
             "order_of_arrival",
-            "The outputs stand in the order in which threads were done, not in that of the batch.",
+            "The outputs are in the order in which threads finished, not in that of the batch.",
             taught.STEP,
         ),
         Misconception(

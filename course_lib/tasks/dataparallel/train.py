@@ -60,7 +60,7 @@ class Train(Task[Case, Seen, Oracle]):
     hints = (
         "Two lines change: the wrapper, and the loader. The loop, the loss and the optimizer stay as they are.",
         (
-            "DistributedSampler deals out the samples; it shuffles unless it is told not to. Its ranks take every "
+            "DistributedSampler deals out the samples; it shuffles unless shuffle=False. Its ranks take every "
             "N-th sample, so that the k-th batches of all ranks together are the k-th batch of the old script."
         ),
         (

@@ -65,8 +65,8 @@ class Epoch(Mystery[Case, Run, Oracle]):
         culprit=2,
         cause="fewer_batches",
         seen_doing={
-            0: "it stands in backward(), in step 4, like rank 1",
-            1: "it has a damaged photograph, but four batches all the same, and stands in backward() like rank 0",
+            0: "it is waiting in backward(), in step 4, like rank 1",
+            1: "it has a damaged photograph, but four batches all the same, and is waiting in backward() like rank 0",
         },
         refuted={
             "late": "the rank that the others wait for does not move: it waits, too",
@@ -77,7 +77,7 @@ class Epoch(Mystery[Case, Run, Oracle]):
         tempting={"late": "only_late"},
     )
     hints = (
-        "Two ranks stand in backward(), one in the barrier below the loop. Which of them has made fewer steps?",
+        "Two ranks are waiting in backward(), one in the barrier below the loop. Which of them has made fewer steps?",
         "How many batches of two does each rank make of its eight photographs, once the damaged ones are out?",
         (
             "Before the loop, let the ranks agree on the number of steps: all_reduce with ReduceOp.MIN of the "

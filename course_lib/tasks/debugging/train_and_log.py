@@ -55,8 +55,8 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
         culprit=0,
         cause="one_rank",
         seen_doing={
-            1: "it stands in the all_reduce of the third step, like rank 2",
-            2: "it stands in the all_reduce of the third step, like rank 1",
+            1: "it is waiting in the all_reduce of the third step, like rank 2",
+            2: "it is waiting in the all_reduce of the third step, like rank 1",
         },
         refuted={
             "late": "it does not move: it waits in a collective of its own",
@@ -83,7 +83,7 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
         ),
         Misconception(
             "only_late",
-            "A rank that works would not stand in a collective: whoever waits is not late.",
+            "A rank that works would not be in a collective: a rank that waits is not late.",
             taught.PATIENT,
         ),
         Misconception(
@@ -159,7 +159,7 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
         """Number by number."""
         logged, means = trial.seen[0]["run"]["logged"], _meant(trial)["means"]
         if any(map(toys.is_odd, logged)):
-            return Miss("rank 0 logged something that is no number")
+            return Miss("rank 0 logged something that is not a number")
         relative = [value / (1 + abs(mean)) for value, mean in zip(logged, means, strict=False)]
         if len(logged) == len(means) and close(relative, [mean / (1 + abs(mean)) for mean in means]):
             return None

@@ -81,7 +81,7 @@ class TrainFiles(Mystery[Case, list[float], Oracle]):
         ),
         Misconception(
             "data_blamed",
-            "All ranks have equally many files. The last one only is where it comes to light.",
+            "All ranks have the same number of files. The last one is only where it comes to light.",
             taught.ANALYSER,
         ),
         Misconception(

@@ -150,7 +150,7 @@ class Grid(Task[Case, Seen, Oracle]):
 
     @check("All ranks make the same groups in the same order.")
     def same_groups(self, trial: ThisTrial) -> Miss | None:
-        """Seen from the names that torch gives to groups; unlike groups of one name work by luck, if at all."""
+        """Seen from the names that torch gives to groups; unlike groups of one name work by chance, if at all."""
         meant: dict[str, tuple[int, list[int]]] = {}
         for rank, seen in trial.seen.items():
             for number, members in seen["numbers"].items():

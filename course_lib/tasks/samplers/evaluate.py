@@ -49,7 +49,7 @@ class Evaluate(Task[Case, Seen, Oracle]):
     hints = (
         (
             "An accuracy is two numbers: how many were right, of how many. Numbers can be added over ranks; accuracies "
-            "cannot be averaged unless every rank has equally many samples."
+            "cannot be averaged unless every rank has the same number of samples."
         ),
         (
             "DistributedSampler pads, and padded samples would count twice. Deal out the numbers yourself: "
@@ -68,13 +68,13 @@ class Evaluate(Task[Case, Seen, Oracle]):
         ),
         Misconception(
             "mean_of_means",
-            "The ranks' accuracies are averaged, but the ranks have unequally many samples: add up right answers and "
-            "samples, then divide once.",
+            "The ranks' accuracies are averaged, but the ranks have different numbers of samples: add up right answers "
+            "and samples, then divide once.",
             taught.EVALUATE,
         ),
         Misconception(
             "summed_not_averaged",
-            "The ranks' accuracies are added up: all_reduce sums, unless it is told otherwise.",
+            "The ranks' accuracies are added up: all_reduce sums unless op says otherwise.",
             taught.EVALUATE,
         ),
         Misconception(

@@ -48,7 +48,7 @@ class MakeLoader(Task[Case, Seen, None]):
         "Let torch deal out the samples: DistributedSampler(dataset, ...) knows this rank and the world size itself.",
         "Give the sampler to DataLoader(dataset, batch_size=..., sampler=...), and no shuffle: the sampler shuffles.",
         (
-            "The sampler starts at epoch 0 for ever unless it is told: sampler.set_epoch(epoch), before the loader is "
+            "The sampler starts at epoch 0 for ever unless you call sampler.set_epoch(epoch), before the loader is "
             "iterated. The seed is the sampler's own argument; torch.manual_seed does not reach it."
         ),
     )
@@ -87,7 +87,7 @@ class MakeLoader(Task[Case, Seen, None]):
         ),
         Misconception(
             "uneven_shards",
-            "The ranks have unequally many batches. In training, the ranks with fewer would finish early and the "
+            "The ranks have different numbers of batches. In training, the ranks with fewer would finish early and the "
             "others wait for them in backward().",
             taught.SHARDS,
         ),
@@ -186,7 +186,7 @@ class MakeLoader(Task[Case, Seen, None]):
             return Miss(f"{where}, {extra} samples were seen more than once; padding needs {padding}")
         return None
 
-    @check("Every rank has equally many batches.")
+    @check("Every rank has the same number of batches.")
     def equally_many(self, trial: ThisTrial) -> Miss | None:
         """Unequal numbers of batches make a training loop hang."""
         counts = [len(trial.seen[rank]["0"]) for rank in range(trial.world_size)]

@@ -43,9 +43,9 @@ class ShardIndices(Task[Case, list[int], Oracle]):
             "generator seeded with seed + epoch."
         ),
         (
-            "Every rank must get equally many, so make the list's length a multiple of world_size before it is dealt "
-            "out: with drop_last cut its end off, else put its own beginning behind it - more than once, when there "
-            "are fewer samples than ranks."
+            "Every rank must get the same number, so make the list's length a multiple of world_size before it is "
+            "dealt out: with drop_last cut its end off, else put its own beginning behind it - more than once, when "
+            "there are fewer samples than ranks."
         ),
         "Deal out like cards: rank, rank + world_size, rank + 2 * world_size, ... which is list[rank::world_size].",
     )
@@ -78,7 +78,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
         ),
         Misconception(
             "no_padding",
-            "The ranks get unequally many samples. In training, the ranks with fewer would finish early and the "
+            "The ranks get different numbers of samples. In training, the ranks with fewer would finish early and the "
             "others wait for them in backward().",
             taught.SHARDS,
         ),
@@ -131,7 +131,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
                 return Miss(f"{self._call(trial, rank)} gave {seen['odd']}")
         return None
 
-    @check("Every rank gets equally many samples.")
+    @check("Every rank gets the same number of samples.")
     def equally_many(self, trial: ThisTrial) -> Miss | None:
         """Unequal shards make a training loop hang."""
         lengths = [len(trial.seen[rank]) for rank in range(trial.world_size)]

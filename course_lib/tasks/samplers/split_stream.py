@@ -208,7 +208,7 @@ class SplitStream(Task[Case, Seen, Oracle]):
             f"{_where(trial)}, {missing} samples were read by nobody; {rest} fill no round", _known(trial)
         )
 
-    @check("Every rank gets equally many samples.")
+    @check("Every rank gets the same number of samples.")
     def equally_many(self, trial: ThisTrial) -> Miss | None:
         """Unequal shares make a training loop hang."""
         lengths = [len(trial.seen[rank]["first"]) for rank in range(trial.world_size)]

@@ -1,4 +1,4 @@
-"""Task 4: how many bytes a rank must hold for weights, gradients and optimizer."""
+"""Task 4: how many bytes each rank must hold for weights, gradients and optimizer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ThisTrial = Trial[Case, float, Oracle]
 
 
 class BytesHeld(Task[Case, float, Oracle]):
-    """How many bytes a rank must hold for weights, gradients and optimizer."""
+    """How many bytes each rank must hold for weights, gradients and optimizer."""
 
     name = "scale.bytes_held"
     title = "Does it fit?"

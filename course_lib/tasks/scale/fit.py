@@ -92,7 +92,7 @@ class Fit(Task[Case, list[float], Oracle]):
             taught.FIT,
         ),
         Misconception(
-            "seconds_a_byte", "Seconds a byte are returned; the bandwidth is bytes a second.", taught.FIT
+            "seconds_a_byte", "Seconds per byte are returned; the bandwidth is bytes per second.", taught.FIT
         ),
     )
 
@@ -138,7 +138,7 @@ class Fit(Task[Case, list[float], Oracle]):
 
     #: In this order, finite.
     gives_numbers = gate(
-        "Two numbers: seconds a round, and bytes a second.", "with {case}, rank {rank} returned {odd}"
+        "Two numbers: seconds per round, and bytes per second.", "with {case}, rank {rank} returned {odd}"
     )
 
     @check("The latency is that of one round, up to the scatter of the measurements.")

@@ -1,4 +1,4 @@
-"""Task 2: an epoch in which ranks have unequally many batches, of unequal sizes."""
+"""Task 2: an epoch in which ranks have different numbers of batches, of different sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ThisTrial = Trial[Case, list[list[float]], Oracle]
 
 
 class TrainEpoch(Task[Case, list[list[float]], Oracle]):
-    """An epoch in which ranks have unequally many batches, of unequal sizes."""
+    """An epoch in which ranks have different numbers of batches, of different sizes."""
 
     name = "stragglers.train_epoch"
     title = "An epoch with uneven batches"
@@ -50,7 +50,7 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
         ),
         (
             "A rank that has no batch left can still take part: with an empty batch (zero rows), whose loss is a sum "
-            "over nothing. Or let ddp.join() stand in for it; then think of what the last rounds did to the optimizer."
+            "over nothing. Or let ddp.join() take its place; then think of what the last rounds did to the optimizer."
         ),
         (
             "Momentum is part of the training: after ddp.join() the weights are equal on all ranks, but the "
@@ -95,7 +95,7 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Equally many batches, the last one short; then unequally many, so that one rank even has none."""
+        """The same number of batches, the last one short; then different numbers, so that one rank even has none."""
         seed = chance.randint(1, 10**6)
         even = [[4, 4, chance.randint(1, 2) + rank] for rank in range(world_size)]
         uneven = [[chance.randint(1, 5) for _ in range(2 * rank + 1)] for rank in range(world_size)]

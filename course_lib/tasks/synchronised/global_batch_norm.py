@@ -94,7 +94,7 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         ),
         Misconception(
             "mean_of_means",
-            "The ranks' means are averaged as if all had equally many samples.",
+            "The ranks' means are averaged as if all had the same number of samples.",
             taught.UNTOUCHED,
         ),
         Misconception(

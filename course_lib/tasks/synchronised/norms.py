@@ -118,7 +118,7 @@ def own_gradient(parts: Sequence[Tensor]) -> Sequence[Moments]:
 
 
 def mean_of_means(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Moments averaged over ranks, as if all had equally many samples."""
+    """Moments averaged over ranks, as if all had the same number of samples."""
     mean = weights.added(part.mean(0) for part in parts) / len(parts)
     square = weights.added(part.square().mean(0) for part in parts) / len(parts)
     return [(mean, square - mean.square())] * len(parts)

@@ -1,5 +1,5 @@
 # misconception: somebody_missing
-# breaks: ranks may have unequally many, or none
+# breaks: ranks may have different numbers of them, or none
 import torch
 import torch.distributed as dist
 

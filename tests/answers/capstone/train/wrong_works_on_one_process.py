@@ -1,5 +1,5 @@
 # misconceptions: impatient, counted_twice, two_backwards, forgotten
-# breaks: After a kill and a restart, the optimizer goes on with the memory it had.
+# breaks: After a kill and a restart, the optimizer continues with the state it had.
 # breaks: Both passes through the Classifier reach the gradients of all ranks.
 # breaks: A process that is four seconds late is waited for.
 # breaks: The accuracy counts each test image once.

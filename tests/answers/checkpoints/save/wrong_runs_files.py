@@ -1,5 +1,5 @@
 # misconception: runs_files
-# breaks: load runs nothing that stands in the file.
+# breaks: load runs nothing that is in the file.
 # breaks: It runs no code that a file brings along.
 import os
 

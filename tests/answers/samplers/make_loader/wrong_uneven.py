@@ -1,5 +1,5 @@
 # misconception: uneven_shards
-# breaks: Every rank has equally many batches.
+# breaks: Every rank has the same number of batches.
 # breaks: Every rank gets the same number of samples
 import torch
 import torch.distributed as dist

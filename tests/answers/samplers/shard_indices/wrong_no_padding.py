@@ -1,6 +1,6 @@
 # misconception: no_padding
-# breaks: Every rank gets equally many samples.
-# breaks: every rank gets equally many
+# breaks: Every rank gets the same number of samples.
+# breaks: every rank gets the same number of samples
 import torch
 
 

@@ -1,5 +1,5 @@
 # misconception: padding_too_short
-# breaks: Every rank gets equally many samples.
+# breaks: Every rank gets the same number of samples.
 # breaks: several times over, when there are fewer samples than ranks
 import torch
 

@@ -1,6 +1,6 @@
 # misconception: rest_kept
-# breaks: Every rank gets equally many samples.
-# breaks: Every rank gets equally many, so that no rank waits at the end.
+# breaks: Every rank gets the same number of samples.
+# breaks: Every rank gets the same number of samples, so that no rank waits at the end.
 # breaks: Deal in *rounds* of one sample for each rank
 from torch.utils.data import IterableDataset, get_worker_info
 

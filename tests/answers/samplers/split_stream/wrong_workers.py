@@ -1,5 +1,5 @@
 # misconception: workers_ignored
-# breaks: Every rank gets equally many samples.
+# breaks: Every rank gets the same number of samples.
 # breaks: or with several of them
 # breaks: for loaders with any number of workers
 from torch.utils.data import IterableDataset

@@ -1,6 +1,6 @@
 # misconception: latency_forgotten
 # breaks: It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire.
-# breaks: Each is a ring all-reduce with `latency` seconds a round
+# breaks: Each is a ring all-reduce with `latency` seconds per round
 def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
     wire_free = 0.0
     for ready, size in buckets:

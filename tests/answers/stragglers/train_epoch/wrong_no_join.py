@@ -1,5 +1,5 @@
 # misconception: waits_for_ever
-# breaks: The ranks have unequally many batches
+# breaks: The ranks have different numbers of batches
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,6 @@
 # misconception: mean_of_means
 # breaks: The outputs are those of one process with the samples of all ranks.
-# breaks: **the ranks may have unequally many samples**
+# breaks: **the ranks may have different numbers of samples**
 import torch
 import torch.distributed as dist
 
