@@ -151,6 +151,52 @@ class Hello(Body):
 
 
 @dataclass(frozen=True)
+class Attached(Body):
+    """A process that a script has started opens a wire to the doctor: `questions`, or `crashes`.
+
+    Attributes:
+        order: which of the processes started by the same one it is.
+        index: its number to `torch.multiprocessing.spawn`.
+        forked: from a process of the course's own.
+        started_ns: when it began to be watched.
+    """
+
+    kind: ClassVar[str] = "attached"
+    wire: str
+    pid: int
+    order: int
+    index: int | None
+    forked: bool
+    started_ns: int
+
+
+@dataclass(frozen=True)
+class ProcessStarted(Body):
+    """A script has started a process that may become a rank."""
+
+    kind: ClassVar[str] = "process_started"
+    pid: int
+
+
+@dataclass(frozen=True)
+class ProcessEnded(Body):
+    """A process that a script has started has ended; a negative code is the number of a signal."""
+
+    kind: ClassVar[str] = "process_ended"
+    pid: int
+    code: int
+
+
+@dataclass(frozen=True)
+class Joined(Body):
+    """A process that a script has started is in `init_process_group`, as this rank."""
+
+    kind: ClassVar[str] = "joined"
+    rank: int
+    world_size: int
+
+
+@dataclass(frozen=True)
 class Ready(Body):
     """The rank has started, with its process group; or says what was in the way."""
 

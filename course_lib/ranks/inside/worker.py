@@ -278,7 +278,7 @@ class Rank:
                     from course_lib.ranks.inside.tracing import Tracer
 
                     tracer = Tracer()
-                with _around(job.around), tracer or contextlib.nullcontext():
+                with around(job.around), tracer or contextlib.nullcontext():
                     value = body()
                 text = None
                 if value is not None and isinstance(job, Cell):
@@ -368,7 +368,7 @@ def records_since(started_ns: int) -> tuple[Collective, ...]:
     return ()
 
 
-def _around(named: Around | None) -> contextlib.AbstractContextManager[object]:
+def around(named: Around | None) -> contextlib.AbstractContextManager[object]:
     """The context manager of this name: how other rooms of the course come to watch what runs on a rank."""
     if named is None:
         return contextlib.nullcontext()
