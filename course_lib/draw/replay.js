@@ -19,7 +19,7 @@ function (name, data) {
     }
     return low;
   };
-  const joined = (lane, t) => begun(lane.joined, t, (x) => x);
+  const joined = (lane, t) => begun(lane.collectives, t, (c) => c[0]);
   const doing = (lane, t) => {
     const place = begun(lane.moments, t, (m) => m[0]) - 1;
     return place >= 0 && t < lane.moments[place][1] ? lane.moments[place][2] : "";
@@ -27,8 +27,11 @@ function (name, data) {
   const words = (lane, t) => {
     const text = doing(lane, t);
     if (text !== data.waiting) return text || "·";
-    const mine = joined(lane, t);
-    const late = data.lanes.filter((other) => joined(other, t) < mine).map((other) => other.name);
+    if (!data.named) return "waits for others";
+    // A thread of the backend may take up a collective a moment after the main thread has begun to wait for it.
+    const before = joined(lane, t);
+    const mine = lane.collectives.slice(0, before).some((c) => t < c[1]) ? before : before + 1;
+    const late = data.lanes.filter((other) => other !== lane && joined(other, t) < mine).map((other) => other.name);
     return late.length ? `waits for ${late.join(", ")}` : "waits: the collective is under way";
   };
 

@@ -42,23 +42,29 @@ class Told:
 
     Attributes:
         moments: what its main thread does, by start; they do not overlap.
-        joined: when it has joined its collectives, one after the other. While a lane waits, the lanes that have joined
-            fewer are those it waits for.
+        collectives: when each of its collectives was under way, by start. A lane waits for those that have begun fewer
+            than it has; and where none of its own is under way yet, for those that have not begun the next one.
     """
 
     name: str
     moments: tuple[Moment, ...]
-    joined: tuple[float, ...] = ()
+    collectives: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A drawing and what is said beside it; `waiting` is the text of the moments in which a lane waits for others."""
+    """A drawing and what is said beside it.
+
+    Attributes:
+        waiting: the text of the moments in which a lane waits for others.
+        one_group: all lanes take part in all collectives, so that counting says who is late; else nobody is named.
+    """
 
     drawing: LaneDrawing
     told: tuple[Told, ...]
     waiting: str = "waiting"
     unit: str = "ms"
+    one_group: bool = True
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/html": self.html(), "text/plain": repr(self)}
@@ -98,13 +104,15 @@ class Replay:
             "scale": self.drawing.scale,
             "unit": self.unit,
             "waiting": self.waiting,
+            "named": self.one_group,
             "lanes": [_lane(one) for one in self.told],
         }
 
 
 def _lane(one: Told) -> dict[str, object]:
     moments = [[round(each.start, 4), round(each.end, 4), each.text] for each in one.moments]
-    return {"name": one.name, "moments": moments, "joined": [round(time, 4) for time in one.joined]}
+    collectives = [[round(start, 4), round(end, 4)] for start, end in one.collectives]
+    return {"name": one.name, "moments": moments, "collectives": collectives}
 
 
 def without_overlaps(moments: Sequence[Moment]) -> tuple[Moment, ...]:

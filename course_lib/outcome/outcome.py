@@ -339,7 +339,8 @@ class Outcome:
             raise ValueError(
                 "Nothing to replay: this run was not traced (%%ranks --trace, or run(..., trace=True))."
             )
-        return self.timeline.replay(title)
+        groups = {record.group for records in self.collectives.values() for record in records}
+        return self.timeline.replay(title, one_group=len(groups) < 2)
 
     @property
     def ok(self) -> bool:

@@ -69,23 +69,27 @@ class Timeline:
         return lanes(
             [Lane(f"rank {rank}", self.tracks(rank)) for rank in self.ranks],
             title=title,
-            alt=f"A lane for each of {len(self.ranks)} ranks. {self._counts_of_all()}",
+            alt=f"A lane for each of {len(self.ranks)} ranks. {self._counts_of_all()}".strip(),
             legend=_WORDS,
         )
 
-    def replay(self, title: str = "What each rank did, and when") -> Replay:
-        """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits."""
+    def replay(self, title: str = "What each rank did, and when", *, one_group: bool = True) -> Replay:
+        """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits.
+
+        Args:
+            one_group: all collectives were of one process group; with several, no rank is named as late.
+        """
         told = [
             Told(
                 f"rank {rank}",
                 without_overlaps(
                     [Moment(bar.start, bar.start + bar.length, bar.look) for bar in self.tracks(rank)[0]]
                 ),
-                tuple(sorted(1e3 * span.start for span in self._sent(rank))),
+                tuple(sorted((1e3 * span.start, 1e3 * span.end) for span in self._sent(rank))),
             )
             for rank in self.ranks
         ]
-        return Replay(self.plot(title), tuple(told), waiting=str(Stage.WAITING))
+        return Replay(self.plot(title), tuple(told), waiting=str(Stage.WAITING), one_group=one_group)
 
     def _sent(self, rank: int) -> list[Span]:
         """A rank's collectives; those of the calls that issued them only where the backend has none."""

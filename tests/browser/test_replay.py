@@ -15,7 +15,7 @@ if dist.get_rank() == 1:
 dist.barrier()"""
 #: Rank 1 begins late; rank 0 waits for it from 20 to 60 ms, then both send.
 LANES = {
-    "rank 0": ((Bar(0, 20, "backward"), Bar(20, 50, "waiting")), (Bar(20, 50, "communication"),)),
+    "rank 0": ((Bar(0, 20, "backward"), Bar(20, 50, "waiting")), (Bar(25, 45, "communication"),)),
     "rank 1": ((Bar(40, 20, "backward"), Bar(60, 10, "waiting")), (Bar(60, 10, "communication"),)),
 }
 
@@ -33,7 +33,7 @@ def replayed(page, tmp_path):
         Told(
             name,
             tuple(Moment(bar.start, bar.start + bar.length, bar.look) for bar in main),
-            tuple(bar.start for bar in sent),
+            tuple((bar.start, bar.start + bar.length) for bar in sent),
         )
         for name, (main, sent) in LANES.items()
     )
@@ -88,6 +88,18 @@ def test_the_cursor_is_where_the_time_is(replayed):
     slider.fill("571")
     assert replayed.locator("[data-is=now]").bounding_box()["x"] == pytest.approx(late["x"], abs=2)
     assert later["height"] == now["height"]
+
+
+def test_where_ranks_form_several_groups_nobody_is_named_as_late(page, tmp_path):
+    drawing = lanes(
+        [Lane("rank 0", ((Bar(0, 9, "waiting"),),)), Lane("rank 1", ((),))], title="", alt="", legend={}
+    )
+    told = (Told("rank 0", (Moment(0, 9, "waiting"),), ((1, 9),)), Told("rank 1", ()))
+    file = tmp_path / "groups.html"
+    for one_group, text in ((True, "waits for rank 1"), (False, "waits for others")):
+        file.write_text(Replay(drawing, told, one_group=one_group).html(), encoding="utf-8")
+        page.goto(file.as_uri())
+        says(page, text, "·")
 
 
 def test_in_jupyterlab_a_traced_run_is_watched_again(open_notebook, lab):

@@ -29,13 +29,15 @@ def test_neighbours_of_one_kind_are_one_moment():
 
 def replay(name: str = "rank 0") -> Replay:
     drawing = lanes([Lane(name, ((Bar(0, 2, "forward"),),))], title="t", alt='"all" <b>', legend={})
-    return Replay(drawing, (Told(name, (Moment(0, 2, "forward"),), (1.5,)),))
+    return Replay(drawing, (Told(name, (Moment(0, 2, "forward"),), ((1.5, 2),)),))
 
 
 def test_a_page_holds_picture_buttons_and_what_each_lane_does():
     page = replay().html()
     (data,) = re.findall(r'\}\)\("ddp-replay-\w+", (\{.*\})\);</script>', page)
-    assert json.loads(data)["lanes"] == [{"name": "rank 0", "moments": [[0, 2, "forward"]], "joined": [1.5]}]
+    assert json.loads(data)["lanes"] == [
+        {"name": "rank 0", "moments": [[0, 2, "forward"]], "collectives": [[1.5, 2]]}
+    ]
     assert page.count("<svg") == 1
     assert [word.strip() for word in re.findall(r"<button[^>]*>([^<]*)</button>", page)] == [
         "start",
@@ -66,7 +68,7 @@ def test_a_traced_run_knows_what_every_rank_did_and_when_it_joined():
 
     events = [event(TRACED, 0, 9000), event(WAIT, 2000, 5000), event("gloo:all_reduce", 1000, 5000)]
     (told,) = Timeline.from_traces({0: events}).replay().told
-    assert told == Told("rank 0", (Moment(2, 5, "waiting"),), (1,))
+    assert told == Told("rank 0", (Moment(2, 5, "waiting"),), ((1, 5),))
 
 
 def test_a_run_that_was_not_traced_cannot_be_replayed():
