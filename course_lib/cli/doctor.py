@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from course_lib.outcome.outcome import Diagnosis
+from course_lib.scripts.launching import Launcher
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -75,14 +76,21 @@ def doctor(
             callback=_positive_seconds,
         ),
     ] = None,
+    launcher: Annotated[
+        Launcher,
+        typer.Option(
+            help="Who starts the ranks: torchrun, whose part the doctor takes, or the script itself, which then runs "
+            "once, with as many ranks as it starts. auto reads it from the script.",
+        ),
+    ] = Launcher.AUTO,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not pass on what the ranks print.")
     ] = False,
 ) -> None:
     """Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.
 
-    The script runs unchanged, as torchrun would run it. Exit code 0: nothing found; 1: a diagnosis is printed; 2: it
-    could not be run.
+    The script runs unchanged, as torchrun would run it; once, where it starts its ranks itself. Exit code 0: nothing
+    found; 1: a diagnosis is printed; 2: it could not be run.
     """
     from course_lib.cli.doctor_report import show
     from course_lib.ranks.kernel.gang import GangError, LaunchError
@@ -104,6 +112,7 @@ def doctor(
             on_stall=_say_meanwhile if patience is None else None,
             out=out,
             err=err,
+            launcher=launcher,
         )
     except (GangError, LaunchError) as error:
         typer.echo(str(error), err=True)

@@ -49,7 +49,9 @@ INTERNALS = (
     Internal(f"{_C}._dump_fr_trace", "the flight recorder: collectives issued, with their sizes and stacks"),
     Internal("torch.cuda._lazy_call", "a rank takes its GPU when it first uses CUDA"),
     Internal("torch.distributed.rendezvous._rendezvous_handlers", "a gang's own rendezvous for env://"),
-    Internal("torch.distributed.rendezvous._create_c10d_store", "scripts that start their own ranks"),
+    Internal(
+        f"{_C10D}._check_valid_timeout", "a process that a script has started comes to init_process_group"
+    ),
     # DistributedDataParallel
     Internal(f"{_DDP}._update_process_group", "a wrapper lives on with a rebuilt group", "class"),
     Internal(f"{_DDP}._module_parameters", "the parameters that DDP manages", "self"),

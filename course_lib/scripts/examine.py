@@ -6,7 +6,7 @@ import codecs
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from course_lib.doctor.diagnose import explained, without_progress
@@ -15,7 +15,10 @@ from course_lib.doctor.remarks import compared_weights, not_looked_at, silent_ab
 from course_lib.doctor.words import steps
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.ranks.attach.script_run import ScriptRun, run_script_once
 from course_lib.ranks.kernel.gang import Gang
+from course_lib.ranks.kernel.job import Job
+from course_lib.scripts.launching import Launcher, starts_its_ranks
 from course_lib.watch.probe import as_around
 
 
@@ -29,8 +32,7 @@ class Examination:
     @property
     def sound(self) -> bool:
         """True when nothing is wrong: no error, no hang, no difference between ranks (warnings apart)."""
-        diagnosis = self.outcome.diagnosis
-        return self.outcome.kind is Kind.OK and (diagnosis is None or diagnosis.warning)
+        return _is_sound(self.outcome)
 
 
 def examine(
@@ -45,8 +47,12 @@ def examine(
     on_stall: Callable[[Diagnosis], None] | None = None,
     out: TextIO | None = None,
     err: TextIO | None = None,
+    launcher: Launcher = Launcher.AUTO,
 ) -> Examination:
     """Run a script on `ranks` ranks as `torchrun` would, and watch what they do.
+
+    A script that starts its ranks itself (`torch.multiprocessing.spawn`, or one `Process` per rank) runs once, in one
+    process, and the processes it starts are watched; how many ranks there are is then the script's own business.
 
     Args:
         script: the file; it runs as `__main__`, with `arguments` as `sys.argv[1:]` and its folder first in `sys.path`.
@@ -55,11 +61,22 @@ def examine(
         patience: seconds in which no rank has issued a collective or made a step, after which `on_stall` is called with
             what each rank is doing, and the script goes on; without `on_stall` it is ended then.
         waiting: sample how long ranks wait for each other.
-        out, err: where lines the ranks write are passed on to as they come, marked with the rank.
+        out, err: where lines the ranks write are passed on to as they come, marked with the rank. What a script writes
+            that starts its ranks itself is passed on as it is.
+        launcher: who starts the ranks; by default that is read from the script (see `launching`).
 
     Raises:
         GangError, LaunchError: the ranks cannot be started.
     """
+    around = as_around(every, waiting)
+    path = os.path.abspath(script)
+    stalled = None if on_stall is None else lambda so_far: on_stall(without_progress(so_far))
+    if launcher is Launcher.SCRIPT or (launcher is Launcher.AUTO and starts_its_ranks(path)):
+        job = Job(
+            "script", {}, timeout=timeout, repair=False, around=around, patience=patience, on_stall=stalled
+        )
+        outcome = _of_interest(run_script_once(path, arguments, job, (_as_it_is(out), _as_it_is(err))))
+        return Examination(outcome, tuple(checked(outcome)))
     gang = Gang(ranks, init=False)
     try:
         for link in gang.links:
@@ -67,8 +84,6 @@ def examine(
                 link.stdout.tee = _marked(link.rank, out)
             if err is not None:
                 link.stderr.tee = _marked(link.rank, err)
-        around = as_around(every, waiting)
-        path = os.path.abspath(script)
         outcome = gang.run_script(
             path,
             arguments,
@@ -76,12 +91,74 @@ def examine(
             around=around,
             repair=False,
             patience=patience,
-            on_stall=None if on_stall is None else lambda so_far: on_stall(without_progress(so_far)),
+            on_stall=stalled,
         ).settled()
     finally:
         gang.stop()
     outcome = explained(outcome)
     return Examination(outcome, tuple(checked(outcome)))
+
+
+def _of_interest(run: ScriptRun) -> Outcome:
+    """Of all that a script has done that starts its ranks itself: what is wrong, or else how its last ranks went."""
+    sets = [explained(outcome) for outcome in run.sets]
+    warned = [outcome for outcome in sets if outcome.diagnosis is not None]
+    faulty = [outcome for outcome in sets if not _is_sound(outcome)]
+    if faulty:
+        return faulty[0]
+    if not run.script.ok or run.script.interrupted:
+        return _of_no_rank(explained(run.script))
+    if not sets:
+        return replace(run.script, diagnosis=_no_ranks(run.started))
+    return warned[0] if warned else sets[-1]
+
+
+def _is_sound(outcome: Outcome) -> bool:
+    return outcome.kind is Kind.OK and (outcome.diagnosis is None or outcome.diagnosis.warning)
+
+
+def _of_no_rank(outcome: Outcome) -> Outcome:
+    """The outcome of the process that runs a script and starts the ranks: it is none of them."""
+    told = outcome.diagnosis
+    if told is None:
+        return outcome
+
+    def renamed(text: str) -> str:
+        text = text.replace("Rank 0", "The process that starts the ranks")
+        return text.replace("rank 0", "the process that starts the ranks")
+
+    evidence = tuple(map(renamed, told.evidence))
+    told = replace(told, summary=renamed(told.summary), evidence=evidence, advice=renamed(told.advice))
+    return replace(outcome, diagnosis=told)
+
+
+def _no_ranks(started: int) -> Diagnosis:
+    processes = (
+        "started no process"
+        if not started
+        else "started processes, and none of them has joined a process group"
+    )
+    return Diagnosis(
+        "no_ranks",
+        f"The script has ended and has {processes}: there were no ranks to watch.",
+        advice="where the number of processes is torch.cuda.device_count(), it is 0 on a machine without GPUs. Under "
+        "torchrun, or with the option --launcher torchrun, the launcher gives the number."
+        if not started
+        else "each process that is to be a rank calls init_process_group.",
+    )
+
+
+def _as_it_is(stream: TextIO | None) -> Callable[[bytes], None] | None:
+    """Pass on what comes at once."""
+    if stream is None:
+        return None
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(chunk: bytes) -> None:
+        stream.write(decoder.decode(chunk))
+        stream.flush()
+
+    return write
 
 
 def _marked(rank: int, stream: TextIO) -> Callable[[bytes], None]:

@@ -7,22 +7,20 @@ and answers on a thread of its own. A rank that cannot be watched, or whose watc
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_lib.ranks.attach.meeting import ONLY_JOB, MeetingPlace
-from course_lib.ranks.done import Done
+from course_lib.ranks.attach import process_starts
+from course_lib.ranks.attach.meeting import MeetingPlace
+from course_lib.ranks.attach.rank_side import Watched
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
-from course_lib.ranks.kernel.interrupts import deferred
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 #: How long a rank that raised waits for the verdict: its peers may have to compute until they need it.
@@ -48,6 +46,9 @@ def observe(
     """
     from course_lib.watch import probe
 
+    if process_starts.CURRENT is not None:
+        yield  # in a process of a script that the doctor runs: watched from the moment it joins a process group
+        return
     if worker.CURRENT is not None:
         # On a rank of the course's own: already watched.
         with contextlib.nullcontext() if probe.CURRENT is not None else probe.watching(every, waiting):
@@ -58,7 +59,7 @@ def observe(
     if wires is None or place is None:
         yield
         return
-    with _Watched(*wires, place[0]) as watched:
+    with _Watched(*wires) as watched:
         with last_words(watched.channel), probe.watching(every, waiting):
             yield
         watched.finished()
@@ -131,77 +132,25 @@ def _start(listener: Any, meeting: MeetingPlace, report: str | Path, world_size:
 _watcher: subprocess.Popen[bytes] | None = None
 
 
-class _Watched:
-    """The rank while it is watched: a thread that answers, and at the end one message that says how it went."""
-
-    def __init__(self, channel: BlockingChannel, crashes: BlockingChannel, rank: int) -> None:
-        self.channel, self.crashes, self.rank = channel, crashes, rank
-        self.main_thread = threading.get_ident()
-        self.started_ns = time.time_ns()
-        self.verdict = threading.Event()
-        self.our_faulthandler = False
+class _Watched(Watched):
+    """The rank while it is in the block."""
 
     def __enter__(self) -> _Watched:
-        from course_lib.ranks.inside import control_thread
-
-        # The script may have its own use for it.
-        if not faulthandler.is_enabled():
-            control_thread.stack_on_signal(self.crashes.sock.fileno())
-            self.our_faulthandler = True
-        threading.Thread(target=self._answer, name="course-answering", daemon=True).start()
+        self.begin()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
-            self._left(error)
+            self.left(error)
             self.verdict.wait(_PATIENCE_AFTER_ERROR)
         elif error is not None:
             self.finished()
-        if self.our_faulthandler:
-            faulthandler.disable()
-        for wire in (self.channel, self.crashes):
-            wire.sock.close()
+        self.close()
         if _watcher is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 _watcher.wait(5.0)
 
     def finished(self) -> None:
         """The code is over on this rank: say so, and wait until it is over on all."""
-        self._left(None)
+        self.left(None)
         self.verdict.wait()
-
-    def _left(self, error: BaseException | None) -> None:
-        # A rank that has just been freed must not be interrupted while it says how.
-        with deferred() as interrupts:
-            self._say_how(error)
-            interrupts.heed()
-
-    def _say_how(self, error: BaseException | None) -> None:
-        from course_lib.ranks.inside import self_report
-        from course_lib.ranks.inside.cell import report_exception
-
-        facts: dict[str, Any] = {}
-        with contextlib.suppress(Exception):
-            at, main = self_report.facts_at, self_report.facts_of
-            facts = at(error.__traceback__) if error is not None else main(self.main_thread)
-        done = Done(
-            error=report_exception(error) if error is not None else None,
-            facts=facts,
-            sequence=worker.sequence_numbers(),
-            started_ns=self.started_ns,
-            ended_ns=time.time_ns(),
-        )
-        with contextlib.suppress(OSError):
-            self.channel.send(done.message(ONLY_JOB))
-
-    def _answer(self) -> None:
-        from course_lib.ranks.inside.control_thread import answer
-
-        store_port = int(os.environ.get("MASTER_PORT", "0"))
-        while True:
-            message = self.channel.receive()
-            if message is None or message.kind == "verdict":
-                self.verdict.set()
-                return
-            with contextlib.suppress(Exception):
-                self.channel.send(answer(message, self.main_thread, store_port))

@@ -311,13 +311,19 @@ for old, new in repairs.values():
 with ThreadPoolExecutor(4) as pool:
     found = list(pool.map(ask_doctor, ["sample"] * 4, texts))
 for name, examination in zip(repairs, found, strict=True):
-    errors = examination.outcome.errors
-    said = errors[0].message.splitlines()[0] if errors else examination.outcome.stdout[0].strip()
+    errors, diagnosis = examination.outcome.errors, examination.outcome.diagnosis
+    said = (
+        errors[0].message.splitlines()[0]
+        if errors
+        else diagnosis.summary
+        if diagnosis
+        else "trained, no fault found"
+    )
     print(f"{name:17}", "NCCL needs GPUs, and a torch built for them" if "nccl" in said.lower() else said)
 assert [examination.sound for examination in found] == [False, False, False, True]
 
 # %% [markdown]
-# (The first line is the doctor's own: it refuses to watch nothing. Started by hand, the sample ends without a word.) Read the
+# (The first line is the doctor's own: it has found nobody to watch. Started by hand, the sample ends without a word.) Read the
 # number of processes from the launcher, not from the hardware, and a script runs on a laptop too.
 #
 # ## Backends: which one when
@@ -454,7 +460,8 @@ import torch.multiprocessing as mp
 def main(rank):
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:TAKEN", rank=rank, world_size=2)
 
-mp.spawn(main, nprocs=2)
+if __name__ == "__main__":
+    mp.spawn(main, nprocs=2)
 """,
     "wrong world size": """
 import os

@@ -17,7 +17,11 @@ PACKAGE = Path(__file__).parents[2] / "course_lib"
 NOT_TORCHS = {
     "_actions": "argparse",
     "_args": "multiprocessing.Process",
-    "_kwargs": "multiprocessing.Process",
+    "_bootstrap": "multiprocessing.Process",
+    "_popen": "multiprocessing.Process",
+    "_target": "multiprocessing.Process",
+    "_flush_std_streams": "multiprocessing.util",
+    "_run_exitfuncs": "atexit",
     "_current_frames": "sys",
     "_getframe": "sys",
     "_exit": "os",

@@ -131,7 +131,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
     ]
 
 
-def _nothing() -> OutputBuffer:
+def nothing_written() -> OutputBuffer:
     """What a rank prints goes where its launcher has sent it."""
     read, write = os.pipe()
     os.close(write)
@@ -146,7 +146,7 @@ class AttachedLink(Link):
     def __init__(
         self, rank: int, channel: BufferedChannel, crash: socket.socket, hello: Mapping[str, Any]
     ) -> None:
-        super().__init__(rank, channel, [_nothing(), _nothing(), OutputBuffer(crash.detach())])
+        super().__init__(rank, channel, [nothing_written(), nothing_written(), OutputBuffer(crash.detach())])
         self.awaited = ONLY_JOB
         self.started_ns: int = hello["started_ns"]
         self._pid: int = hello["pid"]
@@ -168,6 +168,13 @@ class AttachedLink(Link):
                 select.select([self.process], [], [], _SECONDS_TO_BE_GONE)
             self._exit_code = _exit_code_of(self._pid, self.process)
         return self._exit_code
+
+    def close(self) -> None:
+        """Give the descriptors back, that of the process too."""
+        super().close()
+        if self.process is not None:
+            os.close(self.process)
+            self.process = None
 
     def interrupt(self) -> None:
         """SIGINT to the rank alone: its process group may be the launcher's."""
@@ -200,6 +207,16 @@ def _exit_code_of(pid: int, process: int | None) -> int:
     return EXIT_UNKNOWN
 
 
+def excuse(links: Sequence[Link], this: Run) -> None:
+    """A launcher ends all ranks when one has failed: those are not to blame for being gone."""
+    gone = [link for link in links if link.rank not in this.done and not link.alive]
+    excused = [link for link in gone if link.exit_code in (-signal.SIGTERM, EXIT_UNKNOWN)]
+    if len(excused) < len(gone) or any(done.error is not None for done in this.done.values()):
+        for link in excused:
+            this.ended.add(link.rank)
+            link.killed_by_course = True
+
+
 class AttachedRanks(Wires):
     """The ranks of one run of a launcher, as the watcher holds them."""
 
@@ -220,16 +237,7 @@ class AttachedRanks(Wires):
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         super().pump(timeout)
         if self.this is not None:
-            self._excuse(self.this)
-
-    def _excuse(self, this: Run) -> None:
-        """A launcher ends all ranks when one has failed: those are not to blame for being gone."""
-        gone = [link for link in self.links if link.rank not in this.done and not link.alive]
-        excused = [link for link in gone if link.exit_code in (-signal.SIGTERM, EXIT_UNKNOWN)]
-        if len(excused) < len(gone) or any(done.error is not None for done in this.done.values()):
-            for link in excused:
-                this.ended.add(link.rank)
-                link.killed_by_course = True
+            excuse(self.links, self.this)
 
     def say_goodbye(self) -> None:
         """The verdict stands: ranks that wait for it may go on."""

@@ -56,6 +56,10 @@ class Rendezvous:
         """Take the place of torch's own handler for `env://`."""
         rendezvous._rendezvous_handlers["env"] = self._handler
 
+    def uninstall(self) -> None:
+        """Let torch's own handler have its place again."""
+        rendezvous._rendezvous_handlers["env"] = self._original
+
     def new_epoch(self, epoch: int) -> None:
         """Start counting again, in a corner that no earlier group has used."""
         self.epoch = epoch

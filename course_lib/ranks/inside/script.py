@@ -1,6 +1,6 @@
-"""Run a script on a rank as `torchrun` would run it: as `__main__`, with its own arguments and folder first.
+"""Run a script in a rank's process as `torchrun` or Python would: as `__main__`, with its arguments, its folder first.
 
-Used inside a rank.
+Used inside a rank. A process that has no RANK runs the script as Python alone would (see `attach/process_starts.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import sys
 import types
 from collections.abc import Sequence
 
-from course_lib.ranks.inside.own_ranks import OwnRanks
-
 
 def run_script(main: types.ModuleType, path: str, arguments: Sequence[str]) -> None:
     """Execute the file at `path` in the module `main`; what it raises is raised here, but `sys.exit(0)` is an end.
@@ -22,26 +20,23 @@ def run_script(main: types.ModuleType, path: str, arguments: Sequence[str]) -> N
     """
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
-    rank, world_size = os.environ["RANK"], os.environ["WORLD_SIZE"]
-    os.environ.update(
-        GROUP_WORLD_SIZE="1",
-        ROLE_NAME="default",
-        ROLE_RANK=rank,
-        ROLE_WORLD_SIZE=world_size,
-        TORCHELASTIC_RESTART_COUNT="0",
-        TORCHELASTIC_MAX_RESTARTS="0",
-        TORCHELASTIC_RUN_ID="none",
-        MPLBACKEND="agg",
-    )
+    os.environ["MPLBACKEND"] = "agg"
+    if "RANK" in os.environ:
+        os.environ.update(
+            GROUP_WORLD_SIZE="1",
+            ROLE_NAME="default",
+            ROLE_RANK=os.environ["RANK"],
+            ROLE_WORLD_SIZE=os.environ["WORLD_SIZE"],
+            TORCHELASTIC_RESTART_COUNT="0",
+            TORCHELASTIC_MAX_RESTARTS="0",
+            TORCHELASTIC_RUN_ID="none",
+        )
     main.__dict__.pop("display", None)
     main.__dict__.update(__name__="__main__", __file__=path, __spec__=None, __cached__=None)
     with io.open_code(path) as file:
         source = file.read()
-    own_ranks = OwnRanks(os.path.dirname(path))
-    own_ranks.take_part()
     try:
         exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
-        own_ranks.play()  # processes that nobody has joined are joined when the script ends
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise

@@ -246,7 +246,7 @@ class Rank:
                     from course_lib.ranks.inside.tracing import Tracer
 
                     tracer = Tracer()
-                with _around(job.data.get("around")), tracer or contextlib.nullcontext():
+                with around(job.data.get("around")), tracer or contextlib.nullcontext():
                     value = body()
                 text = None
                 if value is not None and job.kind == "cell":
@@ -336,7 +336,7 @@ def records_since(started_ns: int) -> list[dict[str, Any]]:
     return []
 
 
-def _around(named: tuple[str, dict[str, Any]] | None) -> contextlib.AbstractContextManager[Any]:
+def around(named: tuple[str, dict[str, Any]] | None) -> contextlib.AbstractContextManager[Any]:
     """The context manager of this name: how other rooms of the course come to watch what runs on a rank."""
     if named is None:
         return contextlib.nullcontext()

@@ -1,7 +1,7 @@
 # kind: raised
-# culprits: 0, 1
+# culprits: 0, 1, 2
 # ranks: 2
-# Three processes where the doctor was given two ranks: it says which number to give.
+# It starts three processes, whatever number the doctor was given; nobody has told them where to meet.
 from multiprocessing import Process
 
 import torch.distributed as dist

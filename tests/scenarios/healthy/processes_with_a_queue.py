@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 3
+# timeout: 180
 # A process for each rank, a port that the parent has chosen, and a queue in which it collects what they found.
 import os
 import socket
@@ -24,7 +25,7 @@ def train(rank, world_size, port, results):
 
 
 if __name__ == "__main__":
-    mp.set_start_method("spawn")
+    mp.set_start_method("forkserver")
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]

@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 2
+# timeout: 180
 # args: --port {free_port}
 # A tutorial with two demonstrations that meet at the same port, one after the other.
 import argparse
@@ -40,5 +41,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--port")
     options = parser.parse_args()
-    for demo in (basic, two_layers, basic):
+    for demo in (basic, two_layers):
         run_demo(demo, 2, options.port)

@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 2
+# timeout: 180
 # A tutorial with two demonstrations, each in ranks of its own; the address is the parent's, the ranks inherit it.
 import os
 import socket
@@ -39,5 +40,5 @@ def run(demonstration, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        for demonstration in (basic, checkpoint, basic):
+        for demonstration in (basic, checkpoint):
             run(demonstration, folder)

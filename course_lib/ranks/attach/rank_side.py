@@ -1,0 +1,101 @@
+"""A rank that somebody else has started, while it is watched: it answers questions, and says at its end how it went.
+
+Runs inside the rank. `scripts.observe` uses it for ranks that `torchrun` has started, `process_starts` for those that a
+script starts itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import threading
+import time
+from typing import Any
+
+from course_lib.ranks.attach.meeting import ONLY_JOB
+from course_lib.ranks.done import Done
+from course_lib.ranks.inside import worker
+from course_lib.ranks.kernel.interrupts import deferred
+from course_lib.ranks.protocol import BlockingChannel
+
+
+class Watched:
+    """This process's side of the two wires: a thread that answers, and one message that says how its part went.
+
+    Attributes:
+        channel: the wire for questions and answers. crashes: the wire for what Python writes when the process crashes.
+        verdict: set when the watcher has seen enough of this rank, or is gone.
+    """
+
+    def __init__(self, channel: BlockingChannel, crashes: BlockingChannel) -> None:
+        self.channel, self.crashes = channel, crashes
+        self.main_thread = threading.get_ident()
+        self.started_ns = time.time_ns()
+        self.verdict = threading.Event()
+        self._our_faulthandler = False
+
+    def begin(self, *, inherited_dumps: bool = False) -> None:
+        """Answer from now on; called on the main thread.
+
+        Args:
+            inherited_dumps: a handler of crashes that is there is the course's own, of the process that has forked this
+                one. Any other is the script's, which may have its own use for it.
+        """
+        from course_lib.ranks.inside import control_thread
+
+        if inherited_dumps or not faulthandler.is_enabled():
+            control_thread.stack_on_signal(self.crashes.sock.fileno())
+            self._our_faulthandler = True
+        # A worker of a data loader would keep the wire open, and the end of this process would not be seen.
+        os.register_at_fork(after_in_child=self.channel.sock.close)
+        threading.Thread(target=self._answer, name="course-answering", daemon=True).start()
+
+    def left(self, error: BaseException | None) -> None:
+        """Say that the part of this rank is over, and the error that has ended it."""
+        # A rank that has just been freed must not be interrupted while it says how.
+        with deferred() as interrupts:
+            self._say_how(error)
+            interrupts.heed()
+
+    def close(self) -> None:
+        """Be watched no longer."""
+        if self._our_faulthandler:
+            faulthandler.disable()
+        for wire in (self.channel, self.crashes):
+            wire.sock.close()
+
+    def _say_how(self, error: BaseException | None) -> None:
+        from course_lib.ranks.inside import self_report
+        from course_lib.ranks.inside.cell import report_exception
+
+        facts: dict[str, Any] = {}
+        with contextlib.suppress(Exception):
+            at, main = self_report.facts_at, self_report.facts_of
+            facts = at(error.__traceback__) if error is not None else main(self.main_thread)
+        done = Done(
+            error=report_exception(error) if error is not None else None,
+            facts=facts,
+            sequence=worker.sequence_numbers(),
+            started_ns=self.started_ns,
+            ended_ns=time.time_ns(),
+        )
+        with contextlib.suppress(OSError):
+            self.channel.send(done.message(ONLY_JOB))
+
+    def _answer(self) -> None:
+        from course_lib.ranks.inside.control_thread import answer
+
+        while True:
+            message = self.channel.receive()
+            if message is None or message.kind == "verdict":
+                self.verdict.set()
+                return
+            with contextlib.suppress(Exception):
+                self.channel.send(answer(message, self.main_thread, _store_port()))
+
+
+def _store_port() -> int:
+    """Where the store is, as far as the environment says; a script may set it late."""
+    port = os.environ.get("MASTER_PORT", "")
+    return int(port) if port.isdecimal() else 0

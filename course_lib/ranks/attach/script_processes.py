@@ -1,0 +1,135 @@
+"""The processes of a script that starts its ranks itself, as the doctor holds them; places for those yet to come."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from course_lib.outcome.outcome import EXIT_UNKNOWN
+from course_lib.ranks.attach import process_starts
+from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
+from course_lib.ranks.done import DONE, Done
+from course_lib.ranks.kernel.rank_handle import Link, RankLink
+from course_lib.ranks.protocol import BufferedChannel, Message
+
+if TYPE_CHECKING:
+    from course_lib.ranks.attach.script_run import Script
+
+#: How long a process whose wire is closed may take until its exit code is known.
+_SECONDS_TO_BE_TOLD = 0.5
+
+
+def taken(link: Link, kind: str) -> list[Message]:
+    """The messages of this kind that have come from a rank."""
+    found = [message for message in link.inbox if message.kind == kind]
+    for message in found:
+        link.inbox.remove(message)
+    return found
+
+
+class StartedLink(AttachedLink):
+    """A process that the script has started.
+
+    Attributes:
+        order: which of the processes started by the same one it is. index: its number to `torch.multiprocessing.spawn`.
+        rank_told: the rank it has given to `init_process_group`; None until it comes there. world_size: the same.
+        done: how it has ended, where that was noted while it had the place of a rank that it was not.
+    """
+
+    def __init__(
+        self, script: Script, channel: BufferedChannel, crash: socket.socket, hello: Mapping[str, Any]
+    ) -> None:
+        super().__init__(-1, channel, crash, hello)
+        self.outermost = RankLink.outermost if hello["forked"] else AttachedLink.outermost
+        self.script = script
+        self.order: int = hello["order"]
+        self.index: int | None = hello["index"]
+        self.rank_told: int | None = None
+        self.world_size = 0
+        self.done: Done | None = None
+
+    def hear(self) -> None:
+        """Take in whether it has joined."""
+        for message in taken(self, process_starts.JOINED):
+            self.rank_told, self.world_size = message.data["rank"], message.data["world_size"]
+
+    @property
+    def over(self) -> bool:
+        """True when its part has ended."""
+        return self.done is not None or self._has_said_how() is not None or self.channel.closed
+
+    @property
+    def failed(self) -> bool:
+        """True when its part has ended in an error, or it has died."""
+        said = self._has_said_how()
+        if self.done is None and said is not None:
+            return said.data.get("error") is not None
+        return self.done.error is not None if self.done is not None else self.channel.closed
+
+    def _has_said_how(self) -> Message | None:
+        return next((message for message in self.inbox if message.kind == DONE), None)
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended: None while its wire is open, `EXIT_UNKNOWN` where nobody tells."""
+        if self._exit_code is None and self.channel.closed:
+            told = self.script.exits.get(self._pid)
+            found = super().exit_code if told is None else told
+            deadline = time.monotonic() + _SECONDS_TO_BE_TOLD
+            while found == EXIT_UNKNOWN and time.monotonic() < deadline:
+                # Whoever has started it asks for its exit code, and passes it on.
+                time.sleep(0.01)
+                self.script.own.read()
+                self.script.take_told(self.script.own)
+                found = self.script.exits.get(self._pid, EXIT_UNKNOWN)
+            self._exit_code = found
+        return self._exit_code
+
+    def let_go(self) -> None:
+        """The verdict stands: it need not stay."""
+        if self.alive:
+            self.channel.send(Message("verdict", {}))
+
+
+class _Nobody(BufferedChannel):
+    """The wire of a rank that has not come."""
+
+    def __init__(self) -> None:
+        mine, self._theirs = socket.socketpair()
+        super().__init__(mine)
+
+    def send_encoded(self, message: bytes) -> None:
+        """Nobody hears it."""
+
+
+class Expected(Link):
+    """The place of a rank that has not come yet: it lives, and does not answer."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank, _Nobody(), [nothing_written() for _ in range(3)])
+        self._given_up = False
+
+    @property
+    def pid(self) -> int | None:
+        """There is none."""
+        return None
+
+    @property
+    def exit_code(self) -> int | None:
+        """None until nobody waits for it any more."""
+        return EXIT_UNKNOWN if self._given_up else None
+
+    @property
+    def answers(self) -> bool:
+        """It does not."""
+        return False
+
+    def kill(self) -> None:
+        """Wait for it no longer."""
+        self.killed_by_course = self._given_up = True
+
+    def is_stopped(self) -> bool:
+        """Nobody knows."""
+        return False

@@ -1,0 +1,209 @@
+"""The ranks that a script has started itself, as they come: a set, with a place for each of them.
+
+A process that calls `init_process_group` is a rank and says which one; the first of them begins a set of as many as it
+says. The others have a place kept for them until they come, or until it is clear that nobody else will: the script
+itself waits, and every process it has started has attached.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from course_lib.ranks.attach.meeting import ONLY_JOB, excuse
+from course_lib.ranks.attach.script_processes import Expected, StartedLink
+from course_lib.ranks.done import DONE
+from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.job import Run
+from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.protocol import Message
+
+if TYPE_CHECKING:
+    from course_lib.ranks.attach.script_run import Script
+
+#: Between two looks at the script's own process while places are empty, in seconds.
+_LOOK_EVERY = 0.4
+
+
+class SetOfRanks(Wires):
+    """The ranks of one process group, as they come; who has not come has a place that is kept."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+        self.job = ONLY_JOB
+        self.this: Run | None = None
+        #: By rank. The same list as the run's: who comes takes the place of an `Expected`.
+        self.places: list[Link] = []
+        self.links = self.places
+        self.world_size = 0
+        self.wanted = 0
+        self._asked: int | None = None
+        self._look_at = 0.0
+        self._stack: Any = None
+        self._at_rest = False
+
+    def started_ns(self) -> int:
+        """When the first of them began."""
+        return min(link.started_ns for link in self.script.attached)
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
+        waiting = len(self._placed(joined=True)) < self.wanted
+        self.script.pump(min(timeout, _LOOK_EVERY) if waiting and timeout is not None else timeout)
+        for place in self.places:
+            self.script.take_told(place)
+        self.fill()
+        if self.this is not None:
+            excuse(self.places, self.this)
+
+    def fill(self) -> None:
+        """Give everybody who has joined the place of the rank that it says it is, and those that are left to others."""
+        if self.this is not None and self.this.stopped_at:
+            return  # they are being ended: whoever comes now is too late
+        for link in [*self.script.attached, *self._placed()]:
+            link.hear()
+        self._count()
+        joined = [link for link in self.script.attached if link.rank_told is not None]
+        if not joined and len(self._placed(joined=True)) == self.wanted:
+            return
+        self._look_at_the_script()
+        settled = self._nobody_else_comes()
+        for link in self._placed():
+            if link.rank_told != link.rank and (link.rank_told is not None or not settled):
+                self._take_back(link)
+        if not settled:
+            self._keep_places()
+        for link in self.script.attached[:]:
+            if link.rank_told is not None:
+                self._place(link, link.rank_told)
+        if settled:
+            self._settle()
+
+    def _placed(self, joined: bool = False) -> list[StartedLink]:
+        links = [place for place in self.places if isinstance(place, StartedLink)]
+        return [link for link in links if link.rank_told is not None] if joined else links
+
+    def _count(self) -> None:
+        """How many ranks there are to be: as many as one says that has joined, or as there are processes."""
+        told = [
+            link.world_size for link in [*self.script.attached, *self._placed()] if link.rank_told is not None
+        ]
+        self.wanted = max([self.wanted, *told])
+        if not self.wanted:
+            self.wanted = len(self.script.attached) + len(self.script.pending)
+
+    def _keep_places(self) -> None:
+        self.places += [Expected(rank) for rank in range(len(self.places), self.wanted)]
+        self.world_size = len(self.places)
+
+    def _place(self, link: StartedLink, wish: int) -> None:
+        """Give it the place that it wishes; where that is another's, one that is free or a new one."""
+        there = self.places[wish] if 0 <= wish < len(self.places) else None
+        if isinstance(there, StartedLink) and there.rank_told is None:
+            self._take_back(there)
+        free = self._free()
+        if not free:
+            free = [len(self.places)]
+            self.places.append(Expected(free[0]))
+            self.world_size = len(self.places)
+        link.rank = wish if wish in free else free[0]
+        self.places[link.rank].close()
+        self.places[link.rank] = link
+        self.script.attached.remove(link)
+        if self.this is not None and link.done is not None:
+            self.this.done[link.rank] = link.done
+
+    def _free(self) -> list[int]:
+        return [place.rank for place in self.places if isinstance(place, Expected)]
+
+    def _take_back(self, link: StartedLink) -> None:
+        """It has not joined, or not as the rank whose place it was given: that is free again."""
+        if self.this is not None:
+            link.done = self.this.done.pop(link.rank, None)
+            self.this.died_first.pop(link.rank, None)
+            self.this.ended.discard(link.rank)
+        self.places[link.rank] = Expected(link.rank)
+        self.script.attached.append(link)
+
+    # -- when nobody else comes ----------------------------------------------------------------------------------
+
+    def _look_at_the_script(self) -> None:
+        """Does the script's own process wait in multiprocessing, at the same place as at the look before?"""
+        own, now = self.script.own, time.monotonic()
+        if self._asked is not None:
+            seen = own.take("seen", self._asked)
+            if seen is not None:
+                stack = seen.data["stack"] if seen.data["asleep"] else None
+                self._at_rest = stack is not None and stack == self._stack and _waits_for_processes(stack)
+                self._stack, self._asked = stack, None
+                self._look_at = now + _LOOK_EVERY
+        elif own.answers and now >= self._look_at:
+            self._asked = -int(now * 1000)  # no number of a job
+            own.channel.send(Message("look", {"id": self._asked, "brief": True}))
+
+    def _nobody_else_comes(self) -> bool:
+        own = self.script.own
+        over = not own.alive or any(message.kind == DONE for message in own.inbox)
+        return over or (self._at_rest and not self.script.pending)
+
+    def _settle(self) -> None:
+        """Processes that have not joined take the places that are left; what is left then is nobody's."""
+        rest = sorted(
+            self.script.attached,
+            key=lambda each: (each.index is None, not each.failed, each.over, each.order),
+        )
+        for link in rest[: len(self._free())]:
+            self._place(link, link.index if link.index is not None else self._free()[0])
+        if self._free():
+            for place in self.places:
+                if isinstance(place, Expected):
+                    place.kill()
+                    place.close()
+            self.places[:] = [place for place in self.places if not isinstance(place, Expected)]
+            for rank, place in enumerate(self.places):
+                self._rename(place, rank)
+            self.world_size = len(self.places)
+
+    def _rename(self, place: Link, rank: int) -> None:
+        if self.this is not None and place.rank != rank:
+            for told in (self.this.done, self.this.died_first):
+                _move(told, place.rank, rank)
+        place.rank = rank
+
+    def dismiss(self) -> None:
+        """The verdict stands: first those go whose error is the cause, so that the script hears of that one."""
+        this = self.this
+        links = [place for place in self.places if isinstance(place, StartedLink)]
+        first = [
+            link
+            for link in links
+            if this is not None
+            and link.rank not in this.stopped_at
+            and link.rank in this.done
+            and this.done[link.rank].error is not None
+        ]
+        for link in first:
+            link.let_go()
+        deadline = time.monotonic() + 1.0
+        while any(link.alive for link in first) and (left := deadline - time.monotonic()) > 0:
+            self.script.pump(left)
+        for link in links:
+            link.let_go()
+
+
+def _move(told: Any, old: int, new: int) -> None:
+    if old in told:
+        told[new] = told.pop(old)
+
+
+#: While one of these is on the stack, a process is being started.
+_STARTING = {"start", "_launch", "ensure_running"}
+
+
+def _waits_for_processes(stack: Sequence[Mapping[str, Any]]) -> bool:
+    """True for a main thread that waits in `multiprocessing` for processes or for what they send."""
+    inside = [frame for frame in stack if "/multiprocessing/" in frame["file"].replace(os.sep, "/")]
+    return bool(inside) and not any(frame["function"] in _STARTING for frame in inside)

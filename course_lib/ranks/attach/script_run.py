@@ -1,0 +1,280 @@
+"""A script that starts its ranks itself, seen by the doctor: it runs once, and its processes attach as ranks.
+
+The script runs in the only process of a gang, so that whatever it starts ends with the doctor. Its processes connect
+to a socket in a private folder (`process_starts` is their side). While ranks of a group run, they are what is followed;
+before, between and after them it is the script's own process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.outcome.outcome import Outcome
+from course_lib.ranks.attach import process_starts
+from course_lib.ranks.attach.meeting import ONLY_JOB
+from course_lib.ranks.attach.script_processes import StartedLink, taken
+from course_lib.ranks.attach.script_ranks import SetOfRanks
+from course_lib.ranks.kernel import run_job
+from course_lib.ranks.kernel.event_loop import Wires
+from course_lib.ranks.kernel.gang import Gang, State
+from course_lib.ranks.kernel.interrupts import StopRequests, deferred
+from course_lib.ranks.kernel.job import Job, Run, collect
+from course_lib.ranks.kernel.make_outcome import conclude
+from course_lib.ranks.kernel.rank_handle import Link, RankLink
+from course_lib.ranks.protocol import BlockingChannel, Message
+
+#: What torchrun sets and nobody else does, and where its ranks meet: a script that is started by hand finds none of it.
+_BY_TORCHRUN = (
+    "RANK",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+#: Ranks that have ended well say which line issued what within this; the first time it takes a second of a core to load
+#: the symbols. They stay no longer than `process_starts` says.
+_LINES_SECONDS = 20.0
+#: How long the script may take to end by itself when what is wrong with its ranks is known.
+_LEAVE_SECONDS = 5.0
+_LONGEST_ADDRESS = 100
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """How a script went that starts its ranks itself.
+
+    Attributes:
+        sets: what came of each set of ranks that it has started, in order.
+        script: how the script's own process ended, as the outcome of a single rank.
+        started: how many processes it has started that could have become ranks.
+    """
+
+    sets: tuple[Outcome, ...]
+    script: Outcome
+    started: int
+
+
+def run_script_once(
+    path: str,
+    arguments: Sequence[str],
+    job: Job,
+    on_output: Sequence[Callable[[bytes], None] | None] = (None, None),
+) -> ScriptRun:
+    """Run a script in one process, unchanged, and watch the ranks it starts until all have ended.
+
+    Args:
+        job: the options of the run; its `around` surrounds each rank's part.
+        on_output: what is given the bytes that the script and its processes write to standard output, and to standard
+            error.
+
+    Raises:
+        GangError, LaunchError: the script's process cannot be started.
+    """
+    gang = Gang(1, init=False)
+    try:
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(_private_folder())
+            stop = stack.enter_context(deferred())
+            stack.enter_context(gang.heeding(stop))
+            gang.wait_ready(stop)
+            for buffer, tee in zip((gang.links[0].stdout, gang.links[0].stderr), on_output, strict=True):
+                buffer.tee = tee
+            script = Script(gang, folder, job)
+            stack.callback(script.close)
+            stack.callback(gang.stop)
+            return script.run(path, arguments, stop)
+    finally:
+        gang.stop()
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[Path]:
+    folder = tempfile.mkdtemp(prefix="ddp-")
+    if len(folder) > _LONGEST_ADDRESS - 20:  # the address of a socket has room for little more
+        os.rmdir(folder)
+        folder = tempfile.mkdtemp(prefix="ddp-", dir="/tmp")
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _RanksHaveCome(Exception):
+    """The first process of a set has joined: from now on the set is followed, not the script."""
+
+
+class Script:
+    """The script's own process, and what has attached of those it has started."""
+
+    def __init__(self, gang: Gang, folder: Path, job: Job) -> None:
+        self.gang, self.job = gang, job
+        self.own: RankLink = gang.links[0]
+        self.address = str(folder / "ranks")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.address)
+        self.listener.listen(512)
+        #: Processes that have attached and belong to no set of ranks (yet), in the order in which they were started.
+        self.attached: list[StartedLink] = []
+        self.pending: set[int] = set()  # started, and not attached yet
+        self.known: set[int] = set()
+        self.exits: dict[int, int] = {}
+        self.started = 0
+        self.let_go = False
+        self._links: list[StartedLink] = []
+        self._crashes: dict[int, socket.socket] = {}
+        self._began = time.monotonic()
+
+    def close(self) -> None:
+        """Give the descriptors back, when the gang is stopped."""
+        self.listener.close()
+        for link in self._links:
+            link.channel.on_change = _nothing_changes
+            link.close()
+
+    def run(self, path: str, arguments: Sequence[str], stop: StopRequests) -> ScriptRun:
+        """Run it to its end."""
+        self.gang.state = State.BUSY
+        self.gang._watch(self.listener.fileno(), self._accept)
+        environment = {name: os.environ.get(name) for name in _BY_TORCHRUN}
+        around = process_starts.as_around(self.address, self.job.around, environment)
+        job = dataclasses.replace(
+            self.job, kind="script", data={"path": path, "arguments": list(arguments)}, around=around
+        )
+        this = Run(job, ONLY_JOB, [self.own])
+        self.own.forget_last_job()
+        self.own.awaited = ONLY_JOB
+        data = {**job.data, "id": ONLY_JOB, "trace": False, "around": around}
+        self.own.channel.send(Message("script", data))
+        sets: list[Outcome] = []
+        alone = _Alone(self)
+        outcome = None
+        while outcome is None:
+            try:
+                outcome = run_job.follow(alone, this, stop)
+            except _RanksHaveCome:
+                sets.append(self._follow_a_set(stop))
+                this.progressed = this.seconds()
+                if not sets[-1].ok or sets[-1].interrupted:
+                    outcome = self._leave(alone, this)
+        if not sets and any(link.failed for link in self.attached):
+            sets.append(self._follow_a_set(stop))  # they have all failed before one of them joined
+        return ScriptRun(tuple(sets), outcome, self.started)
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen to anybody, and take it in."""
+        self.gang.pump(timeout)
+        for link in (self.own, *self.attached):
+            self.take_told(link)
+
+    def take_told(self, link: Link) -> None:
+        """What this process has said of those it has started."""
+        for message in taken(link, process_starts.STARTED):
+            self.started += 1
+            self.exits.pop(message.data["pid"], None)  # the system uses numbers again
+            if message.data["pid"] not in self.known:
+                self.pending.add(message.data["pid"])
+        for message in taken(link, process_starts.ENDED):
+            self.exits[message.data["pid"]] = message.data["code"]
+            self.pending.discard(message.data["pid"])
+
+    def _accept(self) -> None:
+        wire, _ = self.listener.accept()
+        channel = BlockingChannel(wire)
+        hello = channel.receive()
+        if hello is None:
+            wire.close()
+        elif hello.kind == "crashes":
+            self._crashes[hello.data["pid"]] = wire
+        else:
+            pid = hello.data["pid"]
+            link = StartedLink(self, channel.buffered(), self._crashes.pop(pid), hello.data)
+            self.known.add(pid)
+            self.pending.discard(pid)
+            self._links.append(link)
+            self.attached.append(link)
+            self.attached.sort(key=lambda each: each.order)
+            self.gang._watch_link(link)
+            link.read()
+            if self.let_go:
+                link.let_go()
+
+    def ranks_have_come(self) -> bool:
+        """True when somebody has joined a process group, or one of `spawn`'s processes has failed before that."""
+        for link in self.attached:
+            link.hear()
+        return not self.let_go and any(
+            link.rank_told is not None or (link.index is not None and link.failed) for link in self.attached
+        )
+
+    def _follow_a_set(self, stop: StopRequests) -> Outcome:
+        left = self.job.timeout - (time.monotonic() - self._began)
+        job = dataclasses.replace(self.job, kind="script", data={}, timeout=max(left, 0.0))
+        ranks = SetOfRanks(self)
+        this = ranks.this = Run(job, ONLY_JOB, ranks.places, started_ns=ranks.started_ns())
+        ranks.fill()
+        outcome = run_job.follow(ranks, this, stop)
+        if outcome.ok:
+            looks = ranks.look(_LINES_SECONDS, detail=True)
+            recorded = {rank: look.records for rank, look in sorted(looks.items())}
+            outcome = dataclasses.replace(outcome, recorded=recorded)
+        elif outcome.exits:
+            # Its processes share the script's standard error.
+            said = self.own.stderr.text()
+            outcome = dataclasses.replace(
+                outcome, stderr={**outcome.stderr, **dict.fromkeys(outcome.exits, said)}
+            )
+        self.let_go = not outcome.ok or outcome.interrupted
+        ranks.dismiss()
+        return outcome
+
+    def _leave(self, alone: _Alone, this: Run) -> Outcome:
+        """What is wrong is known: the script may say what it has to say, and is ended."""
+        for link in self.attached:
+            link.let_go()
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while this.running() and (left := deadline - time.monotonic()) > 0:
+            self.pump(left)
+            collect(this)
+        for buffer in (self.own.stdout, self.own.stderr):
+            buffer.drain()
+        for late in this.running():
+            this.killed.add(late.rank)
+            late.kill()
+        return conclude(alone, this)
+
+
+def _nothing_changes() -> None:
+    """Nobody listens to the wire any more."""
+
+
+class _Alone(Wires):
+    """The script's own process, watched while none of its ranks is."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+        self.links = [script.own]
+        self.world_size = 1
+        self.job = ONLY_JOB
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen, at most `timeout` seconds, and take it in.
+
+        Raises:
+            _RanksHaveCome: that was it.
+        """
+        self.script.pump(timeout)
+        if self.script.ranks_have_come():
+            raise _RanksHaveCome
