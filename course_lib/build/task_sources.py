@@ -57,7 +57,7 @@ def _below_magic(cell: NotebookNode) -> str:
 
 
 def _cells(task: Task, solved: bool, root: Path) -> list[NotebookNode]:
-    """The cells of the notebook that the task stands in; none where there is no such notebook."""
+    """The cells of the notebook that the task is in; none where there is no such notebook."""
     from course_lib.build.plan import Edition, Target
     from course_lib.build.source import notebook_for
 

@@ -62,7 +62,7 @@ def planned(root: Path, name: str, lesson: str | None = None) -> Plan:
         part.isidentifier() and part.islower() and not keyword.iskeyword(part) for part in (group, function)
     ):
         raise NewTaskError(
-            f"{name!r} is no name of a task: it is lesson.function, in small letters, as samplers.evaluate."
+            f"{name!r} is not the name of a task: it is lesson.function, in small letters, as samplers.evaluate."
         )
     lesson = lesson or _lesson_of(root, group)
     if not re.fullmatch(r"\d\d_\w+", lesson):

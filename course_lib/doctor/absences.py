@@ -286,7 +286,7 @@ def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
     if len(groups) > 1 and len(members) == 1 and same and len(lines) == 1:
         return Diagnosis(
             "different_groups",
-            f"The ranks stand in the same collective at {lines.pop()}, but in different groups: none can go on.",
+            f"The ranks are waiting in the same collective at {lines.pop()}, but in different groups: none can go on.",
             (),
             positions(outcome),
             advice="create each group once, on all ranks in the same order, and name the same one on all its members.",

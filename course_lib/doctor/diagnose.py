@@ -25,7 +25,7 @@ from course_lib.doctor.words import (
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 
 Rule = Callable[[Outcome], Diagnosis | None]
-#: Why ranks stand still, whether that is proved or not.
+#: Why ranks make no progress, whether that is proved or not.
 _HANGS: tuple[Rule, ...] = (
     stuck_outside,
     start.init_hang,

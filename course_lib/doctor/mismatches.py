@@ -26,7 +26,7 @@ _SAME_ORDER = "every rank must issue the same collectives in the same order, wit
 
 @dataclass(frozen=True)
 class Side:
-    """The ranks that stand in one collective while others stand in another."""
+    """The ranks that wait in one collective while others wait in another."""
 
     ranks: tuple[int, ...]
     collective: Collective
@@ -162,7 +162,7 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
 
 
 def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
-    """The side that did otherwise: the smaller one, or the one that a condition on the rank has brought there."""
+    """The side that did something else: the smaller one, or the one that a condition on the rank has brought there."""
     odd = odd_ones({rank: number for number, side in enumerate(sides) for rank in side.ranks})
     few = [side for side in sides if odd and set(side.ranks) <= set(odd)]
     if few:

@@ -64,7 +64,7 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequenc
 
 
 def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
-    """Ranks that nobody watched stand in the same collective, and its arguments on their stacks name other roots."""
+    """Ranks that nobody watched wait in the same collective, and its arguments on their stacks name other roots."""
     blocked = blocked_in(outcome)
     roots = {rank: root for rank, w in blocked.items() if (root := _root_of(w.partners)) is not None}
     if len(set(roots.values())) < 2:
@@ -78,7 +78,7 @@ def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
     culprits = odd_ones(roots)
     return Diagnosis(
         "different_roots",
-        f"The ranks stand in the same {call_of(first)} at {first.where} and do not agree who its root is: "
+        f"The ranks are waiting in the same {call_of(first)} at {first.where} and do not agree who its root is: "
         f"{'each takes itself' if own else '; '.join(taken)} for the root.",
         culprits,
         positions(outcome, culprits),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
 from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
 
-#: What is put behind the lines of the ranks that did otherwise.
+#: What is put behind the lines of the ranks that did something else.
 ODD = "  ◀ odd one out"
 ODDS = "  ◀ odd ones out"
 _CALLS = {

@@ -1,4 +1,4 @@
-"""Who does what when: a lane for each rank, time from left to right."""
+"""What each rank does, and when: a lane for each rank, time from left to right."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class _Ranks:
         except OverLimitError as error:
             raise _Ended(End.OVER_LIMIT, str(error)) from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            # The wire is JSON, but what stands in it comes from the answer's process.
+            # The wire is JSON, but what is in it comes from the answer's process.
             raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
         finally:
             self.clock.used += time.monotonic() - started

@@ -33,7 +33,7 @@ _SCRIPT_CELL = re.compile(r"#[ \t]*%%(?P<magic>\S*)")
 
 @dataclass(frozen=True)
 class TaskCell:
-    """An answer as it stands in a file.
+    """An answer as it is in a file.
 
     Attributes:
         task: the task's name. source: the cell without its magic line.
@@ -104,7 +104,7 @@ def read_cells(path: Path) -> Reading:
     problems: list[str] = []
     for place, first_line, source in found:
         if not source.startswith("%%task"):
-            problems.append(f"{place}: %%task does not stand in its first line")
+            problems.append(f"{place}: %%task is not in its first line")
             continue
         if len(source) > MAX_SOURCE:
             problems.append(f"{place}: is too large ({len(source) >> 20} MB of source)")

@@ -171,7 +171,7 @@ class Progress:
 
     @contextlib.contextmanager
     def _log(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one moment: nothing is held open, so nothing of one kernel stands in another's way."""
+        """A connection for one moment: nothing is held open, so nothing of one kernel is in another's way."""
         if self._memory is not None:
             yield self._memory
             return

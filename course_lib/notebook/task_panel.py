@@ -19,7 +19,7 @@ _MOODS = {
     VerdictKind.ERROR: "bad",
     VerdictKind.DEADLOCK: "bad",
 }
-# Styles stand in attributes, as in `panel`: the saved output of a notebook just cloned keeps nothing else.
+# Styles are in attributes, as in `panel`: the saved output of a notebook just cloned keeps nothing else.
 _TABLE = "margin: 4px 0 8px 0; border: none; border-collapse: collapse; table-layout: auto; font-size: 1em"
 _CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align: top; white-space: normal"
 _CODE = "background: transparent; padding: 0; color: inherit; overflow-wrap: anywhere"

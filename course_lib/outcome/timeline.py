@@ -24,7 +24,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Timeline:
-    """The spans of all ranks on one clock; what counts as a bucket, and what as waiting, is told in `spans`."""
+    """The spans of all ranks on one clock; `spans` says what counts as a bucket, and what as waiting."""
 
     spans: tuple[Span, ...]
 

@@ -185,7 +185,7 @@ def _exactly(kind: object) -> _Read:
 
 def _read_number(data: object) -> object:
     if type(data) is not float and type(data) is not int:
-        raise MalformedError(f"{_short(data)} is no number")
+        raise MalformedError(f"{_short(data)} is not a number")
     return data
 
 
@@ -206,7 +206,7 @@ def _any_of(readers: list[_Read], none: bool) -> _Read:
 def _list_of(one: _Read, made: type[list[object]] | type[tuple[object, ...]]) -> _Read:
     def read(data: object) -> object:
         if not isinstance(data, list | tuple):
-            raise MalformedError(f"{_short(data)} is no list")
+            raise MalformedError(f"{_short(data)} is not a list")
         return made([one(value) for value in data])
 
     return read
@@ -219,7 +219,7 @@ def _as_tuple(values: list[object]) -> object:
 def _row(make: Callable[[list[object]], object], readers: list[_Read]) -> _Read:
     def read(data: object) -> object:
         if not isinstance(data, list | tuple) or len(data) != len(readers):
-            raise MalformedError(f"{_short(data)} is no list of {len(readers)}")
+            raise MalformedError(f"{_short(data)} is not a list of {len(readers)}")
         return make([one(value) for one, value in zip(readers, data, strict=True)])
 
     return read

@@ -14,7 +14,7 @@ from course_lib.ranks.messages import Body
 
 @dataclass(frozen=True)
 class RankConfig:
-    """What a rank is told when it is started.
+    """What a rank receives when it is started.
 
     Attributes:
         init: make the process group at once.
@@ -40,7 +40,7 @@ class RankConfig:
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """What the process of a gang's store is told: its port, and the listening socket, which the server fills in."""
+    """What the process of a gang's store receives: its port, and the listening socket, which the server fills in."""
 
     port: int
     extra_fd: int = -1
@@ -48,7 +48,7 @@ class StoreConfig:
 
 @dataclass(frozen=True)
 class GpusConfig:
-    """What the process that tries the GPUs is told: how long one may take to answer."""
+    """What the process that tries the GPUs receives: how long one may take to answer."""
 
     seconds: float
 

@@ -306,7 +306,7 @@ def recognise_by_models(
     together: Sequence[Model[_Trial, _Predicted]] = (),
     alone: bool = True,
 ) -> Recognised:
-    """The models that explain the trials which fail; `models` stand in the order of their gravity.
+    """The models that explain the trials which fail; `models` are in the order of their gravity.
 
     One that fits every rank of every trial explains everything. Where there is none, several mistakes are at work, or
     one that is not known: then the first failing trial names the model that fits it and most of the others, the gravest

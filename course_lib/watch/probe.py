@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 _MOST_EVENTS = 20
-#: Calls of DDP models whose order is told, the newest.
+#: Calls of DDP models whose order is reported, the newest.
 _MOST_CALLS = 100
 
 

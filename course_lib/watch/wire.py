@@ -12,7 +12,7 @@ import stat
 import struct
 import sys
 
-# Where `tcpi_bytes_sent` and `tcpi_bytes_retrans` stand in Linux' `struct tcp_info` (linux/tcp.h, since Linux 4.19).
+# Where `tcpi_bytes_sent` and `tcpi_bytes_retrans` are in Linux' `struct tcp_info` (linux/tcp.h, since Linux 4.19).
 _SENT = struct.Struct("<200xQQ")
 
 

@@ -109,7 +109,7 @@ def test_a_task_that_is_called_something_else_is_named_with_what_was_meant(tmp_p
     ("source", "said"),
     [
         ("%%task\nx = 1", "names no task"),
-        ("x = 1\n%%task samplers.evaluate", "does not stand in its first line"),
+        ("x = 1\n%%task samplers.evaluate", "is not in its first line"),
         (f"%%task {TASK}\n" + "x" * 2_000_000, "too large"),
     ],
 )
@@ -193,4 +193,4 @@ def test_an_indented_magic_below_other_code_is_named(tmp_path):
     reading = read_cells(
         write(tmp_path / "a.ipynb", notebook(cell("x = 1\n  %%task samplers.shard_indices\n")))
     )
-    assert reading.problems[0] == "cell 1: %%task does not stand in its first line"
+    assert reading.problems[0] == "cell 1: %%task is not in its first line"

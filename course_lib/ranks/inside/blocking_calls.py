@@ -1,4 +1,4 @@
-"""Which communication call a stack stands in, and whether that wait ends by itself.
+"""Which communication call a stack is in, and whether that wait ends by itself.
 
 Used inside a rank, by the thread that answers the kernel. A wait with a short timeout of its own is no deadlock:
 torch's own error is about to come, and it may be what the learner wants to see.
@@ -55,7 +55,7 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
                 return None if frame.function.startswith(("get_", "is_", "_get", "_rank")) else frame.function
         # `wrapper` is torch's own decorator around every collective: the call is just beginning or ending.
         # Checkpoints are written to disks, which do not need another rank. An elastic agent sleeps and looks after
-        # its workers: what it waits for is no rank of ours.
+        # its workers: what it waits for is not a rank of ours.
         alone = "/distributed/checkpoint/" in path or "/distributed/elastic/" in path
         return None if leaf.function == "wrapper" or alone else leaf.function
     return None
@@ -144,7 +144,7 @@ def _is_torchs(receiver: ast.expr, frame: FrameType) -> bool:
     """True when the object whose method is called comes from torch: `os.wait()` waits for no rank."""
     thing = object_of(receiver, frame)
     if thing is None:
-        # `dist.batch_isend_irecv(...)[0]`, `works.pop()`: go by what stands at the beginning.
+        # `dist.batch_isend_irecv(...)[0]`, `works.pop()`: go by what is at the beginning.
         thing = object_of(_beginning(receiver), frame)
         if isinstance(thing, list | tuple | dict | deque):
             return True

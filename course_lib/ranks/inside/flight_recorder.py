@@ -21,7 +21,7 @@ from typing import Any
 from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord
 from course_lib.outcome.places import is_learners
 
-#: How far back is told.
+#: How many collectives are reported, the newest.
 MOST_RECORDS = 400
 _DDP = "torch/nn/parallel/distributed.py"
 #: DDP's own functions, as they stand on the stack of a collective: what it was for.

@@ -118,7 +118,7 @@ class Rank:
             # The interrupt came between the learner's code and ours.
             reply = Done(error=report_exception(error))
         if os.getpid() != self.pid:
-            # A process the learner's code forked came out of the cell: it is no rank and must not answer for one.
+            # A process the learner's code forked came out of the cell: it is not a rank and must not answer for one.
             with contextlib.suppress(BaseException):
                 sys.stdout.flush()
                 sys.stderr.flush()

@@ -200,7 +200,7 @@ def judge(
     stopped: frozenset[int] = frozenset(),
     failed: frozenset[int] = frozenset(),
 ) -> StandStill | None:
-    """What stands still, and whether that proves that nobody can go on; None while anything moves.
+    """Which ranks make no progress, and whether that proves that nobody can go on; None while anything moves.
 
     Args:
         before: an earlier look at every living rank.

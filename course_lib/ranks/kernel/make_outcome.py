@@ -98,7 +98,7 @@ def conclude(wires: Wires, this: Run) -> Outcome:
 
 
 def if_ended_now(wires: Wires, this: Run) -> Outcome | None:
-    """What a run that stands still would come to if it were ended now; None while its ranks get on."""
+    """What a run that makes no progress would come to if it were ended now; None while its ranks get on."""
     found = this.lasting()
     if found is None:
         return None

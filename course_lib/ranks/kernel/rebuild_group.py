@@ -28,7 +28,7 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     """Rebuild what the job has broken; returns what the learner has to know about that."""
     if not all(link.alive for link in gang.links):
         gang.mark_broken()
-        # Who pressed stop is told so where it is said what came of that.
+        # A person who pressed stop reads so where the result is reported.
         if not this.killed or this.interrupted:
             return ()
         ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."

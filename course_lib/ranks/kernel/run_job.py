@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Pace of looking for a deadlock: first look, then while somebody computes, then between the two looks of a proof.
 _FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
-#: Ranks that stand still without a proof are looked at closely as often as this, in seconds.
+#: Ranks that make no progress without a proof are looked at closely as often as this, in seconds.
 _CLOSE_LOOK = 4.0
 _SHOW_EVERY = 0.1
 #: Ranks that are idle say which line issued what within this; the first time it takes a second to load the symbols.
@@ -180,7 +180,7 @@ def _without_progress(wires: Wires, this: Run) -> bool:
 
 
 def _doubts(this: Run) -> tuple[str, ...]:
-    """Why what stands still now is probably a deadlock and no proof of one; none where it is not even that."""
+    """Why the present standstill is probably a deadlock and no proof of one; none where it is not even that."""
     found = this.lasting()
     return () if found is None or found.passing else found.doubts
 
@@ -255,7 +255,7 @@ class Watch:
         since = self.this.still.since if self.this.still is not None else self.this.seconds()
         if not thorough and (found.proved or self.this.seconds() - self.looked_closely >= _CLOSE_LOOK):
             self.thorough, self.next_look = True, self.this.seconds()
-            # It comes at once: what stands still is held against the look some time ago, not against the last one.
+            # It comes at once: a standstill is compared with the look some time ago, not against the last one.
             self.before = before
         if thorough:
             self.looked_closely = self.this.seconds()
@@ -288,7 +288,7 @@ class Watch:
         return self.this.seconds() - self.connecting_since < grace
 
     def _grace(self, looks: dict[int, Look]) -> float:
-        """How long ranks that stand still may look like this before it means something, in seconds."""
+        """How long ranks without progress may look like this before it means something, in seconds."""
         stacks = [[frame.function for frame in look.stack] for look in looks.values()]
         # The store is rank 0's: it does not come once that has left.
         if 0 not in self.this.done and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):

@@ -31,7 +31,7 @@ from typing import NoReturn
 from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.process import name_process, run_and_exit
 
-#: Where the address stands in the environment of those who may ask.
+#: The variable with the address in the environment of those who may ask.
 VARIABLE = "DDP_COURSE_ZYGOTE"
 _COURSE = Path(__file__).resolve().parents[2]
 _READ_WHEN_LOADED = (

@@ -92,7 +92,7 @@ class BucketedDDP(Synchronized):
         ),
         Misconception(
             "blocking",
-            "The all-reduce in the hook blocks: backward stands still until all ranks have joined. async_op=True "
+            "The all-reduce in the hook blocks: backward stops until all ranks have joined. async_op=True "
             "returns at once.",
             taught.HOOKS,
         ),

@@ -64,7 +64,7 @@ def cases(world_size: int, chance: Random) -> Iterator[Case]:
         yield {**_case("alone", 1, chance, images=56, epochs=2, accumulate=3), "doctor": False}
     if world_size == 2:
         yield _case("plain", 2, chance, images=96, epochs=2)
-        # The first step of the second epoch is done: a rank has eight passes an epoch, four a step.
+        # The first step of the second epoch is done: a rank has eight passes per epoch, four per step.
         killed = _case("killed", 2, chance, images=64, epochs=2)
         yield {**killed, "restarts": 2, "killed": 12, "doctor": False}
         hungry = _case("hungry", 2, chance, images=64)

@@ -22,7 +22,7 @@ from course_lib.tasks.capstone.spies import real_save
 if TYPE_CHECKING:
     from torch.types import FileLike
 
-#: Where there is no slow process, groups wait at least so long: a busy machine is no fault of the script.
+#: Where there is no slow process, groups wait at least so long: a busy machine is not a fault of the script.
 _PATIENCE = timedelta(minutes=10)
 _MORE_THAN_THERE_IS = 1 << 46
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-#: Test images are told from training images by their numbers.
+#: Test images are distinguished from training images by their numbers.
 FIRST_TEST = 100_000
 _COLLECTIVES = (
     "all_reduce", "broadcast", "barrier", "reduce", "all_gather", "all_gather_object", "all_gather_into_tensor",

@@ -1,4 +1,4 @@
-"""A network that runs out of memory where it is told to, and what training with it gives: rightly, and otherwise.
+"""A network that runs out of memory at a chosen place, and what training with it gives: rightly, and otherwise.
 
 Torch is imported where it is used: this module is loaded in the kernel too.
 """

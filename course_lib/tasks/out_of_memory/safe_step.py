@@ -227,7 +227,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         )
 
     def own_words_for(self, error: RankError) -> str:
-        """The trap's allocation is told by its size."""
+        """The trap's allocation is recognised by its size."""
         if not hungry.is_the_trap(error.message):
             return ""
         return "let the task's own out-of-memory error through: this batch does not fit, and the step must survive it."

@@ -155,7 +155,7 @@ class SplitStream(Task[Case, Seen, Oracle]):
         if not isinstance(dataset, IterableDataset):
             return toys.odd(dataset)
         workers = case["workers"]
-        # Forked workers need not import the answer's class, which stands in no module.
+        # Forked workers need not import the answer's class, which is in no module.
         start = "fork" if workers else None
         loader: Iterable[object] = DataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=start

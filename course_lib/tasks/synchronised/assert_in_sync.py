@@ -273,7 +273,7 @@ def _other(trial: ThisTrial) -> int:
 
 
 def _names(message: str, odd: Place) -> bool:
-    """Whether the tensor's name stands in it, and the rank, as in `rank 2`, `ranks [1, 2]` or `rank=2`."""
+    """Whether the tensor's name is in it, and the rank, as in `rank 2`, `ranks [1, 2]` or `rank=2`."""
     ranks = re.findall(r"[Rr]anks?\W*((?:\d+\W+(?:and\W+)?)*\d+)", message)
     return (
         odd["tensor"] in message
