@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 
 from course_lib.doctor import explained
 from course_lib.faults import Fault
+from course_lib.notebook.judge import judged, refusing
+from course_lib.notebook.session import Refused
+from course_lib.notebook.show import View, register
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
@@ -116,10 +119,6 @@ def run(
         UnexpectedOutcome: it did not end as expected.
         Refused: it cannot be run at all.
     """
-    from course_lib.notebook.judge import judged, refusing
-    from course_lib.notebook.session import Refused
-    from course_lib.notebook.show import View, register
-
     register()  # %load_ext has done it, where it was called
     with refusing():
         expectation = Expectation.parse(expect)

@@ -104,7 +104,7 @@ def _execute(notebook: nbformat.NotebookNode, target: Target) -> None:
         on_cell_start=note,
     )
     with tempfile.TemporaryDirectory(prefix="ddp-course-build-", ignore_cleanup_errors=True) as scratch:
-        # What the kernel says beside its messages (as nbval does, out of the way) is passed on only if something failed.
+        # What the kernel says beside its messages (as nbval does, out of the way) is passed on only if a cell failed.
         aside = Path(scratch) / "stderr"
         try:
             with aside.open("wb") as stderr:

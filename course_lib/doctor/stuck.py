@@ -1,4 +1,4 @@
-"""Ranks that make no progress outside communication while others wait for them, and what stands still without a proof."""
+"""Ranks that make no progress outside communication while others wait for them, and standstills without a proof."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from html import escape
 
 import psutil
 
+from course_lib.outcome.html import panel, table
 from course_lib.ranks.kernel.backend import MB_PER_RANK, BackendChoice, choose_backend, most_ranks_on
 from course_lib.ranks.kernel.gpus import Gpus, find_gpus
 from course_lib.ranks.kernel.launcher import default_method, warm_up
@@ -59,7 +60,6 @@ class MachineReport:
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows())
 
     def _repr_html_(self) -> str:
-        from course_lib.outcome.html import panel, table
 
         return panel(table((name, escape(text)) for name, text in self.rows()))
 

@@ -17,6 +17,8 @@ from course_lib.notebook.options import options_of
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import View, show_html
 from course_lib.outcome.expect import Expectation
+from course_lib.outcome.html import panel
+from course_lib.outcome.outcome import exit_text
 from course_lib.outcome.places import NUMBERED
 from course_lib.ranks.inside.cell import compile_cell
 from course_lib.ranks.kernel.gang import Gang
@@ -206,15 +208,11 @@ def _command(options: argparse.Namespace) -> None:
 def _say(text: str) -> None:
     from html import escape
 
-    from course_lib.outcome.html import panel
-
     show_html(text, panel(f"<pre>{escape(text)}</pre>"))
 
 
 def status(gang: Gang) -> str:
     """Who is alive, where, doing what: one line a rank."""
-    from course_lib.outcome.outcome import exit_text
-
     gang.refresh()
     looks = gang.look()
     lines = [f"gang of {gang.world_size}, {gang.state}, {gang.backend.name} ({gang.backend.reason})"]

@@ -13,8 +13,9 @@ from course_lib.doctor.diagnose import explained, without_progress
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.remarks import compared_weights, not_looked_at, silent_about
 from course_lib.doctor.words import steps
-from course_lib.outcome.fold import rank_list
+from course_lib.outcome.fold import rank_list, table
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.report import sections
 from course_lib.ranks.attach.script_run import ScriptRun, run_script_once
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.job import Job
@@ -236,9 +237,6 @@ def verdict_text(examination: Examination) -> str:
 
 def error_text(outcome: Outcome) -> str:
     """The tracebacks of ranks that raised, folded, cut to the script's own lines."""
-    from course_lib.outcome.fold import table
-    from course_lib.outcome.report import sections
-
     parts = [table(section.rows) for section in sections(outcome) if section.role == "error"]
     return "\n".join(parts)
 

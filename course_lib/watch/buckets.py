@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Block, Drawing, Group, blocks
 from course_lib.outcome.fold import beside
+from course_lib.outcome.html import box, panel, pre, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,7 +112,6 @@ class Buckets:
         return "\n".join([self.headline, *(beside(name, text, width) for name, text in rows)])
 
     def _repr_html_(self) -> str:
-        from course_lib.outcome.html import box, panel, pre, table
 
         return panel(box("calm", self.headline), table((name, pre(text)) for name, text in self.rows()))
 

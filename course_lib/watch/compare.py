@@ -17,9 +17,12 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.fold import beside, rank_label, rank_list
+from course_lib.outcome.html import box, panel, pre, table
 from course_lib.outcome.outcome import NotSent, Outcome
+from course_lib.outcome.packed import unpack
 from course_lib.watch.digest import Entry
 from course_lib.watch.distance import Distance, distance
+from course_lib.watch.fingerprint import fingerprint, merged
 from course_lib.watch.odd import odd_ones
 from course_lib.watch.shares import Shares, shares
 
@@ -177,7 +180,6 @@ class Comparison:
         return "\n".join([self.headline, *rows])
 
     def _repr_html_(self) -> str:
-        from course_lib.outcome.html import box, panel, pre, table
 
         return panel(
             box("good" if self.equal else "bad", self.headline),
@@ -312,8 +314,6 @@ def compare(*things: object, **named: object) -> Comparison:
 def _compare_here(thing: object) -> Comparison:
     import torch.distributed as dist
 
-    from course_lib.watch.fingerprint import fingerprint
-
     if not dist.is_initialized():
         raise CompareError("compare() asks the other ranks: it needs a process group (init_process_group).")
     mine: Fingerprint | str
@@ -335,8 +335,6 @@ def _compare_here(thing: object) -> Comparison:
 def _compare_variables(
     outcome: Outcome, names: tuple[object, ...], extra: Mapping[str, object]
 ) -> Comparison:
-    from course_lib.outcome.packed import unpack
-    from course_lib.watch.fingerprint import fingerprint, merged
 
     wanted = [name for name in names if isinstance(name, str)]
     if extra or not names or len(wanted) < len(names):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from course_lib.outcome.facts import NO_FACTS, NamedShape, WrappedModel
 from course_lib.outcome.fold import Folded, beside, fold, rank_label
+from course_lib.outcome.html import panel, pre, table
 from course_lib.outcome.outcome import Collective, Outcome, exit_text
 from course_lib.outcome.places import Frame, is_learners
 
@@ -82,7 +83,6 @@ class Snapshot:
         return "\n".join(beside(rank_label(row.ranks), row.text, width) for row in rows)
 
     def _repr_html_(self) -> str:
-        from course_lib.outcome.html import panel, pre, table
 
         return panel(table((rank_label(row.ranks), pre(row.text)) for row in self._folded()))
 

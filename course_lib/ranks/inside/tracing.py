@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import ParamSpec, Protocol, TypeVar
 
 from course_lib.outcome.trace import BACKWARD, COMMUNICATION, RANGES, SYNCHRONIZE, TRACED, WAIT, TraceEvent
+from course_lib.ranks.inside.flight_recorder import recorded_collectives
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -90,8 +91,6 @@ def _let_finish(since_ns: int) -> None:
     gloo wakes who waits for a collective a moment before it tells the profiler that the collective has ended
     (`AsyncWork::finishWorkGloo`): what has no end when the profiler stops is not in the trace.
     """
-    from course_lib.ranks.inside.flight_recorder import recorded_collectives
-
     until = time.monotonic() + _FINISHING_SECONDS
     while time.monotonic() < until and not all(one["done"] for one in recorded_collectives(since_ns)):
         time.sleep(0.001)
@@ -128,8 +127,6 @@ def _issued(events: Sequence[_Recorded], since_ns: int) -> dict[int, int]:
     Two threads of gloo's take what was issued from one queue, so the order in which all-reduces begin may differ from
     that in which they were issued; the flight recorder knows the sizes in the latter.
     """
-    from course_lib.ranks.inside.flight_recorder import recorded_collectives
-
     issues = [event.start_ns() for event in events if event.name() == "c10d::allreduce_"]
     flights = [event for event in events if event.name() in ("gloo:all_reduce", "nccl:all_reduce")]
     recorded = [one["sizes"] for one in recorded_collectives(since_ns) if one["op"] == "all_reduce"]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from course_lib.ranks.inside.flight_recorder import recorded_collectives
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -19,8 +21,6 @@ def times_reduced(parameters: Iterable[Tensor], since_ns: int) -> float:
 
     One all-reduce of all gradients is 1; a few numbers beside them add a small fraction.
     """
-    from course_lib.ranks.inside.flight_recorder import recorded_collectives
-
     whole = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
     sent = sum(
         math.prod(size) * _BYTES.get(str(kind), 4)

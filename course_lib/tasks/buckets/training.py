@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
+from course_lib.ranks.inside.flight_recorder import recorded_collectives
 from course_lib.tasks import toys, weights
 from course_lib.tasks.task import Odd
 
@@ -264,7 +265,6 @@ class _Watch:
             self._set("synchronized")
 
     def _issued(self) -> int:
-        from course_lib.ranks.inside.flight_recorder import recorded_collectives
 
         return len(recorded_collectives(self._began_ns))
 

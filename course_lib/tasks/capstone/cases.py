@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import NotRequired, TypedDict
 
+from course_lib.data import load_digits
 from course_lib.tasks import toys
 
 TESTS = 25
@@ -107,8 +108,6 @@ def _case(
 def write_images(case: Case, path: Path) -> None:
     """The file that the script reads."""
     import numpy as np
-
-    from course_lib.data import load_digits
 
     images, labels = load_digits()
     train = images[case["digits"]].copy()
