@@ -28,7 +28,6 @@ from course_lib.outcome.probe_notes import (
 )
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
-from course_lib.ranks.inside.process_group import group_members
 from course_lib.ranks.inside.self_report import NOTED, PROGRESS, ddp_wrappers
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.guard import Unseen, guarded
@@ -325,6 +324,8 @@ class Probe:
         can be proved to wait for it.
         """
         from torch.distributed import distributed_c10d
+
+        from course_lib.ranks.inside.process_group import group_members
 
         self.groups.update(group_members())
         self.kept.extend(distributed_c10d._world.pg_map)
