@@ -116,12 +116,15 @@ class Server:
 
     def kernel_process(self) -> psutil.Process:
         """The one kernel that runs."""
-        (found,) = [
-            child
-            for child in psutil.Process(self.process.pid).children()
-            if "ipykernel_launcher" in " ".join(child.cmdline())
-        ]
-        return found
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(
+                psutil.NoSuchProcess
+            ):  # it has ended meanwhile: the kernel of the test before
+                if "ipykernel_launcher" in " ".join(child.cmdline()):
+                    found.append(child)
+        (one,) = found
+        return one
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import pytest
 from course_lib.ranks.attach.script_run import run_script_once
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.job import Job
+from course_lib.ranks.messages import Script
 from course_lib.scripts.launching import starts_its_ranks
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.loaders import Loaders
@@ -34,8 +35,8 @@ def sound(name):
 
 def ran(scenario, around):
     if starts_its_ranks(str(scenario.path)):
-        job = Job("script", {}, timeout=scenario.timeout, around=around, repair=False)
-        run = run_script_once(str(scenario.path), scenario.arguments(), job)
+        script = Script(str(scenario.path), tuple(scenario.arguments()))
+        run = run_script_once(Job(script, timeout=scenario.timeout, around=around, repair=False))
         return next((outcome for outcome in run.sets if not outcome.ok), run.script)
     gang = Gang(scenario.ranks, init=False)
     try:
