@@ -61,9 +61,9 @@ def test_nothing_that_is_there_is_overwritten(course):
 
 def test_a_name_that_cannot_be_one_is_one_clear_line(course):
     for words, said in (
-        (("samplers",), "no name of a task"),
-        (("samplers.Mean",), "no name of a task"),
-        (("samplers.class",), "no name of a task"),
+        (("samplers",), "not the name of a task"),
+        (("samplers.Mean",), "not the name of a task"),
+        (("samplers.class",), "not the name of a task"),
         (("nowhere.mean",), "--lesson 07_nowhere"),
         (("nowhere.mean", "--lesson", "seven"), "is no lesson"),
     ):
