@@ -94,7 +94,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
         return Diagnosis(
             "init_nobody_listens",
             f"All ranks wait in init_process_group at {where} for a store at {' and '.join(sorted(told_where))}, and "
-            "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they are told that whoever started them has.",
+            "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they learn that whoever started them has.",
             (),
             lines_of(told),
             advice="use init_method='env://', or none: the store is at MASTER_ADDR and MASTER_PORT already (torchrun "

@@ -9,6 +9,7 @@ from course_lib.lab.traces import last_forward, seconds_waited, spans_since, tim
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.spans import Stage
 from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.timeline_drawing import tracks
 
 _WORDS = {
     "forward": "forward",
@@ -34,7 +35,7 @@ def draw_backward(
     first = min(begins.values(), default=0.0)
     return lanes(
         [
-            Lane(name, timeline.tracks(rank, since=first if one_clock else begins[name]))
+            Lane(name, tracks(timeline, rank, since=first if one_clock else begins[name]))
             for name, (timeline, rank) in traced.items()
         ],
         title=title,

@@ -7,6 +7,7 @@ from course_lib.lab.traces import last_forward, seconds_waited, spans_since, tim
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.spans import Stage
 from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.timeline_drawing import tracks
 
 #: A rank that does nothing for longer between its optimizer and its next forward was asleep.
 _ASLEEP_SECONDS = 0.1
@@ -34,7 +35,7 @@ def draw_last_step(outcome: Outcome, title: str) -> Drawing:
     asleep: list[str] = []
     for rank in timeline.ranks:
         forward = last_forward(timeline, rank)
-        main = timeline.tracks(rank, since=zero)[0]
+        main = tracks(timeline, rank, since=zero)[0]
         bars = tuple(bar for bar in main if bar.start >= 1e3 * (forward - zero) - 1e-6)
         if forward - begins[rank] > _ASLEEP_SECONDS:
             asleep.append(f"rank {rank}")

@@ -148,7 +148,7 @@ class TaskMagics(Magics):
 
 
 def _script(task: Task, cell: str) -> tuple[str, int]:
-    """The script that this cell means, and its first line: the file beside the notebook, or what stands in the cell."""
+    """The script that this cell means, and its first line: the file beside the notebook, or what is in the cell."""
     if has_code(cell):
         return cell, 2
     found = answer_in_file(task, Path.cwd())

@@ -12,15 +12,17 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from course_lib.draw import Replay
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.packed import NotSent, Packed, unpack
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.trace import TraceEvent
+
+if TYPE_CHECKING:
+    from course_lib.draw import Replay
 
 
 class Kind(enum.StrEnum):
@@ -350,7 +352,7 @@ class Outcome:
         """The same with all that would be asked of the ranks later: they may end now."""
         return self
 
-    @property
+    @cached_property
     def timeline(self) -> Timeline | None:
         """What each rank did when (`--trace`, `trace=True`): a `Timeline`, or None without a trace."""
         return Timeline.from_traces(self.trace_events) if self.trace_events else None

@@ -7,19 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from course_lib.draw import Bar, Lane, LaneDrawing, Moment, Replay, Told, lanes, without_overlaps
 from course_lib.outcome.chrome import chrome_events
 from course_lib.outcome.fold import fold, rank_label, rank_list
-from course_lib.outcome.spans import Span, Stage, lanes_of, spans_of, union
+from course_lib.outcome.spans import Span, Stage, spans_of, union
 from course_lib.outcome.trace import TraceEvent
 
-#: What the picture says beside each stage's look.
-_WORDS = {
-    **{str(stage): str(stage) for stage in Stage},
-    Stage.WAITING: "waiting for other ranks",
-    Stage.COMMUNICATION: "collective under way (number: bucket)",
-}
+if TYPE_CHECKING:
+    from course_lib.draw import LaneDrawing, Replay
 
 
 @dataclass(frozen=True)
@@ -66,12 +62,9 @@ class Timeline:
 
     def plot(self, title: str = "What each rank did, and when") -> LaneDrawing:
         """A drawing: a lane per rank; above what its main thread does, below the collectives under way."""
-        return lanes(
-            [Lane(f"rank {rank}", self.tracks(rank)) for rank in self.ranks],
-            title=title,
-            alt=f"A lane for each of {len(self.ranks)} ranks. {self._counts_of_all()}".strip(),
-            legend=_WORDS,
-        )
+        from course_lib.outcome.timeline_drawing import draw
+
+        return draw(self, title)
 
     def replay(self, title: str = "What each rank did, and when", *, one_group: bool = True) -> Replay:
         """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits.
@@ -79,33 +72,9 @@ class Timeline:
         Args:
             one_group: all collectives were of one process group; with several, no rank is named as late.
         """
-        told = [
-            Told(
-                f"rank {rank}",
-                without_overlaps(
-                    [Moment(bar.start, bar.start + bar.length, bar.look) for bar in self.tracks(rank)[0]]
-                ),
-                tuple(sorted((1e3 * span.start, 1e3 * span.end) for span in self._sent(rank))),
-            )
-            for rank in self.ranks
-        ]
-        return Replay(self.plot(title), tuple(told), waiting=str(Stage.WAITING), one_group=one_group)
+        from course_lib.outcome.timeline_drawing import replay
 
-    def _sent(self, rank: int) -> list[Span]:
-        """A rank's collectives; those of the calls that issued them only where the backend has none."""
-        sent = [span for span in self.spans if span.rank == rank and span.stage is Stage.COMMUNICATION]
-        return [span for span in sent if not span.name.startswith("c10d::")] or sent
-
-    def tracks(self, rank: int, since: float = 0.0) -> tuple[tuple[Bar, ...], ...]:
-        """A rank's spans as bars to be drawn, in milliseconds since a moment (in seconds): its main thread's, and below
-        them the collectives under way, in as many tracks as overlap.
-        """
-        mine = [span for span in self.spans if span.rank == rank and span.end > since]
-        main = [span for span in mine if span.stage is not Stage.COMMUNICATION]
-        sent = [span for span in self._sent(rank) if span.end > since]
-        order = list(Stage)
-        above = sorted(main, key=lambda span: order.index(span.stage))
-        return tuple(tuple(_bar(span, since) for span in track) for track in (above, *lanes_of(sent)))
+        return replay(self, title, one_group=one_group)
 
     def save(self, path: str | Path) -> Path:
         """Write a Chrome trace (chrome://tracing, ui.perfetto.dev): one process a rank."""
@@ -120,7 +89,8 @@ class Timeline:
             said.append(f"{len(reduced)} all-reduces of buckets")
         return ", ".join(said)
 
-    def _counts_of_all(self) -> str:
+    def counts(self) -> str:
+        """How often each rank did what, in one line; no times, so it is the same on every run."""
         counts = fold({rank: self._counts(rank) for rank in self.ranks})
         return "; ".join(f"{rank_list(row.ranks)}: {row.text}" for row in counts)
 
@@ -133,10 +103,3 @@ class Timeline:
                 "  .replay(), .plot(), .summary(), .waiting(rank), .seconds(rank, stage), .buckets(rank), .save(path)",
             ]
         )
-
-
-def _bar(span: Span, since: float) -> Bar:
-    start = max(0.0, span.start - since)
-    number = "" if span.bucket is None else str(span.bucket)
-    hint = f"{span.name}, {1e3 * span.duration:.1f} ms"
-    return Bar(1e3 * start, 1e3 * (span.end - since - start), str(span.stage), number, hint)

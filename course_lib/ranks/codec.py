@@ -54,6 +54,12 @@ def decode(kind: type[_T], data: object, blob: bytes = b"") -> _T:
     return found
 
 
+def blob_of(record: object) -> bytes:
+    """The value of a dataclass's field of `bytes`, which JSON cannot hold; empty where it has none."""
+    name = _plan_of(type(record)).blob
+    return getattr(record, name) if name else b""
+
+
 def prepare(*kinds: type) -> None:
     """Work out now how these dataclasses are read and written: a process that forks does it once for all it forks."""
     for kind in kinds:

@@ -15,7 +15,7 @@ from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Collective, RankError
 from course_lib.outcome.packed import NotSent
 from course_lib.outcome.trace import TraceEvent
-from course_lib.ranks.codec import MalformedError, decode, encode
+from course_lib.ranks.codec import MalformedError, blob_of, decode, encode
 from course_lib.ranks.look import Look
 from course_lib.ranks.protocol import Message
 
@@ -302,7 +302,7 @@ class LastWords(Body):
 
 def written(body: Body, number: int = 0) -> Message:
     """What goes over the wire; `number` is that of the job or question to which it belongs."""
-    return Message(body.kind, {_NUMBER: number, **encode(body)}, _blob_of(body))
+    return Message(body.kind, {_NUMBER: number, **encode(body)}, blob_of(body))
 
 
 def number_of(message: Message) -> int:
@@ -324,28 +324,18 @@ def read(kind: type[_Body], message: Message) -> _Body:
     )
 
 
-def read_job(message: Message) -> Cell | Call | Script | Fetch | Rebuild:
+#: What the main thread of a rank can do.
+RankJob = Cell | Call | Script | Fetch | Rebuild
+_JOBS: tuple[type[RankJob], ...] = (Cell, Call, Script, Fetch, Rebuild)
+
+
+def read_job(message: Message) -> RankJob:
     """What the kernel wants the main thread to do.
 
     Raises:
         MalformedError: nothing that it can do.
     """
-    match message.kind:
-        case Cell.kind:
-            return read(Cell, message)
-        case Call.kind:
-            return read(Call, message)
-        case Script.kind:
-            return read(Script, message)
-        case Fetch.kind:
-            return read(Fetch, message)
-        case Rebuild.kind:
-            return read(Rebuild, message)
+    for kind in _JOBS:
+        if message.kind == kind.kind:
+            return read(kind, message)
     raise MalformedError(f"{message.kind!r:.40} is no job")
-
-
-def _blob_of(body: Body) -> bytes:
-    match body:
-        case Call(payload=blob) | Picture(png=blob) | Done(value=blob) | Fetched(value=blob):
-            return blob
-    return b""

@@ -177,6 +177,11 @@ class AttachedLink(Link):
             os.close(self.process)
             self.process = None
 
+    def let_go(self) -> None:
+        """The verdict stands: a rank that waits for it may go on."""
+        if self.alive:
+            self.channel.send(written(Verdict()))
+
     def interrupt(self) -> None:
         """SIGINT to the rank alone: its process group may be the launcher's."""
         self.signal(signal.SIGINT)
@@ -243,5 +248,4 @@ class AttachedRanks(Wires):
     def say_goodbye(self) -> None:
         """The verdict stands: ranks that wait for it may go on."""
         for link in self.links:
-            if link.alive:
-                link.channel.send(written(Verdict()))
+            link.let_go()

@@ -283,7 +283,7 @@ def _connected(address: str) -> BlockingChannel:
 
 
 def _told_to(init: FrameType) -> tuple[int, int]:
-    """The rank and world size that `init_process_group` was given, was told in a URL, or will read."""
+    """The rank and world size that `init_process_group` was given, found in a URL, or will read."""
     told = init.f_locals
     url = told.get("init_method")
     query = dict(parse_qsl(urlparse(url).query)) if isinstance(url, str) else {}

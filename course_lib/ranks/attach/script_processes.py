@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
 from course_lib.ranks.kernel.rank_handle import Link, RankLink
-from course_lib.ranks.messages import Attached, Body, Done, Joined, Verdict, read, written
-from course_lib.ranks.protocol import BufferedChannel, Message
+from course_lib.ranks.messages import Attached, Done, Joined
+from course_lib.ranks.protocol import BufferedChannel
 
 if TYPE_CHECKING:
     from course_lib.ranks.attach.script_run import Script
 
 #: How long a process whose wire is closed may take until its exit code is known.
 _SECONDS_TO_BE_TOLD = 0.5
-
-
-_Told = TypeVar("_Told", bound=Body)
-
-
-def taken(link: Link, kind: type[_Told]) -> list[_Told]:
-    """The messages of this kind that have come from a rank."""
-    found = [message for message in link.inbox if message.kind == kind.kind]
-    for message in found:
-        link.inbox.remove(message)
-    return [read(kind, message) for message in found]
 
 
 class StartedLink(AttachedLink):
@@ -53,24 +42,21 @@ class StartedLink(AttachedLink):
 
     def hear(self) -> None:
         """Take in whether it has joined."""
-        for joined in taken(self, Joined):
+        for joined in self.take_all(Joined):
             self.rank_told, self.world_size = joined.rank, joined.world_size
 
     @property
     def over(self) -> bool:
         """True when its part has ended."""
-        return self.done is not None or self._has_said_how() is not None or self.channel.closed
+        return self.done is not None or self.said_how() is not None or self.channel.closed
 
     @property
     def failed(self) -> bool:
         """True when its part has ended in an error, or it has died."""
-        said = self._has_said_how()
+        said = self.said_how()
         if self.done is None and said is not None:
             return said.data.get("error") is not None
         return self.done.error is not None if self.done is not None else self.channel.closed
-
-    def _has_said_how(self) -> Message | None:
-        return next((message for message in self.inbox if message.kind == Done.kind), None)
 
     @property
     def exit_code(self) -> int | None:
@@ -87,11 +73,6 @@ class StartedLink(AttachedLink):
                 found = self.script.exits.get(self._pid, EXIT_UNKNOWN)
             self._exit_code = found
         return self._exit_code
-
-    def let_go(self) -> None:
-        """The verdict stands: it need not stay."""
-        if self.alive:
-            self.channel.send(written(Verdict()))
 
 
 class _Nobody(BufferedChannel):

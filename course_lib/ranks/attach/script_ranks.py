@@ -18,7 +18,7 @@ from course_lib.ranks.attach.script_processes import Expected, StartedLink
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Done, Seen, Where, written
+from course_lib.ranks.messages import Seen, Where, written
 
 if TYPE_CHECKING:
     from course_lib.ranks.attach.script_run import Script
@@ -146,7 +146,7 @@ class SetOfRanks(Wires):
 
     def _nobody_else_comes(self) -> bool:
         own = self.script.own
-        over = not own.alive or any(message.kind == Done.kind for message in own.inbox)
+        over = not own.alive or own.said_how() is not None
         return over or (self._at_rest and not self.script.pending)
 
     def _settle(self) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from course_lib.outcome.outcome import Outcome
 from course_lib.ranks.attach import process_starts
 from course_lib.ranks.attach.meeting import ONLY_JOB
-from course_lib.ranks.attach.script_processes import StartedLink, taken
+from course_lib.ranks.attach.script_processes import StartedLink
 from course_lib.ranks.attach.script_ranks import SetOfRanks
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.event_loop import Wires
@@ -176,12 +176,12 @@ class Script:
 
     def take_told(self, link: Link) -> None:
         """What this process has said of those it has started."""
-        for begun in taken(link, ProcessStarted):
+        for begun in link.take_all(ProcessStarted):
             self.started += 1
             self.exits.pop(begun.pid, None)  # the system uses numbers again
             if begun.pid not in self.known:
                 self.pending.add(begun.pid)
-        for ended in taken(link, ProcessEnded):
+        for ended in link.take_all(ProcessEnded):
             self.exits[ended.pid] = ended.code
             self.pending.discard(ended.pid)
 

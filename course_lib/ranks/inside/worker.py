@@ -36,6 +36,7 @@ from course_lib.ranks.messages import (
     Fetch,
     Fetched,
     Picture,
+    RankJob,
     Ready,
     Rebuild,
     Rebuilt,
@@ -128,7 +129,7 @@ class Rank:
         except OSError:
             control_thread.leave(0)
 
-    def _reply(self, job: Cell | Call | Script | Fetch | Rebuild) -> Body:
+    def _reply(self, job: RankJob) -> Body:
         match job:
             case Cell():
                 return self._cell(job)
@@ -372,13 +373,9 @@ def around(named: Around | None) -> contextlib.AbstractContextManager[object]:
     """The context manager of this name: how other rooms of the course come to watch what runs on a rank."""
     if named is None:
         return contextlib.nullcontext()
-    import importlib
-
     where, arguments = named
-    module, _, function = where.partition(":")
-    made: contextlib.AbstractContextManager[object] = getattr(importlib.import_module(module), function)(
-        **arguments
-    )
+    made = _function(where)(**arguments)
+    assert isinstance(made, contextlib.AbstractContextManager)
     return made
 
 
@@ -386,8 +383,14 @@ def _through(how: str | None, value: object) -> object:
     """The value as a function of the course, named as `module:function`, sees it."""
     if how is None:
         return value
-    module, _, function = how.partition(":")
-    return getattr(importlib.import_module(module), function)(value)
+    return _function(how)(value)
+
+
+def _function(named: str) -> Callable[..., object]:
+    """The function of the course that is called `module:function`."""
+    module, _, function = named.partition(":")
+    found: Callable[..., object] = getattr(importlib.import_module(module), function)
+    return found
 
 
 class _RankStream(io.TextIOWrapper):

@@ -15,7 +15,7 @@ import re
 import socket
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from course_lib.ranks.codec import decode
@@ -44,26 +44,19 @@ MB_PER_CONTEXT = 600
 
 
 @dataclass(frozen=True)
-class Gpus:
-    """The GPUs of a machine as its ranks see them.
+class Gpus(GpuReport):
+    """The GPUs of a machine as its ranks see them: what trying them has reported (see `GpuReport`).
 
     Attributes:
-        tried: every GPU that CUDA counts. counted: how many there are said to be where CUDA itself does not start.
-        problem: why CUDA does not start at all. built: whether this torch is built for GPUs. nccl: whether it has NCCL.
         visible: the variable that hides GPUs from ranks, as the user has set it; None where nobody has.
     """
 
-    tried: tuple[Gpu, ...] = ()
-    counted: int = 0
-    problem: str = ""
-    built: bool = True
-    nccl: bool = False
     visible: str | None = None
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
         """Those that a rank can use."""
-        return tuple(gpu for gpu in self.tried if not gpu.problem)
+        return tuple(gpu for gpu in self.gpus if not gpu.problem)
 
     @property
     def only_usable(self) -> str | None:
@@ -71,9 +64,9 @@ class Gpus:
 
         `cuda:1` is then the second GPU that works, so that `torch.cuda.set_device(LOCAL_RANK)` is right.
         """
-        if len(self.usable) == len(self.tried):
+        if len(self.usable) == len(self.gpus):
             return None
-        names = self.visible.split(",") if self.visible else [str(gpu.index) for gpu in self.tried]
+        names = self.visible.split(",") if self.visible else [str(gpu.index) for gpu in self.gpus]
         return ",".join(names[gpu.index].strip() for gpu in self.usable if gpu.index < len(names))
 
     @property
@@ -86,7 +79,7 @@ class Gpus:
         if self.problem:
             number = f"{self.counted} GPU(s) counted" if self.counted else "the machine seems to have a GPU"
             return _sentence(f"{number}, and CUDA does not start: {self.problem}", advice(self.problem))
-        broken = [gpu for gpu in self.tried if gpu.problem]
+        broken = [gpu for gpu in self.gpus if gpu.problem]
         if not broken:
             return ""
         which = ", ".join(str(gpu.index) for gpu in broken)
@@ -95,8 +88,8 @@ class Gpus:
     @classmethod
     def from_report(cls, report: GpuReport, visible: str | None) -> Gpus:
         """From what `report_gpus` has written."""
-        gpus = tuple(map(_with_room, report.gpus))
-        return cls(gpus, report.counted, report.problem, report.built, report.nccl, visible)
+        told = {item.name: getattr(report, item.name) for item in fields(report)}
+        return cls(**{**told, "gpus": tuple(map(_with_room, report.gpus))}, visible=visible)
 
 
 def _with_room(gpu: Gpu) -> Gpu:

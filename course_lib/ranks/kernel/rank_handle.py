@@ -106,6 +106,21 @@ class Link(abc.ABC):
                     return read(kind, message)
         return None
 
+    def take_all(self, kind: type[_Reply]) -> list[_Reply]:
+        """The messages of this kind that have come, to whatever they belong.
+
+        Raises:
+            MalformedError: one of them cannot be read.
+        """
+        found = [message for message in self.inbox if message.kind == kind.kind]
+        for message in found:
+            self.inbox.remove(message)
+        return [read(kind, message) for message in found]
+
+    def said_how(self) -> Message | None:
+        """The message that says how its job went, where it has come and nobody has taken it yet."""
+        return next((message for message in self.inbox if message.kind == Done.kind), None)
+
     def signal(self, number: int) -> None:
         """Send a signal to the rank's process."""
         if self.alive and self.pid is not None:

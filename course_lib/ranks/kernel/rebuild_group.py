@@ -1,4 +1,4 @@
-"""After a job on a gang: is the process group still whole? If not, the ranks get a new one, and are told so."""
+"""After a job on a gang: is the process group still whole? If not, the ranks get a new one, and it is reported."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def first_loss(seen: Evidence) -> str | None:
 
 
 def first_unsynced(seen: Evidence) -> str | None:
-    """A step whose last training pass of the Classifier was told not to synchronise."""
+    """A step whose last training pass of the Classifier does not synchronise."""
     for rank in seen.ranks:
         for number, events, _ in seen.groups(rank):
             passes = [event for event in events if _learns(event, "Classifier") and "synced" in event]

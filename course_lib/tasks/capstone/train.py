@@ -209,7 +209,7 @@ class Train(Task[Case, Seen, None]):
 
     @check("Gradients are averaged in the last micro-batch of a step.")
     def averaged(self, trial: ThisTrial) -> Miss | None:
-        """What the wrapper was told before the last pass."""
+        """The setting of the wrapper before the last pass."""
         return _wrong_gradients(trial, first_unsynced, "not_averaged")
 
     @check("A step follows the mean over its micro-batches.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: More places than an answer needs; the rest is not tried.
 MOST_PLACES = 5
-#: The place of a kill in whichever file grows first, for a save that comes by no place that is told.
+#: The place of a kill in whichever file grows first, for a save that comes by no place that is reported.
 ANYWHERE = -1
 _MOVES = ("os.rename", "os.remove", "os.link", "os.symlink", "os.truncate")
 
