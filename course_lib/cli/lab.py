@@ -40,6 +40,8 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
         # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
+    if VARIABLE in environment:  # a terminal in JupyterLab has another current folder
+        environment[VARIABLE] = str(folder)
     return [*command, *arguments], environment
 
 

@@ -13,6 +13,7 @@ from course_lib.cli.app import application
 from course_lib.cli.check import exercises
 from course_lib.cli.lab import lab_process, up_to_date_copy
 from course_lib.cli.root import course_root
+from course_lib.learner.place import learner_folder
 from course_lib.notebook.course_map import newer_versions
 from tests.unit.courses import course as small_course
 from tests.unit.courses import edit, run_cells
@@ -48,6 +49,13 @@ def test_lab_opens_the_index_and_passes_its_arguments_on(course):
     assert "--LabApp.default_url=/lab/tree/notebooks/index.ipynb" in command
     assert command[-3:] == ["--no-browser", "--port", "9000"]
     assert environment["PATH"].startswith(str(Path(sys.executable).parent))
+    assert "DDP_COURSE_LEARNER" not in environment
+
+
+def test_a_terminal_in_jupyterlab_finds_a_copy_that_was_named_relative_to_another_folder(course, monkeypatch):
+    monkeypatch.setenv("DDP_COURSE_LEARNER", "mine")
+    _, environment = lab_process(learner_folder(course), [])
+    assert environment["DDP_COURSE_LEARNER"] == str(course / "mine")
 
 
 def test_lab_starts_with_the_course_s_own_defaults(course, monkeypatch):
