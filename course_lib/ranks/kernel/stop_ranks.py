@@ -37,8 +37,6 @@ def machine_is_busy() -> bool:
 
 def give_up_on_broken_wires(this: Run) -> None:
     """A rank that lives but whose wire is closed (its code closed or wrote to every descriptor) can never answer."""
-    if not any(link.channel.closed for link in this.links):
-        return
     for link in this.running():
         if link.channel.closed:
             since = this.wire_closed.setdefault(link.rank, this.seconds())
