@@ -11,7 +11,7 @@ PACKAGE = ROOT / "course_lib"
 #: The rooms, from below; what is on one floor with others may import none of them.
 FLOORS = (
     {"draw"},
-    {"data", "faults", "outcome", "own_files", "versions"},
+    {"data", "faults", "learner", "outcome", "own_files", "versions"},
     {"ranks"},
     {"watch"},
     {"doctor"},
