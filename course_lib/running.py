@@ -14,7 +14,7 @@ from course_lib.outcome.expect import Expectation
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
 from course_lib.ranks.kernel.gang import Gang
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 
 def pack_call(function: Callable[..., object], arguments: Sequence[object], faults: Sequence[Fault]) -> bytes:

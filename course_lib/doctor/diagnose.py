@@ -71,7 +71,8 @@ _RULES: tuple[Rule, ...] = (
 
 def explained(outcome: Outcome) -> Outcome:
     """The same outcome with its diagnosis filled in."""
-    return dataclasses.replace(outcome, diagnosis=diagnose(outcome))
+    found = diagnose(outcome)
+    return outcome if found is outcome.diagnosis else dataclasses.replace(outcome, diagnosis=found)
 
 
 def diagnose(outcome: Outcome) -> Diagnosis | None:
@@ -80,6 +81,8 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
     A run that was watched by the probe (`watch.probe`) is also asked whether its ranks have silently drifted apart.
     """
     if outcome.kind is Kind.OK and not outcome.interrupted:
+        if not outcome.facts:
+            return None  # nobody has watched, and the numbers of collectives gave no reason to ask
         return drift.silent_fault(outcome) or unequal_numbers(outcome)
     return with_threads(outcome, _first(_RULES, outcome) or _unknown(outcome))
 

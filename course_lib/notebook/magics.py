@@ -24,7 +24,7 @@ from course_lib.outcome.places import NUMBERED
 from course_lib.ranks.inside.cell import compile_cell
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.interrupts import press_after
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 DEFAULT_TIMEOUT = 300.0
 #: A function keeps the file name of the cell that defined it, so each cell needs one of its own.

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 # Held here: the learner's code shares the rank's process, and may replace json's functions.
-_dumps, _loads = json.dumps, json.loads
+_write = json.JSONEncoder(separators=(",", ":")).encode
+_read = json.JSONDecoder().raw_decode
 
 _HEADER = struct.Struct("!II")
 _READ_SIZE = 1 << 16
@@ -39,7 +40,7 @@ class Message:
 
     def encode(self) -> bytes:
         """The message as bytes, ready to be written to a socket."""
-        header = _dumps({"kind": self.kind, "data": self.data}, separators=(",", ":")).encode("ascii")
+        header = _write({"kind": self.kind, "data": self.data}).encode("ascii")
         return _HEADER.pack(len(header), len(self.blob)) + header + self.blob
 
 
@@ -67,11 +68,11 @@ class Decoder:
             blob = bytes(self._buffer[_HEADER.size + header_size : end])
             del self._buffer[:end]
             try:
-                fields = _loads(header)
+                fields, length = _read(header.decode("ascii"))
                 kind, data = fields["kind"], fields["data"]
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ProtocolError(f"no message: {header[:80]!r}") from error
-            if not isinstance(kind, str) or not isinstance(data, dict):
+            if not isinstance(kind, str) or not isinstance(data, dict) or length != header_size:
                 raise ProtocolError(f"no message: {header[:80]!r}")
             yield Message(kind, data, blob)
 

@@ -54,6 +54,7 @@ def correct_mean(ddp, good):
 #   of all other ranks. Where all ranks fail, there is no step.
 # - After each step all ranks have the same weights, bit by bit: those of one process that never drew the failed batches.
 # - Other errors are raised.
+# - The model may have buffers; no forward changes them.
 
 # %%
 # %%task out_of_memory.safe_step

@@ -10,9 +10,11 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -208,9 +210,23 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
         if found := re.search(
             r"(http://(?:localhost|127\.0\.0\.1):\d+/\S*)\?token=", log.read_text(errors="replace")
         ):
-            return found[1]
+            # It prints its address before it takes connections.
+            with contextlib.suppress(ConnectionRefusedError), _connected(found[1]):
+                return found[1]
         time.sleep(0.05)
     raise RuntimeError(f"The Jupyter server did not start:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+def _connected(address: str) -> socket.socket:
+    """A connection to the server at this address.
+
+    Raises:
+        ConnectionRefusedError: nobody listens there.
+    """
+    there = urllib.parse.urlsplit(address)
+    assert there.hostname is not None
+    assert there.port is not None
+    return socket.create_connection((there.hostname, there.port), timeout=START_SECONDS)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -10,9 +10,9 @@ from course_lib.ranks.kernel.run_job import Watch
 from course_lib.ranks.kernel.stop_ranks import machine_is_busy
 
 
-def grace(stack: list[str], *, done: set[int] = frozenset()) -> float:
+def grace(stack: list[str], *, done: set[int] = frozenset(), running: int = 2) -> float:
     watch = Watch.__new__(Watch)
-    watch.this = SimpleNamespace(done=done)
+    watch.this = SimpleNamespace(done=done, running=lambda: [None] * running)
     look = SimpleNamespace(stack=[SimpleNamespace(function=name) for name in stack])
     return watch._grace({1: look})
 
@@ -27,6 +27,7 @@ def test_looking_for_a_store_that_may_still_come_is_given_time(busy):
     stack = ["<module>", "init_process_group", "_create_c10d_store"]
     assert grace(stack) == 10.0
     assert grace(stack, done={0}) == (3.0 if busy else 0.0)
+    assert grace(stack, running=1) == (3.0 if busy else 0.0), "all others have left"
 
 
 @pytest.mark.parametrize("function", ["init_process_group", "new_group"])

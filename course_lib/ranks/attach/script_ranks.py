@@ -44,6 +44,7 @@ class SetOfRanks(Wires):
         self._look_at = 0.0
         self._stack: tuple[Frame, ...] | None = None
         self._at_rest = False
+        self._known: object = None
 
     def started_ns(self) -> int:
         """When the first of them began."""
@@ -131,8 +132,17 @@ class SetOfRanks(Wires):
     # -- when nobody else comes ----------------------------------------------------------------------------------
 
     def _look_at_the_script(self) -> None:
-        """Does the script's own process wait in multiprocessing, at the same place as at the look before?"""
+        """Does the script's own process wait in multiprocessing, at the same place as at the look before?
+
+        What was seen before a process began or ended says nothing: the script may have waited for just that one, to
+        start the next.
+        """
         own, now = self.script.own, time.monotonic()
+        over = {link.pid for link in [*self.script.attached, *self._placed()] if link.over}
+        if (self.script.started, over) != self._known:
+            self._known = self.script.started, over
+            self._stack, self._at_rest, self._asked = None, False, None
+            self._look_at = now
         if self._asked is not None:
             seen = own.take(Seen, self._asked)
             if seen is not None:

@@ -145,7 +145,7 @@ class Gang(Wires):
         self.state = State.STARTING
         self.epoch = 0
         #: How many operations each rank had issued on each of its groups when the last job ended.
-        self.numbers: dict[int, dict[str, int]] = {}
+        self.numbers: dict[int, Mapping[str, int]] = {}
         super().__init__()
         self.links: list[RankLink] = []
         try:
@@ -219,6 +219,8 @@ class Gang(Wires):
         Raises:
             GangError: a rank could not start; KeyboardInterrupt: the stop button was pressed.
         """
+        if self.state in (State.IDLE, State.BUSY):
+            return
         with contextlib.ExitStack() as stack:
             stop = stop or stack.enter_context(deferred())
             stack.enter_context(self.heeding(stop))

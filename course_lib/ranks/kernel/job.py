@@ -108,6 +108,11 @@ class Run:
         """The ranks that live and have not answered yet."""
         return [link for link in self.links if link.rank not in self.done and link.alive]
 
+    def well_and_even(self) -> bool:
+        """All ranks have answered without an error, and have issued as many operations on each group as the others."""
+        sequences = [done.sequence for done in self.done.values() if done.error is None]
+        return len(sequences) == len(self.links) and all(each == sequences[0] for each in sequences)
+
     def lasting(self) -> StandStill | None:
         """What has been standing still for so long that it means something; None while ranks get on."""
         if self.still is None or self.seconds() - self.still.since < PROBABLE_SECONDS:

@@ -70,6 +70,9 @@ class LiveOutcome(Outcome):
         return Outcome(**{**_data(self), "recorded": self.collectives, "packed": self.all_packed()})
 
 
+_FIELDS = tuple(item.name for item in dataclasses.fields(Outcome))
+
+
 def _data(outcome: Outcome) -> dict[str, Any]:
     """What an outcome is without its handle."""
-    return {item.name: getattr(outcome, item.name) for item in dataclasses.fields(Outcome)}
+    return {name: getattr(outcome, name) for name in _FIELDS}

@@ -48,9 +48,16 @@ class OutputBuffer:
 
     def drain(self) -> None:
         """Read until the pipe is empty: what was written before the rank said `done` is in it."""
-        start = before = self.size
-        while self.read() and before < self.size < start + _PIPE_BYTES:
-            before = self.size
+        left = _PIPE_BYTES
+        while left > 0:
+            try:
+                chunk = os.read(self.fd, left)
+            except OSError:
+                return
+            if not chunk:
+                return
+            self._keep(chunk)
+            left -= len(chunk)
 
     def _keep(self, chunk: bytes) -> None:
         if self.tee is not None:
@@ -79,6 +86,8 @@ class OutputBuffer:
 
     def text(self) -> str:
         """The output as text, with carriage returns and backspaces carried out."""
+        if not self._head:
+            return ""
         text = bytes(self._head).decode("utf-8", "replace")
         if self.dropped:
             text += f"\n… {self.dropped / 1e6:,.1f} MB not shown …\n"

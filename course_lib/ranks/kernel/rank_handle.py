@@ -176,12 +176,13 @@ class RankLink(Link):
     @property
     def exit_code(self) -> int | None:
         """How the process ended: None while it lives, negative for a signal."""
-        if self.token in self.launcher.failures:
+        launcher = self.launcher
+        if self.token in launcher.failures:
             return 1
-        pid = self.pid
-        if pid is not None and pid in self.launcher.exits:
-            return self.launcher.exits[pid]
-        return -9 if self.launcher.gone else None
+        pid = launcher.pids.get(self.token)
+        if pid is not None and pid in launcher.exits:
+            return launcher.exits[pid]
+        return -9 if launcher.gone else None
 
     def kill(self) -> None:
         """Kill the process and everything it started; its peers' exits are not its fault."""

@@ -63,6 +63,27 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
         taking_part.awaited = this.number
         taking_part.channel.send_encoded(message)
     outcome = follow(gang, this, stop)
+    if outcome.ok and not outcome.recorded and _in_step(gang, this):
+        gang.numbers = {rank: done.sequence for rank, done in this.done.items()}
+        return LiveOutcome.of(outcome, Handle(gang, this.started_ns, time.time_ns()))
+    return _put_right(gang, this, outcome)
+
+
+def _in_step(gang: Gang, this: Run) -> bool:
+    """All ranks have issued as many operations as the others, in this job and before: there is nothing to be asked.
+
+    Most cells end like this.
+    """
+    before = [gang.numbers.get(link.rank, {}) for link in gang.links]
+    return (
+        len(this.links) == len(gang.links)
+        and this.well_and_even()
+        and all(numbers == before[0] for numbers in before)
+    )
+
+
+def _put_right(gang: Gang, this: Run, outcome: Outcome) -> Outcome:
+    """What else there is to be said of a job that has not simply gone well; the gang is usable again if possible."""
     notes = put_right(gang, this)
     fetchable = not this.killed and not outcome.exits
     started, ended = this.started_ns, time.time_ns()
@@ -91,7 +112,7 @@ def _left_open(gang: Gang, this: Run) -> bool:
     The groups' own numbers come with every answer; they also count what is sent from one rank to another, so that
     unequal ones are only a reason to look.
     """
-    before, gang.numbers = gang.numbers, {rank: dict(done.sequence) for rank, done in this.done.items()}
+    before, gang.numbers = gang.numbers, {rank: done.sequence for rank, done in this.done.items()}
     grown = {
         rank: {name: number - before.get(rank, {}).get(name, 0) for name, number in numbers.items()}
         for rank, numbers in gang.numbers.items()
@@ -112,7 +133,7 @@ def _left_open(gang: Gang, this: Run) -> bool:
 def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
     """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
     job = this.job
-    watch = Watch(wires, this)
+    watch, links = Watch(wires, this), this.links
     shown_at = 0.0
     while this.running():
         now = this.seconds()
@@ -121,7 +142,8 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
             wait = min(wait, _SHOW_EVERY)
         wires.pump(wait)
         collect(this)
-        give_up_on_broken_wires(this)
+        if any(link.channel.closed for link in links):
+            give_up_on_broken_wires(this)
         if stop.pressed:
             stop.heed()
             this.interrupted = True
@@ -290,8 +312,9 @@ class Watch:
     def _grace(self, looks: dict[int, Look]) -> float:
         """How long ranks without progress may look like this before it means something, in seconds."""
         stacks = [[frame.function for frame in look.stack] for look in looks.values()]
-        # The store is rank 0's: it does not come once that has left.
-        if 0 not in self.this.done and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):
+        # The store is rank 0's: it does not come once that has left. To one that all others have left, nobody comes.
+        awaited = 0 not in self.this.done and len(self.this.running()) > 1
+        if awaited and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):
             return _CONNECT_SECONDS
         if any(_STARTING.intersection(stack) for stack in stacks) and machine_is_busy():
             return _BUSY_SECONDS

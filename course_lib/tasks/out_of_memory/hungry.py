@@ -36,7 +36,7 @@ class Failure(TypedDict):
 
 
 class Case(TypedDict):
-    """Batches of this size, and all failures."""
+    """Batches of this size, and all failures. The network of the kind `buffers` has a buffer that stays as it is."""
 
     kind: str
     seed: int
@@ -86,8 +86,10 @@ def is_the_trap(message: str) -> bool:
     return str(_PETABYTE) in message
 
 
-def network(seed: int, trap: Trap) -> nn.Module:
-    """Three layers. While the trap is set, memory runs out in each forward or backward of a sample or more.
+def network(case: Case, trap: Trap) -> nn.Module:
+    """Three layers, and before them a factor in a buffer where the case wants one.
+
+    While the trap is set, memory runs out in each forward or backward of a sample or more.
 
     Its place is "forward", or how many layers have their gradients before the allocation fails: 0, 1 or 2. (All three
     would depend on whether the input gets a gradient.)
@@ -108,12 +110,16 @@ def network(seed: int, trap: Trap) -> nn.Module:
             return gradients[0], None
 
     class Net(torch.nn.Module):
+        scale: Tensor | None
+
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(_SIZES))
+            self.register_buffer("scale", torch.tensor(0.5) if case["kind"] == "buffers" else None)
 
         def forward(self, x: Tensor) -> Tensor:
             place = trap.place if len(x) else None
+            x = x if self.scale is None else x * self.scale
             for number, layer in enumerate(self.layers):
                 x = layer(Scratch.apply(x, _PETABYTE if place == LAYERS - number else 0)).tanh()  # type: ignore[no-untyped-call]
                 if place == "forward" and number == 1:
@@ -121,7 +127,7 @@ def network(seed: int, trap: Trap) -> nn.Module:
             last: Tensor = Scratch.apply(x, _PETABYTE if place == 0 else 0)  # type: ignore[no-untyped-call]
             return last
 
-    return fill(Net(), seed)
+    return fill(Net(), case["seed"])
 
 
 def batch(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor]:
@@ -152,7 +158,7 @@ def trained(case: Case, ranks: int, way: Way) -> list[list[float]]:
     """The weights after each step, in one process."""
     import torch
 
-    net = network(case["seed"], Trap())
+    net = network(case, Trap())
     optimizer, after = optimizer_of(net), []
     parameters = list(net.parameters())
     for step in range(STEPS):

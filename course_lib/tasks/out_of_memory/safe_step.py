@@ -59,6 +59,10 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             "zeros is a step as well."
         ),
         (
+            "Does the model have buffers? Then the first forward through DDP makes a collective, under ddp.no_sync() "
+            "as well. Lesson 11 has a line that prevents it, and ddp.module(inputs) never makes one."
+        ),
+        (
             'Out of memory on a CPU is a RuntimeError with "can\'t allocate memory" in its text, on a GPU a '
             "torch.OutOfMemoryError. Raise all others again."
         ),
@@ -101,6 +105,12 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             taught.NOW_AND_THEN,
         ),
         Misconception(
+            "first_forward",
+            "The first forward after wrapping sends the model's buffers, under no_sync() as well. Where it fails, DDP "
+            "does not note that they have been sent: in the next step this rank sends them again, and no other does.",
+            taught.BY_HAND,
+        ),
+        Misconception(
             "catches_everything",
             "An error that has nothing to do with memory is swallowed, too.",
             taught.REAL_LIFE,
@@ -108,7 +118,10 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[hungry.Case]:
-        """A failure in forward; some in backward, also in the first step; on all ranks; an error of another kind."""
+        """A failure in forward; some in backward, also in the first step; on all ranks; an error of another kind.
+
+        The last is a failure in the first forward of a model with a buffer.
+        """
         odd = chance.randrange(world_size)
         failure = hungry.Failure
         all_ranks = [
@@ -124,6 +137,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             ],
             "all": all_ranks,
             "other": [],
+            "buffers": [failure(step=0, rank=odd, place="forward")],
         }
         for kind in fails:
             yield {
@@ -148,7 +162,8 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             )
             for one in case["fails"]
         )
-        return "out of memory: " + "; ".join(where)
+        model = "a model with a buffer, " if case["kind"] == "buffers" else ""
+        return f"{model}out of memory: " + "; ".join(where)
 
     def trial(
         self,
@@ -160,7 +175,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
 
         rank = int(os.environ["RANK"])
         trap = hungry.Trap()
-        net = hungry.network(case["seed"], trap)
+        net = hungry.network(case, trap)
         ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
         optimizer = hungry.optimizer_of(net)
         after: list[list[float]] = []
@@ -237,6 +252,9 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         if outcome.kind is Kind.OK:
             return self.recognise(trials)
         went_well = {trial.case["kind"] for trial in trials if trial.world_size == outcome.world_size}
+        if "other" in went_well:
+            before = self.recognise(trials)
+            return (*((before,) if isinstance(before, str) else before or ()), "first_forward")
         raised = " ".join(str(error) for error in outcome.errors.values())
         if "finished reduction" in raised or (outcome.kind is Kind.HANG and "forward" not in went_well):
             return "swallowed"

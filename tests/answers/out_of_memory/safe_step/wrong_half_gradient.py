@@ -8,6 +8,7 @@ import torch.distributed as dist
 def safe_step(ddp, optimizer, inputs, targets, losses_of):
     optimizer.zero_grad()
     good = True
+    ddp.require_forward_param_sync = False
     try:
         with ddp.no_sync():
             losses_of(ddp(inputs), targets).mean().backward()
