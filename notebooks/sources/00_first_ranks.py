@@ -96,7 +96,7 @@ p = predict(
 )
 
 # %% claims={"54": "holds"}
-# %%ranks --expect hang
+# %%ranks --predicted
 if dist.get_rank() != 2:
     dist.all_reduce(x)
 
@@ -119,9 +119,10 @@ torch.is_tensor(x)
 # What `x` is *worth* is another matter. A collective that was cut in the middle may leave partial sums. Set such tensors
 # again.
 #
-# `--expect hang` says: this cell is supposed to hang. If a future PyTorch finds a way to finish it, the cell fails and this
-# lesson has to be rewritten. Every claim of the course that can run on this machine is tested like this; where one cannot,
-# because it needs GPUs for example, the lesson says where it was read.
+# `--predicted` says: this cell may end as any of the answers says, and in no other way. A cell that shows what has been explained
+# already says how it ends, as in `--expect hang`. If a future PyTorch does something else, the cell fails and this lesson has to
+# be rewritten. Every claim of the course that can run on this machine is tested like this; where one cannot, because it needs
+# GPUs for example, the lesson says where it was read.
 #
 # ## Silence is not a deadlock
 #
@@ -153,7 +154,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --expect raises:ZeroDivisionError
+# %%ranks --predicted
 if dist.get_rank() == 1:
     1 / 0
 dist.barrier()
@@ -174,7 +175,7 @@ p = predict(
 )
 
 # %% claims={"60": "holds"}
-# %%ranks --expect died:3 --as out
+# %%ranks --predicted --as out
 if dist.get_rank() == 3:
     time.sleep(0.2)  # by now the others are waiting
     os._exit(1)
@@ -347,7 +348,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --only 0
+# %%ranks --only 0 --predicted
 alone = make_model()
 train(alone, part=slice(None), quiet=True)
 alone_weights = torch.nn.utils.parameters_to_vector(alone.parameters()).detach()
