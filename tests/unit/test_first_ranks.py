@@ -1,0 +1,52 @@
+"""Lesson 00: what is told of a log of torchrun, and what its predictions ask."""
+
+from course_lib.lab.first_ranks import torchruns_last_words
+
+LOG = """
+[rank1]: RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:7
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/tmp/x/fails.py", line 10, in <module>
+[rank0]: ValueError: sample 17 is broken
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+fails.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-01-02_03:04:06
+  rank      : 1 (local_rank: 1)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-01-02_03:04:05
+  host      : a.machine
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 4711)
+  error_file: <N/A>
+============================================================
+"""
+
+
+def test_the_rank_that_torchrun_names_is_told_with_its_own_error_and_nothing_of_the_run():
+    assert torchruns_last_words(LOG.splitlines()).splitlines() == [
+        "[rank0]: ValueError: sample 17 is broken",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : ...",
+        "  host      : ...",
+        "  rank      : 0 (local_rank: 0)",
+        "  exitcode  : 1 (pid: ...)",
+        "  error_file: <N/A>",
+    ]
+
+
+def test_a_message_of_gloo_is_told_without_port_and_build_path():
+    log = LOG.replace("rank      : 0 (local_rank: 0)", "rank      : 1 (local_rank: 1)").splitlines()
+    assert torchruns_last_words(log).startswith(
+        "[rank1]: RuntimeError: Connection closed by peer [127.0.0.1]\n"
+    )
+
+
+def test_a_run_in_which_nobody_failed_leaves_nothing_to_tell():
+    assert torchruns_last_words(["4 processes, accuracy 0.84"]) == ""
