@@ -5,16 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.steady import steady_message
 from course_lib.running import run_quietly
-
-if TYPE_CHECKING:
-    import ipywidgets as widgets
 
 #: The collectives of the lesson in the order in which they are shown, and what each leaves where.
 COLLECTIVES = {
@@ -158,29 +154,42 @@ def call_collective(name: str, root: int, numbers: Sequence[float]) -> list[floa
     return [float(number) for number in held.tolist()]
 
 
-def explore_collectives() -> widgets.Widget:
+class CollectivesExplorer:
     """Choose a collective, its root and the ranks' numbers: each choice is a run on four real ranks, drawn at once."""
-    import ipywidgets as widgets
 
-    name = widgets.ToggleButtons(options=list(COLLECTIVES), description="collective")
-    root = widgets.ToggleButtons(options=[0, 1, 2, 3], value=_ROOT, description="root")
-    root.style.button_width = "3em"
-    numbers = [
-        widgets.BoundedIntText(
-            value=2**rank, min=0, max=99, description=f"rank {rank}", layout={"width": "9.5em"}
+    def __init__(self) -> None:
+        import ipywidgets as widgets
+
+        self.name = widgets.ToggleButtons(options=list(COLLECTIVES), description="collective")
+        self.root = widgets.ToggleButtons(options=[0, 1, 2, 3], value=_ROOT, description="root")
+        self.root.style.button_width = "3em"
+        self.numbers = [
+            widgets.BoundedIntText(
+                value=2**rank, min=0, max=99, description=f"rank {rank}", layout={"width": "9.5em"}
+            )
+            for rank in range(4)
+        ]
+        self.picture = widgets.HTML(
+            "<i>Choose: four ranks start, and the picture comes within a second or two.</i>"
         )
-        for rank in range(4)
-    ]
-    picture = widgets.HTML("<i>Choose: four ranks start, and the picture comes within a second.</i>")
+        for control in (self.name, self.root, *self.numbers):
+            control.observe(self._run_and_draw, names="value")
+        self.whole = widgets.VBox([self.name, self.root, widgets.HBox(self.numbers), self.picture])
 
-    def run_and_draw(_: object) -> None:
-        brought = [number.value for number in numbers]
-        held = run_collective(name.value, root.value, brought)
-        picture.value = draw_one(held, name.value, root.value, brought).svg()
+    def _run_and_draw(self, _: object) -> None:
+        name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
+        self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()
 
-    for control in (name, root, *numbers):
-        control.observe(run_and_draw, names="value")
-    return widgets.VBox([name, root, widgets.HBox(numbers), picture])
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return f"[to be played with in a running notebook: {', '.join(COLLECTIVES)}]"
+
+
+def explore_collectives() -> CollectivesExplorer:
+    """The controls and the picture, to be the last line of a cell."""
+    return CollectivesExplorer()
 
 
 def run_collective(name: str, root: int, numbers: Sequence[float]) -> dict[int, list[float]]:
@@ -232,7 +241,8 @@ def differs(outcome: Outcome) -> bool:
 def torchruns_last_words(log: Iterable[str]) -> str:
     """Whom `torchrun` names in the end, below this rank's own error; "" where nobody failed.
 
-    Left out is what differs from run to run: time, host, process number, and ports in the error's message.
+    Left out is what differs from run to run: time, host, process, ports in the message, and the exit code, because
+    gloo's threads may abort a process on its way out.
 
     Args:
         log: the lines that it wrote, standard error among them.
@@ -241,12 +251,9 @@ def torchruns_last_words(log: Iterable[str]) -> str:
     begin = next((n for n, line in enumerate(lines) if line.startswith("Root Cause")), None)
     if begin is None:
         return ""
-    box = list(itertools.takewhile(lambda line: not line.startswith("==="), lines[begin:]))
-    named = next((found[1] for line in box if (found := re.match(r"  rank +: (\d+)", line))), "")
-    errors = [line for line in lines if re.match(rf"\[rank{named}\]: \w[\w.]*(Error|Exception): ", line)]
-    return "\n".join([*map(steady_message, errors[-1:]), *map(_without_the_run, box)])
-
-
-def _without_the_run(line: str) -> str:
-    """The line without time, host and process number."""
-    return re.sub(r"pid: \d+", "pid: ...", re.sub(r"^(  (?:time|host) +: ).*", r"\1...", line))
+    box = itertools.takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
+    named = next((line for line in box if line.startswith("  rank ")), "")
+    number = re.search(r"\d+|$", named)
+    error = re.compile(rf"\[rank{number[0] if number else ''}\]: \w[\w.]*(Error|Exception): ")
+    errors = [steady_message(line) for line in lines if error.match(line)]
+    return "\n".join([*errors[-1:], lines[begin], named])

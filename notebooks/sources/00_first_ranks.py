@@ -341,6 +341,8 @@ os.chdir(folder.name)  # where the next cells write and run their files
 
 # %%
 # %%writefile train.py
+import os
+
 import torch
 import torch.distributed as dist
 from course_lib.data import load_digits
@@ -362,12 +364,13 @@ def main():
         optimizer.step()
     if rank == 0:  # compute on all, print on one
         right = (ddp.module(pixels[1408:]).argmax(1) == targets[1408:]).float().mean()
-        print(f"{world_size} processes, accuracy {right:.2f}")
+        print(f"{world_size} processes, accuracy {right:.2f}", flush=True)
 
 
 dist.init_process_group("gloo")  # reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 main()
 dist.destroy_process_group()
+os._exit(0)  # at once: gloo's threads can abort Python's own shutdown
 
 # %% tags=["nbval-skip"]
 # log = !torchrun --standalone --nproc-per-node=4 train.py
@@ -380,11 +383,14 @@ print(*[line for line in log if "accuracy" in line])
 #
 # ## What torchrun says when a rank fails
 #
-# Two ranks, three batches each. One of two things goes wrong: rank 0 raises, or rank 1 has a batch fewer and is done early.
+# Two ranks, three batches each. One of two things goes wrong: rank 0 raises while rank 1 still loads its third batch; or rank 1
+# has a batch fewer, and is done early.
 
 # %%
 # %%writefile fails.py
+import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -392,11 +398,13 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 for batch in range(2 if rank == 1 and "short" in sys.argv else 3):
-    if batch == 2 and rank == 0 and "raise" in sys.argv:
-        raise ValueError("sample 17 is broken")
+    if batch == 2 and "raise" in sys.argv:
+        if rank == 0:
+            raise ValueError("sample 17 is broken")
+        time.sleep(60)
     dist.all_reduce(torch.ones(1))
-print(f"rank {rank} is done")
-dist.destroy_process_group()
+print(f"rank {rank} is done", flush=True)
+os._exit(0)
 
 # %%
 # log = !torchrun --standalone --nproc-per-node=2 fails.py raise
@@ -405,9 +413,10 @@ from course_lib.lab.first_ranks import torchruns_last_words
 print(torchruns_last_words(log))
 
 # %% [markdown]
-# `torchrun` noticed that a process had ended with an error, ended those that still ran (`_close` in
-# `torch/distributed/elastic/multiprocessing/api.py`), and named the first failure that it *observed*. It is the right one. The
-# first line is that rank's own, from further up in the log: torch writes `[rank0]` before each line of its traceback.
+# `torchrun` looks at its processes ten times a second (`--monitor-interval`). One had ended with an error, so it ended the
+# other (`_close` in `torch/distributed/elastic/multiprocessing/api.py`) and named the first failure that it *observed*. Here it
+# is the right one. The first line is that rank's own, from further up in the log: torch writes `[rank0]` before each line
+# of its traceback.
 #
 # Now rank 1 runs out of batches, says that it is done and ends with exit code 0. Whom will `torchrun` name?
 
