@@ -23,6 +23,8 @@ COLLECTIVES = {
 #: The rank that broadcasts, and the one that gets what is reduced.
 _ROOT = 1
 _LEFT, _CELL, _ROW, _GAP = 56, 26, 30, 14
+#: gloo's two wordings for a connection that is gone; a race decides which of them comes.
+_LOST = re.compile(r"Connection closed by peer.*|(Read|Write) error .*Connection reset by peer.*")
 
 
 def four_processes(ranks: int = 4) -> Drawing:
@@ -255,5 +257,9 @@ def torchruns_last_words(log: Iterable[str]) -> str:
     named = next((line for line in box if line.startswith("  rank ")), "")
     number = re.search(r"\d+|$", named)
     error = re.compile(rf"\[rank{number[0] if number else ''}\]: \w[\w.]*(Error|Exception): ")
-    errors = [steady_message(line) for line in lines if error.match(line)]
+    errors = [
+        _LOST.sub("Connection closed (or reset) by peer", steady_message(line))
+        for line in lines
+        if error.match(line)
+    ]
     return "\n".join([*errors[-1:], lines[begin], named])

@@ -36,11 +36,15 @@ def test_the_rank_that_torchrun_names_is_told_with_its_own_error_and_nothing_of_
     ]
 
 
-def test_a_message_of_gloo_is_told_without_port_and_build_path():
-    log = LOG.replace("rank      : 0 (local_rank: 0)", "rank      : 1 (local_rank: 1)").splitlines()
-    assert torchruns_last_words(log).startswith(
-        "[rank1]: RuntimeError: Connection closed by peer [127.0.0.1]\n"
+def test_a_lost_connection_is_told_in_the_same_words_whichever_of_its_two_gloo_has_chosen():
+    log = LOG.replace("rank      : 0 (local_rank: 0)", "rank      : 1 (local_rank: 1)")
+    reset = log.replace(
+        "Connection closed by peer [127.0.0.1]:7", "Read error [127.0.0.1]:7: Connection reset by peer. It"
     )
+    assert reset != log
+    for one in (log, reset):
+        told = torchruns_last_words(one.splitlines())
+        assert told.startswith("[rank1]: RuntimeError: Connection closed (or reset) by peer\n")
 
 
 def test_a_run_in_which_nobody_failed_leaves_nothing_to_tell():
