@@ -41,10 +41,15 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass
 class Session:
-    """The kernel's current gang and open predictions."""
+    """The kernel's current gang and predictions.
+
+    Attributes:
+        predictions: those that wait for a run. decided: by cell, the prediction that its last run was to decide.
+    """
 
     gang: Gang | None = None
     predictions: list[Prediction] = field(default_factory=list)
+    decided: dict[str, Prediction] = field(default_factory=dict)
 
     def gang_for(
         self, size: int | None, *, backend: str | None, init: bool | None, fresh: bool
