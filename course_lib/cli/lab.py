@@ -1,4 +1,4 @@
-"""`ddp-course lab`: JupyterLab, with the course's index and the zygote."""
+"""`ddp-course lab`: JupyterLab, with the course's index and its settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from pathlib import Path
 import typer
 
 from course_lib.cli.root import course_root
-from course_lib.grading import HARNESS
-from course_lib.ranks.server.preload import preload_also
-from course_lib.ranks.server.zygote import start_zygote
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 INDEX = "notebooks/index.ipynb"
@@ -31,7 +28,8 @@ def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[s
         command.append("--allow-root")
     configuration = [str(Path(__file__).parents[1] / "notebook"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {
-        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates.
+        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates. Finds
+        # notebook/jupyter_server_config.d, also where the course runs from its folder without being installed.
         "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, configuration)),
         # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -41,9 +39,6 @@ def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[s
 
 def lab(context: typer.Context) -> None:
     """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
-    if os.name == "posix":
-        preload_also(HARNESS)
-        os.set_inheritable(start_zygote(), True)  # held by JupyterLab from now on
     command, environment = lab_process(course_root(), context.args)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself
