@@ -34,9 +34,10 @@ def _load_jupyter_server_extension(app: ServerApp) -> None:
 
     os.environ[SERVER] = identity(os.getpid())
 
-    async def heard(_logger: object, _schema: str, event: dict[str, Any]) -> None:
-        if event.get("action") in ("start", "restart") and event.get("status") == "success":
-            await kernel_started(app, str(event.get("kernel_id", "")))
+    async def heard(logger: object, schema_id: str, data: dict[str, Any]) -> None:
+        # The server gives these by their names; a listener that does not take them keeps every kernel from starting.
+        if data.get("action") in ("start", "restart") and data.get("status") == "success":
+            await kernel_started(app, str(data.get("kernel_id", "")))
 
     app.event_logger.add_listener(schema_id=_KERNEL_ACTIONS, listener=heard)
 

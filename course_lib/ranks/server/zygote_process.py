@@ -81,10 +81,11 @@ class _Shared:
         self.idle = idle
         self.needed = time.monotonic()
 
-    def _file(self) -> int:
+    def _file(self) -> tuple[int, int]:
         with contextlib.suppress(OSError):
-            return self.address.stat().st_ino
-        return 0
+            found = self.address.stat()
+            return found.st_ino, found.st_ctime_ns
+        return 0, 0
 
     def over(self) -> bool:
         self.servers = {server for server in self.servers if lives(server)}
