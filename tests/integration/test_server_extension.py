@@ -1,17 +1,16 @@
 """The zygote of any Jupyter server: it comes when needed, is replaced when killed, and goes with the servers."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
-import psutil
 import pytest
 
-from course_lib.ranks.server.zygote import SERVER
-from tests.integration.jupyter_servers import LESSON, OTHER, Place, Server
+from benchmarks.servers import LESSON, OTHER, Place, Server
 from tests.integration.ranks_and_kernels import ROOT, is_gone, until
 
 WHO = """
@@ -22,12 +21,11 @@ print(os.getpid(), psutil.Process(warm_up().pid).ppid(), warm_up().pid)
 
 
 @pytest.fixture
-def place(tmp_path) -> Iterator[Place]:
-    mine = Place(tmp_path)
-    yield mine
-    for pid in mine.zygotes():
-        os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(mine.temporary, ignore_errors=True)
+def place() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="ddp-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        mine = Place(Path(folder))
+        yield mine
+        mine.close()
 
 
 def test_the_servers_of_a_user_share_a_zygote_that_comes_when_needed_is_replaced_and_goes_with_them(place):
@@ -44,8 +42,8 @@ def test_the_servers_of_a_user_share_a_zygote_that_comes_when_needed_is_replaced
         kernels.append(servers[1].open(LESSON))
         asked = [kernel.run("%load_ext course_lib" + WHO) for kernel in kernels[1:]]
         # VS Code's own kernels, or nbclient's: no server has started them.
-        alone = {name: value for name, value in place.environment.items() if name != SERVER}
-        asked.append(subprocess.check_output([sys.executable, "-c", WHO], env=alone, cwd=ROOT, text=True))
+        alone = [sys.executable, "-c", WHO]
+        asked.append(subprocess.check_output(alone, env=place.environment, cwd=ROOT, text=True))
         assert [int(line.split()[1]) for line in asked] == [zygote] * 3
         assert place.zygotes() == [zygote]
 
@@ -65,10 +63,3 @@ def test_the_servers_of_a_user_share_a_zygote_that_comes_when_needed_is_replaced
     finally:
         for kernel in kernels:
             kernel.close()
-        for server in servers:
-            with_kernels = (
-                psutil.Process(server.process.pid).children() if server.process.poll() is None else []
-            )
-            server.kill()
-            for process in with_kernels:
-                process.kill()

@@ -1,10 +1,13 @@
-"""Real Jupyter servers, as anybody starts them: not by `ddp-course lab`."""
+"""Real Jupyter servers as anybody starts them, not by `ddp-course lab`, and notebooks that are opened on them."""
 
+from __future__ import annotations
+
+import contextlib
 import json
 import os
 import subprocess
 import sys
-import tempfile
+import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,23 +18,44 @@ import nbformat
 import psutil
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from tests.integration.ranks_and_kernels import ROOT, until
+from benchmarks.gangs import ROOT, Failed
+from course_lib.ranks.server.zygote import SERVER, VARIABLE
 
 LESSON, OTHER = "lesson.ipynb", "other.ipynb"
+#: What the system calls a shared zygote; what it has forked has other names.
+ZYGOTE = "ddp-zygote"
+
+
+def until(found: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait until this finds something, and return it.
+
+    Raises:
+        Failed: it did not within that time.
+    """
+    deadline = time.monotonic() + seconds
+    while not (value := found()):
+        if time.monotonic() > deadline:
+            raise Failed(f"did not come within {seconds:.0f} s")
+        time.sleep(0.02)
+    return value
 
 
 class Place:
-    """A user's machine: where the servers of one user keep their files, with two notebooks, one of the course."""
+    """A user's machine: where the servers of one user keep their files, with two notebooks, one of the course.
+
+    Args:
+        folder: for all of it; its path must be short, because the address of a socket must be.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # The address of a socket must be short.
-        self.temporary = Path(tempfile.mkdtemp(prefix="ddp-", dir="/tmp"))
-        for name, source in ((LESSON, "%load_ext course_lib"), (OTHER, "1 + 1")):
-            notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-            nbformat.write(notebook, folder / name)
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.notebook(LESSON, "%load_ext course_lib")
+        self.notebook(OTHER, "1 + 1")
+        inherited = {name: value for name, value in os.environ.items() if name not in (SERVER, VARIABLE)}
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("DDP_COURSE_ZYGOTE")},
+            **inherited,
             "PYTHONPATH": str(ROOT),
             "TMPDIR": str(self.temporary),
             # Where the course is installed, this file is in the environment's own etc/jupyter.
@@ -41,33 +65,52 @@ class Place:
             "DDP_COURSE_HOME": str(folder / "progress"),
         }
 
+    def notebook(self, name: str, source: str) -> str:
+        """Write a notebook of one cell; returns its name."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+        nbformat.write(notebook, self.folder / name)
+        return name
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs here."""
+        return [process for process in psutil.process_iter() if self._is_here(process)]
+
+    def _is_here(self, process: psutil.Process) -> bool:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            return bool(process.environ().get("TMPDIR") == str(self.temporary))
+        except (psutil.Error, OSError):
+            return False
+
+    def close(self) -> None:
+        """End everything that still runs here."""
+        while left := self.processes():
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=1.0)
+
     def sockets(self) -> list[Path]:
         """The sockets of this user's zygotes."""
         return list(self.temporary.glob("ddp-course-*/*.socket"))
 
     def zygotes(self) -> list[int]:
         """The processes of this user that are zygotes, not what they have forked."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.name() == "ddp-zygote" and process.environ().get("TMPDIR") == str(self.temporary):
-                    found.append(process.pid)
-            except psutil.Error:
-                continue
-        return found
+        return [process.pid for process in self.processes() if process.name() == ZYGOTE]
 
 
 class Server:
     """A plain `jupyter server`."""
 
-    def __init__(self, place: Place, name: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, place: Place, name: str) -> None:
         self.runtime = place.folder / f"runtime-{name}"
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "jupyter_server", "--allow-root", "--port=0", "--no-browser"),
                 f"--ServerApp.root_dir={place.folder}",
             ],
-            env={**place.environment, "JUPYTER_RUNTIME_DIR": str(self.runtime), **(environment or {})},
+            env={**place.environment, "JUPYTER_RUNTIME_DIR": str(self.runtime)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -91,14 +134,15 @@ class Server:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
-    def open(self, notebook: str) -> "ServedKernel":
-        """Open a notebook, as JupyterLab does."""
+    def open(self, notebook: str) -> ServedKernel:
+        """Open a notebook, as JupyterLab does; one that is open already has its kernel."""
         session = self.ask(
             "api/sessions", path=notebook, name=notebook, type="notebook", kernel={"name": "python3"}
         )
         return ServedKernel(self.runtime / f"kernel-{session['kernel']['id']}.json")
 
     def kill(self) -> None:
+        """SIGKILL: nothing is tidied up."""
         self.process.kill()
         self.process.wait()
 
@@ -114,7 +158,7 @@ class ServedKernel:
     """A kernel of a server."""
 
     def __init__(self, connection: Path) -> None:
-        self.client = BlockingKernelClient(
+        self.client: Any = BlockingKernelClient(
             connection_file=str(until(lambda: connection.exists() and connection))
         )
         self.client.load_connection_file()
@@ -141,8 +185,10 @@ class ServedKernel:
 
         hook: Callable[[Mapping[str, Any]], None] = hear
         reply = self.client.execute_interactive(source, output_hook=hook, timeout=120)
-        assert reply["content"]["status"] == "ok", reply["content"]
+        if reply["content"]["status"] != "ok":
+            raise Failed(str(reply["content"]))
         return "".join(printed)
 
     def close(self) -> None:
+        """Listen no more."""
         self.client.stop_channels()
