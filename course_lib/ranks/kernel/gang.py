@@ -157,6 +157,8 @@ class Gang(Wires):
         self.launcher: Launcher = warm_up(method)
         self.state = State.STARTING
         self.epoch = 0
+        #: When its ranks were last asked for something, by `time.monotonic`.
+        self.used = time.monotonic()
         #: How many operations each rank had issued on each of its groups when the last job ended.
         self.numbers: dict[int, Mapping[str, int]] = {}
         super().__init__()
@@ -349,6 +351,7 @@ class Gang(Wires):
                     outcome = dataclasses.replace(outcome, interrupted=True)
                 return outcome
             finally:
+                self.used = time.monotonic()
                 if self.state is State.BUSY:
                     self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
 
@@ -382,6 +385,7 @@ class Gang(Wires):
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
                 )
+            self.used = time.monotonic()
             how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
             replies = self.ask(Fetch(name, how), Fetched, FETCH_SECONDS, stop=stop)
             if stop.pressed:
