@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +37,14 @@ class Class:
 
 def measure_class(learners: int, reading: float, zygote: bool) -> Class:
     """Have so many learners run their first cell on 4 ranks, with the server's zygote or without one."""
-    with _place() as place:
+    with _place() as place, ExitStack() as stack:
         if not zygote:
             place.environment[VARIABLE] = ""
         elif os.environ.get(VARIABLE):  # a test run has one, and does not want another
             place.environment[VARIABLE] = os.environ[VARIABLE]
         server = Server(place, "server")
         lessons = [place.notebook(f"{number}-{LESSON}", _LOAD) for number in range(learners)]
-        kernels = [server.open(lesson) for lesson in lessons]
+        kernels = [stack.enter_context(closing(server.open(lesson))) for lesson in lessons]
         _all_at_once(kernels, _LOAD)
         time.sleep(reading)
         seconds = _all_at_once(kernels, f"%%ranks 4\n{workloads.ROUND_TRIP}")
