@@ -97,7 +97,12 @@ class Place:
 
     def zygotes(self) -> list[int]:
         """The processes of this user that are zygotes, not what they have forked."""
-        return [process.pid for process in self.processes() if process.name() == ZYGOTE]
+        found = []
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                if process.name() == ZYGOTE:
+                    found.append(process.pid)
+        return found
 
 
 class Server:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import shutil
@@ -42,6 +43,9 @@ class _Life(Protocol):
     def over(self) -> bool:
         """Whether nobody needs the zygote any more."""
 
+    def loaded(self) -> None:
+        """From now on the zygote answers."""
+
     def asked(self, request: Request) -> None:
         """Somebody has asked."""
 
@@ -61,6 +65,9 @@ class _Owned:
     def over(self) -> bool:
         return bool(select.select(self.fds, [], [], 0)[0])
 
+    def loaded(self) -> None:
+        """That is nothing to an owner."""
+
     def asked(self, request: Request) -> None:
         """Whoever asks is a descendant of the owner, or does not matter."""
 
@@ -79,7 +86,7 @@ class _Shared:
         self.file = self._file()
         self.servers = {server}
         self.idle = idle
-        self.needed = time.monotonic()
+        self.needed = math.inf  # while it loads, nobody can say so
 
     def _file(self) -> tuple[int, int]:
         with contextlib.suppress(OSError):
@@ -93,10 +100,12 @@ class _Shared:
             not self.servers or self._file() != self.file
         ):  # where somebody has removed the folder, nobody finds it
             return True
-        now = time.monotonic()
         if children():
-            self.needed = now
-        return now - self.needed > self.idle
+            self.needed = time.monotonic()
+        return time.monotonic() - self.needed > self.idle
+
+    def loaded(self) -> None:
+        self.needed = time.monotonic()
 
     def asked(self, request: Request) -> None:
         self.needed = time.monotonic()
@@ -117,6 +126,7 @@ class _Zygote:
 
     def serve(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what it forks
+        self.life.loaded()
         while not self.life.over():
             wanted: list[socket.socket | int] = [self.listener, *self.life.fds]
             readable, _, _ = select.select(wanted, [], [], self.life.look)
