@@ -1,11 +1,41 @@
-"""Everything is in pyproject.toml, but for one thing that setuptools does not do of its own accord.
+"""What pyproject.toml cannot say: how the lessons come into a wheel, and data files into an editable install.
 
-An editable install (`pip install -e .`, as `make` does it) leaves out data files: setuptools asks its distribution for
-`has_data`, which there is not (`editable_wheel.py`, as of setuptools 84). Without that file, no Jupyter server would
-load the course's extension.
+Without its data file, no Jupyter server would load the course's extension. An editable install (`pip install -e .`, as
+`make` does it) leaves data files out: setuptools asks its distribution for `has_data`, which there is not
+(`editable_wheel.py`, as of setuptools 84).
 """
 
+from pathlib import Path
+
 from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+#: What the course needs of its checkout once it is installed, beside its code: what learners are given, and solutions.
+LESSONS = (
+    "notebooks/*.ipynb",
+    "exercises/*.ipynb",
+    "exercises/**/*.py",
+    "solutions/sources/*.py",
+    "solutions/*/*.py",
+    "docs/cheatsheet.html",
+    "docs/claims.md",
+)
+
+
+class WithLessons(build_py):
+    """Also copies the lessons into the package, as course_lib/course."""
+
+    def run(self) -> None:
+        """Build the package; an editable one finds the lessons in its checkout."""
+        super().run()
+        if self.editable_mode:
+            return
+        root = Path(__file__).parent
+        for pattern in LESSONS:
+            for path in sorted(root.glob(pattern)):
+                target = Path(self.build_lib, "course_lib", "course", path.relative_to(root))
+                self.mkpath(str(target.parent))
+                self.copy_file(str(path), str(target))
 
 
 class WithDataFiles(Distribution):
@@ -16,4 +46,4 @@ class WithDataFiles(Distribution):
         return bool(self.data_files)
 
 
-setup(distclass=WithDataFiles)
+setup(distclass=WithDataFiles, cmdclass={"build_py": WithLessons})

@@ -12,7 +12,7 @@ from unittest import mock
 from benchmarks.gangs import Failed
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.gang import Gang
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 STEP_SECONDS, STEPS = 0.020, 200
 #: Weights are compared in nearly all of the first steps, and then in every 50th: what goes on for hours is measured.

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from course_lib.doctor import explained
 from course_lib.faults import Fault
 from course_lib.notebook.judge import judged, refusing
+from course_lib.notebook.predict import foreseen
 from course_lib.notebook.session import Refused
-from course_lib.notebook.show import View, register
+from course_lib.notebook.show import View, register, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
 from course_lib.ranks.kernel.gang import Gang
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 
 def pack_call(function: Callable[..., object], arguments: Sequence[object], faults: Sequence[Fault]) -> bytes:
@@ -105,7 +106,8 @@ def run(
         args: its arguments; they are pickled.
         ranks: how many.
         timeout: seconds until ranks that have not finished are stopped (a deadlock is proved long before).
-        expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`.
+        expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`; or `predicted`: what one of the
+            answers of the `predict(...)` before says.
         faults: what breaks where (see `course_lib.faults`).
         trace: record a timeline.
         watch: also look for silent faults, such as ranks whose weights drift apart.
@@ -121,7 +123,6 @@ def run(
     """
     register()  # %load_ext has done it, where it was called
     with refusing():
-        expectation = Expectation.parse(expect)
         view = View()
         if not callable(fn):
             raise Refused(
@@ -138,6 +139,10 @@ def run(
             raise Refused(
                 f"A fault is meant for rank {absent[0]}, but there are only ranks 0 to {ranks - 1}."
             )
+        name = getattr(fn, "__name__", "")
+        expectation = (
+            foreseen(f"run({name})", this_cell()) if expect == "predicted" else Expectation.parse(expect)
+        )
         outcome = run_quietly(
             fn,
             *args,

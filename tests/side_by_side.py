@@ -1,8 +1,9 @@
 """A pytest plugin for runs with several workers (pytest-xdist): what must stay on one of them, in its order.
 
 Tests of a file share gangs and kernels, and the cells of a notebook their kernel: a file goes to one worker as a whole.
-Scenarios and answers have nothing in common with each other: those are dealt out one by one. What takes longest comes
-first, so that in the end no worker waits for another. All kernels of a run share what torch costs to load: the run has
+Scenarios and answers have nothing in common with each other: those are dealt out one by one. All that needs a browser
+goes to one worker: there is one JupyterLab, and one browser that has loaded it. What takes longest comes first, so that
+in the end no worker waits for another. All kernels of a run share what torch costs to load: the run has
 a zygote (course_lib/ranks/server/zygote.py), as `make lab` has one.
 """
 
@@ -17,6 +18,7 @@ from course_lib.ranks.server.preload import preload_also
 from course_lib.ranks.server.zygote import start_zygote
 
 _ONE_BY_ONE = ("tests/scenarios/", "tests/answers/")
+_TOGETHER = "tests/browser/"
 _LONGEST_FIRST = (
     "tests/browser/",
     "tests/integration/",
@@ -66,6 +68,8 @@ class _Dealer:
 
         class ByFile(LoadScopeScheduling):
             def _split_scope(self, nodeid: str) -> str:
+                if nodeid.startswith(_TOGETHER):
+                    return _TOGETHER
                 return nodeid if nodeid.startswith(_ONE_BY_ONE) else nodeid.partition("::")[0]
 
         config.option.loadscopereorder = False  # the order is that of _LONGEST_FIRST

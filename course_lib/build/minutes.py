@@ -14,6 +14,7 @@ import nbformat
 _WORDS, _LINES, _RUNNING = 180, 25, 0.5
 _WORD = re.compile(r"\w[\w'’.-]*")
 _QUESTION = re.compile(r"\bpredict\(")
+_PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
 
 
 def minutes(notebook: nbformat.NotebookNode) -> int:
@@ -23,5 +24,5 @@ def minutes(notebook: nbformat.NotebookNode) -> int:
     words = sum(len(_WORD.findall(each)) for each in text)
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
     questions = sum(len(_QUESTION.findall(each)) for each in code)
-    widgets = sum("import ipywidgets" in each for each in code)
+    widgets = sum(len(_PLAY.findall(each)) for each in code)
     return 5 * math.ceil((words / _WORDS + lines / _LINES + questions + widgets + _RUNNING) / 5)

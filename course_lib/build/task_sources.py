@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.grading.cells import answer_in_file
+from course_lib.learner.course import course_folder
 from course_lib.tasks import Task
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-_ROOT = Path(__file__).resolve().parents[2]
 
+def task_cell(task: Task, *, solved: bool, root: Path | None = None) -> str | None:
+    """The source of the task's cell without its magic line, solved or as a stub; None where there is none.
 
-def task_cell(task: Task, *, solved: bool, root: Path = _ROOT) -> str | None:
-    """The source of the task's cell without its magic line, solved or as a stub; None where there is none."""
+    `root` is the course's folder; the one that came with this code, if left out.
+    """
+    root = root or course_folder()
+    if root is None:
+        return None
     if task.script:
         found = answer_in_file(task, root / ("solutions" if solved else "exercises"))
         return found.source if found is not None else None
@@ -27,11 +32,14 @@ def task_cell(task: Task, *, solved: bool, root: Path = _ROOT) -> str | None:
     return _below_magic(cells[place]) if place is not None else None
 
 
-def task_statement(task: Task, *, root: Path = _ROOT) -> str | None:
+def task_statement(task: Task, *, root: Path | None = None) -> str | None:
     """What a learner reads of the task, in Markdown: the text above its cell, and what its docstrings say.
 
     Of a script, the docstring is the one at its head. None where there is no cell.
     """
+    root = root or course_folder()
+    if root is None:
+        return None
     cells = _cells(task, False, root)
     place = _place(task, cells)
     if place is None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from course_lib.cli import check, doctor, grade, lab, new_task, notebooks, progress, selfcheck
+from course_lib.cli import check, doctor, grade, lab, new_task, notebooks, progress, reset, selfcheck
 
 
 def application() -> typer.Typer:
@@ -20,6 +20,7 @@ def application() -> typer.Typer:
     )
     app.callback()(_course)
     app.command("lab", context_settings=lab.CONTEXT)(lab.lab)
+    app.command("reset")(reset.reset)
     app.command("notebooks")(notebooks.notebooks)
     app.command("check")(check.check)
     app.command("grade")(grade.grade)

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.root import course_root
+from course_lib.learner.news import news
+from course_lib.learner.place import learner_folder
 
 WATCH_SECONDS = 0.5
 
@@ -18,7 +20,7 @@ def check(
         list[Path] | None,
         typer.Argument(
             metavar="[NOTEBOOK|FILE|FOLDER]...",
-            help="Notebooks, or scripts with '# %%task name' cells. By default the course's exercises.",
+            help="Notebooks, or scripts with '# %%task name' cells. By default the exercises of your copy.",
             show_default=False,
         ),
     ] = None,
@@ -48,11 +50,13 @@ def check(
     from course_lib.grading.verdict import Verdict
     from course_lib.ranks.kernel.gang import GangError, LaunchError
 
+    unseen: set[Path] = set()
     if not paths:
-        paths = [course_root() / "exercises"]
+        folder, unseen = exercises()
+        paths = [folder]
     screen = console()
     try:
-        files = files_of(paths)
+        files = [file for file in files_of(paths) if file not in unseen]
     except CheckError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
@@ -77,6 +81,15 @@ def check(
     except KeyboardInterrupt:
         raise typer.Exit(0 if watch else 130) from None
     raise typer.Exit(0 if good else 1)
+
+
+def exercises() -> tuple[Path, set[Path]]:
+    """Where the learner's answers are, and the new versions there that they have not begun to fill in."""
+    root = course_root()
+    copy = learner_folder(root)
+    if not (copy / "exercises").is_dir():
+        return root / "exercises", set()
+    return copy / "exercises", {copy / path for path in news(copy).values()}
 
 
 def _show_hint(name: str) -> None:

@@ -1,26 +1,30 @@
-"""`ddp-course lab`: JupyterLab, with the course's index and its settings."""
+"""`ddp-course lab`: JupyterLab on the learner's copy of the course, at its index, with the course's settings."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
 
 from course_lib.cli.root import course_root
+from course_lib.learner.course import CourseError
+from course_lib.learner.place import VARIABLE, learner_folder
+from course_lib.learner.plan import Act
+from course_lib.learner.update import CopyError, Updated, update
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 INDEX = "notebooks/index.ipynb"
 
 
-def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment with which ``ddp-course lab`` becomes JupyterLab."""
     command = [
         *(sys.executable, "-m", "jupyterlab"),
-        f"--ServerApp.root_dir={root}",
+        f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{INDEX}",
     ]
     # In containers the learner is root and JupyterLab refuses to start without being told so.
@@ -34,12 +38,59 @@ def lab_process(root: Path, arguments: Sequence[str]) -> tuple[list[str], dict[s
         # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
+    if VARIABLE in environment:  # a terminal in JupyterLab has another current folder
+        environment[VARIABLE] = str(folder)
     return [*command, *arguments], environment
 
 
 def lab(context: typer.Context) -> None:
-    """Open JupyterLab at the index; further arguments go to JupyterLab (--no-browser, --port 9000 ...)."""
-    command, environment = lab_process(course_root(), context.args)
+    """Open your copy of the course in JupyterLab; further arguments go to JupyterLab (--no-browser, --port 9000 ...).
+
+    The copy holds lessons and exercises without outputs. It is made at the first start, in learner/ or ~/ddp-course, or
+    where DDP_COURSE_LEARNER says. A newer version of the course comes into it at the next start, beside what you have
+    changed.
+    """
+    folder = up_to_date_copy(course_root())
+    command, environment = lab_process(folder, context.args)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+
+
+def up_to_date_copy(course: Path) -> Path:
+    """The learner's copy with all that the course has; says what has changed in it.
+
+    What cannot be brought up to date is opened as it is. Exits where there is no copy and none can be made.
+    """
+    folder = learner_folder(course)
+    try:
+        for line in told(folder, update(folder, course)):
+            typer.echo(line, err=True)
+    except (CopyError, CourseError) as error:
+        if not (folder / INDEX).is_file():
+            typer.echo(f"There is no copy of the course to open: {error}", err=True)
+            typer.echo(f"{VARIABLE}=FOLDER chooses another folder for it.", err=True)
+            raise typer.Exit(1) from None
+        typer.echo(f"Your copy of the course stays as it is: {error}", err=True)
+    return folder
+
+
+def told(folder: Path, done: Updated) -> Iterator[str]:
+    """What a learner should know about an update, one line each."""
+    if done.new:
+        yield f"Your copy of the course is in {folder}. Change in it what you like."
+    of_course = [change for change in done.changes if change.act is Act.REPLACE]
+    if of_course:
+        yield f"The course has changed; brought up to date: {', '.join(change.path for change in of_course)}."
+    if not done.new and (put := [change.path for change in done.changes if change.act is Act.PUT]):
+        yield f"New in your copy: {', '.join(put)}."
+    for change in done.changes:
+        if change.act is Act.BESIDE:
+            yield f"{change.new_of}: you have changed it, so it stays. The new version is {change.path}."
+    gone = [change for change in done.changes if change.act is Act.REMOVE and not change.new_of]
+    if removed := [change.path for change in gone]:
+        yield f"No longer in the course, and removed from your copy: {', '.join(removed)}."
+    for path in done.left:
+        yield f"{path}: no longer in the course. You have changed it, so it stays."
+    if kept := [change for change in done.changes if change.kept]:
+        yield f"Kept with their outputs: {', '.join(change.kept for change in kept)}."

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from course_lib.cli.root import find_course
+from course_lib.learner.place import learner_folder
+
 if TYPE_CHECKING:
     from course_lib.grading.progress import Progress
 
@@ -26,11 +29,13 @@ def progress(context: typer.Context) -> None:
 def show() -> None:
     """The course map: what you have passed, how long it took, what is next."""
     from course_lib.grading.progress import Progress
-    from course_lib.notebook.course_map import lessons, text_map
+    from course_lib.notebook.course_map import lessons, newer_versions, text_map
 
     log = Progress()
     known = log.all()
-    typer.echo(text_map(lessons(), known))
+    course = find_course()
+    newer = newer_versions(learner_folder(course)) if course is not None else []
+    typer.echo("\n".join([text_map(lessons(), known), *newer]))
     lines = []
     for name, task in sorted(known.items()):
         took = f", passed after {_span(task.seconds_to_pass)}" if task.seconds_to_pass is not None else ""

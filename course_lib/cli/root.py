@@ -6,16 +6,25 @@ from pathlib import Path
 
 import typer
 
+from course_lib.learner.course import course_folder, is_checkout
+
 
 def course_root() -> Path:
-    """Return the folder of the course: the nearest above the current folder, else where this code lies.
+    """Return the folder of the course: the nearest checkout above the current folder, else what came with this code.
 
     Exits with one line where neither holds the lessons.
     """
-    for folder in (Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[2]):
-        if (folder / "notebooks").is_dir() and (folder / "course_lib").is_dir():
-            return folder
-    typer.echo(
-        "The lessons are not here: change into the folder of the course (the one with notebooks/).", err=True
-    )
-    raise typer.Exit(2)
+    found = find_course()
+    if found is None:
+        typer.echo(
+            "The lessons are not here: change into the folder of the course (the one with notebooks/).",
+            err=True,
+        )
+        raise typer.Exit(2)
+    return found
+
+
+def find_course() -> Path | None:
+    """See `course_root`; None where it would exit."""
+    checkouts = (folder for folder in (Path.cwd(), *Path.cwd().parents) if is_checkout(folder))
+    return next(checkouts, None) or course_folder()

@@ -11,7 +11,7 @@ from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import capital, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 from course_lib.outcome.places import Frame
-from course_lib.ranks.inside.flight_recorder import MOST_RECORDS
+from course_lib.ranks.look import MOST_RECORDS
 
 Path = tuple[tuple[str, int], ...]
 _PASSES = ("buffers", "gradients")

@@ -34,6 +34,11 @@ LOOKS = {
     "odd": Look("#9FC8E3", "rising"),
     "good": Look("#009E73", "", "#fff"),
     "bad": Look("#D55E00", "crossed", "#fff"),
+    "rank 0": Look("#56B4E9"),
+    "rank 1": Look("#E69F00", "falling"),
+    "rank 2": Look("#F0E442", "dots"),
+    "rank 3": Look("#CC79A7", "crossed"),
+    "sum": Look("#009E73", "", "#fff"),
     "plain": Look("var(--paper)", ink="var(--ink)"),
 }
 #: Tiles of 8 by 8, as the attributes of the lines in them.

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.grading.progress import TaskProgress
+from course_lib.learner.course import course_folder
+from course_lib.learner.ledger import copy_around
+from course_lib.learner.news import news
 from course_lib.tasks import Task, all_tasks
-
-_LESSONS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,13 @@ class Lesson:
     tasks: tuple[Task, ...]
 
 
-def lessons(folder: Path = _LESSONS) -> tuple[Lesson, ...]:
-    """All lessons in order: those with a notebook and those that tasks belong to."""
-    titles = {path.stem: _title(path) for path in folder.glob("[0-9][0-9]_*.ipynb")}
+def lessons(folder: Path | None = None) -> tuple[Lesson, ...]:
+    """All lessons in order: those with a notebook and those that tasks belong to. Left out, the course's own folder."""
+    course = course_folder()
+    if folder is None and course is not None:
+        folder = course / "notebooks"
+    paths = folder.glob("[0-9][0-9]_*.ipynb") if folder is not None else ()
+    titles = {path.stem: _title(path) for path in paths}
     for task in all_tasks():
         titles.setdefault(task.lesson, _plain(task.lesson))
     return tuple(
@@ -73,6 +78,16 @@ def summary(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> 
     following = next_task(shown, progress)
     end = f"Next: {following.name}, in exercises/{following.lesson}." if following else "All done."
     return f"{passed} of {len(tasks)} tasks passed. {end}" if tasks else "There are no tasks here."
+
+
+def newer_versions(folder: Path) -> list[str]:
+    """One line for each file of the learner's copy (the one that `folder` is in) beside which a newer version lies."""
+    copy = copy_around(folder)
+    found = news(copy) if copy is not None else {}
+    return [
+        f"You have changed {path}; the course's newer version is {new}."
+        for path, new in sorted(found.items())
+    ]
 
 
 def _title(path: Path) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
-from course_lib.notebook.predict import reveal_predictions
+from course_lib.notebook.predict import Foreseen, reveal_predictions
 from course_lib.notebook.session import Refused, Stopped, UnexpectedOutcome
 from course_lib.notebook.show import View
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
@@ -38,8 +38,10 @@ def refusing() -> Iterator[None]:
         raise Stopped("stopped") from None
 
 
-def judged(outcome: Outcome, expectation: Expectation, view: View) -> Outcome:
+def judged(outcome: Outcome, expectation: Expectation | Foreseen, view: View) -> Outcome:
     """Show the outcome in the light of what was expected; returns it when it was.
+
+    What a prediction foresees is shown without a mark: whether it was expected, the learner says.
 
     Raises:
         Stopped: the learner pressed stop. UnexpectedOutcome: it ended in another way, or a fault never struck.
@@ -48,10 +50,11 @@ def judged(outcome: Outcome, expectation: Expectation, view: View) -> Outcome:
     if outcome.interrupted and not met:
         view.finish(outcome)
         raise Stopped("stopped")
-    plain = expectation == Expectation.parse("ok") and met
-    outcome = dataclasses.replace(outcome, expected=None if plain else met)
+    unmarked = isinstance(expectation, Foreseen) or expectation == Expectation.parse("ok")
+    outcome = dataclasses.replace(outcome, expected=None if unmarked and met else met)
     view.finish(outcome)
-    reveal_predictions(outcome)
+    if not (isinstance(expectation, Foreseen) and expectation.again):
+        reveal_predictions(outcome)
     if not met:
         raise UnexpectedOutcome(f"expected {expectation}, but {in_words(outcome)}.", outcome)
     if outcome.ok and outcome.never_struck:

@@ -14,8 +14,9 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from course_lib.doctor import explained
 from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.options import options_of
+from course_lib.notebook.predict import foreseen
 from course_lib.notebook.session import SESSION, Refused
-from course_lib.notebook.show import View, show_html
+from course_lib.notebook.show import View, show_html, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.html import panel
 from course_lib.outcome.outcome import exit_text
@@ -23,7 +24,7 @@ from course_lib.outcome.places import NUMBERED
 from course_lib.ranks.inside.cell import compile_cell
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.interrupts import press_after
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 DEFAULT_TIMEOUT = 300.0
 #: A function keeps the file name of the cell that defined it, so each cell needs one of its own.
@@ -42,8 +43,11 @@ class RankMagics(Magics):
     @argument(
         "--no-init", action="store_true", help="ranks without a process group: init_process_group is yours"
     )
+    @argument("--expect", help="ok (default), raises, died, hang; also raises:ValueError, died:2")
     @argument(
-        "--expect", default="ok", help="ok (default), raises, died, hang; also raises:ValueError, died:2"
+        "--predicted",
+        action="store_true",
+        help="expect what one of the answers of the predict(...) above says, whichever it is",
     )
     @argument("--timeout", help="seconds until late ranks are stopped (default 300)")
     @argument("--backend", help="gloo or nccl (default: decided by the machine)")
@@ -75,7 +79,11 @@ class RankMagics(Magics):
         label = f"{NUMBERED}{next(_numbers)}"
         _check_source(cell, label)
         view = View()
-        expectation = Expectation.parse(options.expect)
+        if options.predicted and options.expect is not None:
+            raise Refused("--predicted and --expect exclude each other: the prediction says what to expect.")
+        expectation = (
+            foreseen(cell, this_cell()) if options.predicted else Expectation.parse(options.expect or "ok")
+        )
         timeout = _seconds(options.timeout, DEFAULT_TIMEOUT, "--timeout")
         stop_after = _seconds(options.stop_after, 0.0, "--stop-after")
         only = _rank_numbers(options.only)

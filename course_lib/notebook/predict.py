@@ -6,14 +6,16 @@
         "the others wait for ever": "hang",
     })
 
-Each answer goes with what makes it right: an expectation (see `ranks.expect`), or a function that is given the
-`Outcome` and says yes or no.
+Each answer goes with what makes it right: an expectation (see `outcome.expect`), or a function that is given the
+`Outcome` and says yes or no. The cell that decides says `%%ranks --predicted`: it accepts whatever the answers foresee,
+and so does not give away which of them is right.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,14 @@ Decider = Expectation | Callable[[Outcome], bool]
 
 
 def _is_right(decider: Decider, outcome: Outcome) -> bool:
-    return decider.met_by(outcome) if isinstance(decider, Expectation) else bool(decider(outcome))
+    if isinstance(decider, Expectation):
+        return decider.met_by(outcome)
+    try:
+        return bool(decider(outcome))
+    except (LookupError, TypeError):
+        if outcome.ok:
+            raise
+        return False  # it asks for what a run that failed has not left
 
 
 class Prediction:
@@ -73,6 +82,15 @@ class Prediction:
     def __repr__(self) -> str:
         lines = [self.question, *(f"  {number}. {text}" for number, text in enumerate(self.answers, 1))]
         return "\n".join(lines)
+
+    def foresees(self, outcome: Outcome) -> bool:
+        """Whether one of the answers, the learner's or another, is right."""
+        return any(
+            _is_right(decider, outcome)
+            for decider in self.answers.values()
+            # What a stopped run has left in variables says nothing.
+            if isinstance(decider, Expectation) or not outcome.interrupted
+        )
 
     def reveal(self, outcome: Outcome) -> None:
         """Show what the run decided."""
@@ -178,3 +196,47 @@ def reveal_predictions(outcome: Outcome) -> None:
     waiting, SESSION.predictions = SESSION.predictions, []
     for prediction in waiting:
         prediction.reveal(outcome)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What `--predicted` expects of a run: that one of the prediction's answers is right.
+
+    Attributes:
+        again: the cell has decided the question before. Then whoever changes it and tries something else may also have
+            every rank finish, and no open question is decided by it.
+    """
+
+    prediction: Prediction
+    again: bool
+
+    def met_by(self, outcome: Outcome) -> bool:
+        """True when the run ended as an answer says."""
+        return self.prediction.foresees(outcome) or (self.again and outcome.ok)
+
+    def __str__(self) -> str:
+        return "what one of the answers says"
+
+
+def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
+    """What a run that decides a prediction may end with.
+
+    Args:
+        text: what is run.
+        cell_id: the id of the deciding cell. Where it is not known, the text stands for the cell, and an open question
+            is always this one's: two cells may have the same text.
+
+    Raises:
+        Refused: no question is open, and this cell has not decided one before.
+    """
+    opened = SESSION.predictions[-1] if SESSION.predictions else None
+    cell = cell_id or text
+    before = SESSION.decided.get(cell)
+    if opened is not None and (cell_id is None or before is None or before.question == opened.question):
+        SESSION.decided[cell] = opened
+        return Foreseen(opened, again=False)
+    if before is not None:
+        return Foreseen(before, again=True)
+    raise Refused(
+        "--predicted: no question is open. Run the cell with predict(...) first, and choose an answer."
+    )

@@ -48,10 +48,15 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass
 class Session:
-    """The kernel's current gang and open predictions."""
+    """The kernel's current gang and predictions.
+
+    Attributes:
+        predictions: those that wait for a run. decided: by cell, the prediction that its last run was to decide.
+    """
 
     gang: Gang | None = None
     predictions: list[Prediction] = field(default_factory=list)
+    decided: dict[str, Prediction] = field(default_factory=dict)
     #: What is to be told of a gang that was ended because nobody used it.
     ended: str = ""
 

@@ -32,6 +32,13 @@ def in_notebook() -> bool:
     return _shell() is not None
 
 
+def this_cell() -> str | None:
+    """The id of the cell that runs; None where whoever runs it does not tell (nbclient, a terminal)."""
+    asks = getattr(_shell(), "get_parent", None)
+    found = asks().get("metadata", {}).get("cellId") if asks is not None else None
+    return str(found) if found else None
+
+
 def can_update() -> bool:
     """False where outputs are saved or compared (`DDP_COURSE_LIVE=0`).
 

@@ -121,7 +121,7 @@ class TaskMagics(Magics):
     @line_magic
     def progress(self, line: str) -> None:
         """The course map, how far you are and what is next: `%progress`."""
-        from course_lib.notebook.course_map import lessons, text_map
+        from course_lib.notebook.course_map import lessons, newer_versions, text_map
         from course_lib.notebook.task_panel import html_map
 
         wanted = options_of(self.progress, line, "%progress").lesson
@@ -129,7 +129,8 @@ class TaskMagics(Magics):
         if not shown:
             raise Refused(f"There is no lesson {wanted!r}; %progress shows all of them.")
         progress = self.progress_log.all()
-        show_html(text_map(shown, progress), html_map(shown, progress))
+        newer = newer_versions(Path.cwd())
+        show_html("\n".join([text_map(shown, progress), *newer]), html_map(shown, progress, newer))
         self._tell_notices()
 
     def _find(self, name: str | None, magic: str) -> Task:

@@ -79,13 +79,15 @@ def html_solution(task: Task, source: str, remark: str) -> str:
     return panel(box("calm", f"A solution of {task.name}", pre(source) + note(remark)))
 
 
-def html_map(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> str:
-    """The course map."""
+def html_map(
+    shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress], remarks: Iterable[str] = ()
+) -> str:
+    """The course map, with remarks below it."""
     parts = []
     for lesson in shown:
         lines = [_row(task, progress.get(task.name, TaskProgress())) for task in lesson.tasks]
         parts.append(f"<div><b>{escape(lesson.title)}</b></div>" + (_table(lines) if lines else ""))
-    return panel(*parts, f"<div>{escape(summary(shown, progress))}</div>")
+    return panel(*parts, f"<div>{escape(summary(shown, progress))}</div>", *map(note, remarks))
 
 
 def _row(task: Task, progress: TaskProgress) -> str:

@@ -17,6 +17,8 @@ _CPU_SECONDS = 0.005
 _TURNS = 2
 #: A rank does not say which one it is: the kernel knows on whose wire its look came.
 NOBODY = -1
+#: How many collectives it tells of, the newest.
+MOST_RECORDS = 400
 
 
 @dataclass(frozen=True)

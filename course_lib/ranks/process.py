@@ -13,6 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+#: Has a rank write its main thread's Python stack from C (see `inside.control_thread`), though it may hold the GIL.
+STACK_SIGNAL = (
+    getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 

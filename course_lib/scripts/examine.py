@@ -21,7 +21,7 @@ from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.job import Job
 from course_lib.ranks.messages import Script
 from course_lib.scripts.launching import Launcher, starts_its_ranks
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 
 @dataclass(frozen=True)

@@ -399,11 +399,6 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
         hooks.finish()
 
 
-def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, int | bool]]:
-    """`watching(...)` as a job of a gang names it (see `ranks.job.Job`); needs no torch."""
-    return f"{__name__}:{watching.__name__}", {"every": every, "waiting": waiting}
-
-
 def _unwatch(probe: Probe) -> None:
     """What was noted stays to be told; the models get rid of their hooks."""
     global CURRENT

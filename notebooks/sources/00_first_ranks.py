@@ -3,43 +3,20 @@
 #
 # > *“How do I even run four processes from a notebook? And when one of them hangs, is my kernel gone?”*
 #
-# In this lesson you start four real processes from a cell, let them talk to each other, break them in four different
-# ways, and finally train a network on all of them. Nothing here is simulated: the processes, the process group, the
-# deadlock and the training are real.
+# You know PyTorch on one GPU. Here is what changes with four: nothing is shared any more. Run the picture, then the cell
+# below it.
 #
-# **You will be able to** run code on ranks, read what they send back, tell a crash from a hang, and get out of both.
-# 20 minutes, no GPU needed.
-#
-# Words first. A **rank** is one process of a distributed program, and also its number. The **world size** is how many
-# there are. A **collective** is an operation that all ranks of a **process group** do together, such as summing a tensor.
+# **You will be able to** run code on ranks, choose a collective, tell a crash from a hang from a silent mix-up, train on four
+# processes, and start such a script with `torchrun`. 25 minutes, no GPU needed.
 
 # %%
 # %load_ext course_lib
+from course_lib.lab.first_ranks import four_processes
 
-# %% [markdown]
-# ## What this machine offers
-#
-# The course looks at the machine and decides how ranks talk to each other. **gloo** works everywhere, and carries all CPU
-# tensors. If every rank can have a GPU of its own, **NCCL** carries the CUDA tensors. (All outputs in this course come from
-# gloo, on CPUs. Where NCCL behaves differently, a lesson says so from NCCL's or PyTorch's source; no GPU was at hand to run
-# it.) Your numbers will differ.
-
-# %% tags=["nbval-ignore-output"]
-machine()
-
-# %% [markdown]
-# ## Four ranks, one sum
-#
-# A cell that starts with `%%ranks 4` does not run in the notebook's kernel. It runs in four other processes, each with its
-# own memory. They are already connected: what `torchrun` prepares for a script (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...
-# and `init_process_group`) has been done.
-#
-# Each rank puts its own number into a tensor. `all_reduce` adds the four tensors and leaves the sum on every rank.
+four_processes()
 
 # %%
 # %%ranks 4
-import os
-
 import torch
 import torch.distributed as dist
 
@@ -48,42 +25,41 @@ dist.all_reduce(x)
 x.item()
 
 # %% [markdown]
-# 0 + 1 + 2 + 3 = 6, and all four ranks have it. Equal results are shown once: `ranks 0-3 | 6.0`. Where ranks differ, you
-# see each of them:
-
-# %%
-# %%ranks
-print(f"I am rank {dist.get_rank()} of {dist.get_world_size()}, RANK is {os.environ['RANK']}")
-
-# %% [markdown]
-# The code is what you would write in a script for `torchrun`. Try it: this course never gives you a special API where
-# PyTorch has one.
+# 0 + 1 + 2 + 3 = 6, and all four have it. (`ranks 0-3 | 6.0`: equal results are shown once.) These are four real processes,
+# and the sum went through real sockets.
 #
-# ## State stays
+# A **rank** is one process of a distributed program, and also its number. The **world size** is how many there are. A
+# **collective** is an operation that all ranks of a **process group** do together; `all_reduce` is one.
 #
-# The four processes live on between cells, each with its own variables. `--only` runs a cell on some of them.
+# A cell that starts with `%%ranks 4` does not run in the notebook's kernel. It runs in four other processes, which are connected
+# already: the variables that `torchrun` sets for a script are set (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...), and
+# `init_process_group` has been called. All else is the code of a script. The processes live on between cells, and so do their variables; `--only` runs a
+# cell on some of them.
 
 # %%
 # %%ranks --only 1,3
 x += 100
 
 # %%
-# %%ranks --as out
-seen = x.item()
-seen
+# %%ranks
+import os
+
+print(
+    f"I am rank {dist.get_rank()} of {dist.get_world_size()}, RANK is {os.environ['RANK']}, x is {x.item()}"
+)
 
 # %% [markdown]
-# `--as out` keeps what came back as an `Outcome` in the kernel: the last value of every rank, any variable by its name,
-# the collectives each rank issued (this cell: none).
+# How the ranks talk is the **backend's** business: gloo carries CPU tensors, NCCL carries CUDA tensors where every rank can
+# have a GPU of its own. All saved outputs of this course come from gloo. What this machine offers:
 
-# %%
-out.values, out["seen"][1], len(out.collectives[0])
+# %% tags=["nbval-ignore-output"]
+machine()
 
 # %% [markdown]
 # ## Break it 1: a rank that never arrives
 #
 # Rank 2 is going to skip the `all_reduce` that the others call. Commit to an answer *before* you run the cell below: click
-# one, or call `p.choose(2)`. Whether you are right, the run decides.
+# one, or call `p.choose(2)`.
 
 # %%
 p = predict(
@@ -96,36 +72,32 @@ p = predict(
 )
 
 # %% claims={"54": "holds"}
-# %%ranks --expect hang
+# %%ranks --predicted --trace --as out
 if dist.get_rank() != 2:
     dist.all_reduce(x)
 
 # %% [markdown]
-# A collective needs every rank of its group. In a script the three would sit there for as long as rank 2 lives and does
-# something else, at most until a timeout: 30 minutes with gloo, 10 with NCCL (`kProcessGroupDefaultTimeout` and
-# `kProcessGroupNCCLDefaultTimeout` in the headers that come with torch). When rank 2's process ends, gloo tells the others at
-# once that the connection is closed; the message names neither the rank that left nor the line.
+# A collective needs every rank of its group. In a script the three would wait for as long as rank 2 lives and does something
+# else, at most until a timeout: 30 minutes with gloo, 10 with NCCL (`kProcessGroupDefaultTimeout` and
+# `kProcessGroupNCCLDefaultTimeout`, in the headers that come with torch).
 #
-# Here you had the answer in well under a second, and not because somebody guessed from the silence. The course *proved* it:
-# three ranks are blocked in a collective that rank 2 has not joined, and rank 2 has left the cell, so it never will. The
-# three were then freed (their connections were shut down, the blocked call raised, the cell ended) and got a new process
-# group. Their variables are still there:
+# Here you had the answer in about a second, because the course *proved* it: three ranks are blocked in a collective that
+# rank 2 has not joined, and rank 2 has left the cell, so it never will. The three were freed (their connections were shut
+# down, the blocked call raised) and got a new process group. The kernel is fine, and the variables are still there. What `x` is
+# *worth* is another matter: a collective that was cut in the middle may leave partial sums.
+#
+# `--predicted` says: this cell may end as any of the answers says, and in no other way. If a future PyTorch does something
+# else, the cell fails and this lesson has to be rewritten. Every claim of the course that can run on this machine is tested like
+# this.
+#
+# Watch it again, with the mouse or the arrow keys. Rank 2 has no lane: it never called anything.
 
-# %%
-# %%ranks
-torch.is_tensor(x)
+# %% tags=["nbval-ignore-output"]
+out.replay("Ranks 0, 1 and 3 wait for rank 2 until they are freed")
 
 # %% [markdown]
-# What `x` is *worth* is another matter. A collective that was cut in the middle may leave partial sums. Set such tensors
-# again.
-#
-# `--expect hang` says: this cell is supposed to hang. If a future PyTorch finds a way to finish it, the cell fails and this
-# lesson has to be rewritten. Every claim of the course that can run on this machine is tested like this; where one cannot,
-# because it needs GPUs for example, the lesson says where it was read.
-#
-# ## Silence is not a deadlock
-#
-# Rank 0 takes its time. The other three wait for it in the barrier, blocked just as above. Why does nobody call it a hang?
+# **Waiting alone proves nothing.** Here rank 0 takes its time, the other three are blocked just as above, and nobody calls it
+# a hang, because rank 0 can still come. A **straggler** makes others wait; only a rank that *cannot* come makes a deadlock.
 
 # %%
 # %%ranks
@@ -137,9 +109,6 @@ dist.barrier()
 "nobody was left behind"
 
 # %% [markdown]
-# Because rank 0 could still come, and it did. A **straggler** makes others wait; only a rank that *cannot* come any more
-# makes a deadlock.
-#
 # ## Break it 2: a rank that raises
 
 # %%
@@ -153,14 +122,14 @@ p = predict(
 )
 
 # %%
-# %%ranks --expect raises:ZeroDivisionError
+# %%ranks --predicted
 if dist.get_rank() == 1:
     1 / 0
 dist.barrier()
 
 # %% [markdown]
-# Only rank 1 knows of the error. In a notebook it stays alive after the exception, so its peers wait for it like in the
-# first experiment: one bug, two symptoms. In a script, rank 1 would end with its traceback, and then:
+# Only rank 1 knows of the error. In a notebook it survives its exception, so its peers wait for it as in the first experiment:
+# one bug, two symptoms. In a script, rank 1's process would end, and then:
 #
 # ## Break it 3: a rank that dies
 
@@ -174,7 +143,7 @@ p = predict(
 )
 
 # %% claims={"60": "holds"}
-# %%ranks --expect died:3 --as out
+# %%ranks --predicted --as out
 if dist.get_rank() == 3:
     time.sleep(0.2)  # by now the others are waiting
     os._exit(1)
@@ -184,203 +153,314 @@ dist.barrier()
 print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
 
 # %% [markdown]
-# When a process dies, the operating system closes its connections, and gloo's other ends notice within milliseconds. So with
-# gloo a *dead* peer is an error, a *silent* peer is a wait. The one that hides is the process that is alive but elsewhere.
+# When a process ends, the operating system closes its connections, and gloo's other ends notice within milliseconds. So with
+# gloo a *dead* peer is an error, a *silent* peer is a wait. The next `%%ranks` starts four new processes, in about a tenth of a
+# second, and says that the old variables are gone.
 #
-# > **On GPUs.** With NCCL the ranks wait on their GPUs, and a peer's death may go unnoticed until `torchrun` ends the
+# > **On GPUs (NCCL).** The ranks wait on their GPUs, and a peer's death may go unnoticed until `torchrun` ends the
 # > others, or until the timeout. Then the log says “Watchdog caught collective operation timeout”, and the process
 # > ends. (Read in `ProcessGroupNCCL.cpp`, not run here.)
 #
-# A gang that has lost a rank cannot go on. The next `%%ranks` starts a new one, in about a tenth of a second, and tells you
-# that the old variables are gone.
+# ## Break it 4: a rank that calls something else
+#
+# Now ranks 0, 1 and 3 add up their losses; rank 2 is elsewhere in the program and counts its samples. Each calls one
+# `all_reduce`.
 
 # %%
-# %%ranks
-import os
-import time
+from course_lib.lab.first_ranks import all_have
 
+p = predict(
+    "Losses 0 + 1 + 3 on three ranks, 4 samples on rank 2, each in an all_reduce. What happens?",
+    {
+        "the three wait for rank 2, and it waits for them": "hang",
+        "an error: these two calls do not belong together": "raises",
+        "the losses sum to 4 on three ranks, rank 2 keeps its 4": all_have(4.0),
+        "everybody gets 8, and nobody complains": all_have(8.0),
+    },
+)
+
+# %%
+# %%ranks --predicted --as out
 import torch
 import torch.distributed as dist
 
-dist.get_world_size()
+rank = dist.get_rank()
+if rank == 2:
+    samples = got = torch.tensor([4.0])
+    dist.all_reduce(samples)
+else:
+    loss = got = torch.tensor([float(rank)])
+    dist.all_reduce(loss)
+got.item()
 
 # %% [markdown]
-# ## Break it 4: press stop
+# No error, no hang, no warning: a loss with rank 2's samples in it, on every rank. A collective carries no name and no line.
+# The *n*-th call on one rank is matched with the *n*-th call on the others, in the same group. A hang is the lucky case.
 #
-# Some code just runs too long. Press the stop button (or `I`, `I` in command mode) while a cell runs on ranks: each rank
-# gets a `KeyboardInterrupt`, ranks blocked in a collective are freed, and the kernel answers again.
+# ## Break it 5: press stop
 #
-# The cell below would run for an hour. `--stop-after 0.5` presses the button for you, so that this notebook can also run
-# by itself; take it out and press it yourself.
+# Press the stop button (or `I`, `I` in command mode) while a cell runs on ranks: each rank gets a `KeyboardInterrupt`, ranks
+# blocked in a collective are freed, and the kernel answers again. This cell would run for an hour; `--stop-after 0.5` presses the
+# button for you. Take it out and press it yourself.
 
 # %%
 # %%ranks --stop-after 0.5 --expect raises:KeyboardInterrupt
-numbers = [1, 2, 3]
-if dist.get_rank() == 0:
+import time
+
+if rank == 0:
     time.sleep(3600)
 dist.barrier()
 
-# %%
-# %%ranks
-x = torch.ones(1)
-dist.all_reduce(x)
-x.item(), numbers
-
 # %% [markdown]
-# All four are alive, the new process group works, `numbers` is still there. If you ever want to look after a gang by hand:
-# `%ranks` shows who is alive and doing what, `%ranks rescue` rebuilds the process group, `%ranks restart` starts afresh.
-
-# %%
-# %ranks rescue
-
-# %% [markdown]
-# ## The real thing: train on four ranks
+# All four are alive, with their variables and a new process group. `%ranks` shows who is doing what, `%ranks rescue`
+# rebuilds the process group, `%ranks restart` starts afresh.
 #
-# Enough broken cells. The course brings a small real data set: 1,797 handwritten digits, 8×8 pixels, from the UCI
-# repository. Every rank loads it, shuffles it with the *same* seed and takes every fourth sample of each batch. How to
-# leave that to a `DistributedSampler` is lesson 03.
+# ## Five collectives, side by side
+#
+# DDP copies weights with `broadcast` and sums gradients with `all_reduce`; what comes after DDP (lesson 15) is made of the
+# others. Rank 0 brings `[1, 1, 1, 1]`, rank 1 twos, rank 2 fours, rank 3 eights. So each sum tells who is in it, and 15 is all.
 
 # %%
-# %%ranks
-from course_lib.data import load_digits
+# %%ranks --as out
+mine = torch.full((4,), 2.0**rank)
 
-device = torch.device("cpu")
-if torch.cuda.is_available():  # one GPU a rank; shared, if there are fewer
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    torch.cuda.set_device(device)
+broadcast, reduced, summed = mine.clone(), mine.clone(), mine.clone()
+dist.broadcast(broadcast, src=1)  # in place, like the next two
+dist.reduce(reduced, dst=1)
+dist.all_reduce(summed)
+
+gathered, part = torch.empty(4), torch.empty(1)
+dist.all_gather_single(gathered, mine[:1])  # older name: all_gather_into_tensor
+dist.reduce_scatter_single(part, mine)  # older name: reduce_scatter_tensor
+
+results = {"broadcast": broadcast, "reduce": reduced, "all_reduce": summed}
+results |= {"all_gather": gathered, "reduce_scatter": part}
+after = {name: tensor.tolist() for name, tensor in results.items()}
+
+# %%
+from course_lib.lab.first_ranks import draw_collectives
+
+draw_collectives(out)
+
+# %% [markdown]
+# All-gather what reduce-scatter leaves, and you have an all-reduce: that is how a ring sends large sums (lesson 15). `reduce` is
+# the trap. Only its destination has the result; the tensors of the others hold anything. Use `all_reduce` unless you are sure
+# that nobody else looks.
+#
+# Change the numbers, the root and the collective. Every click is a run on four real ranks:
+
+# %%
+from course_lib.lab.first_ranks import explore_collectives
+
+explore_collectives()
+
+# %% [markdown]
+# ## Train on four ranks
+#
+# A small real data set, 1,797 handwritten digits of 8×8 pixels, and an ordinary training loop. Two things make it
+# distributed. Each rank takes every fourth sample of each batch, from another one on. And `DistributedDataParallel`
+# copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every `backward()`.
+
+# %%
+# %%ranks --as out
+from course_lib.data import load_digits
+from torch.nn.parallel import DistributedDataParallel
 
 images, labels = load_digits()
-pixels = (torch.from_numpy(images).float().flatten(1) / 16).to(device)
-targets = torch.from_numpy(labels).long().to(device)
-train_pixels, train_targets = pixels[:1408], targets[:1408]
-test_pixels, test_targets = pixels[1408:], targets[1408:]
-len(train_pixels), len(test_pixels)
-
-
-# %% [markdown]
-# `train` is an ordinary training loop. It knows nothing of ranks: which part of each batch it gets and what kind of model
-# are its arguments.
-
-# %%
-# %%ranks
-from tqdm import tqdm
+pixels = torch.from_numpy(images).float().flatten(1) / 16
+targets = torch.from_numpy(labels).long()
 
 
 def make_model():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).to(device)
+    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 
 
-def train(model, part, epochs=20, batch=128, quiet=False):
+def train(model, mine, epochs=20):
+    """Train on this part of every batch of 128; returns all weights as one vector."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    shuffle = torch.Generator().manual_seed(0)
-    losses, accuracies = [], []
-    for _ in tqdm(range(epochs), desc="epochs", ncols=70, disable=quiet):
-        order = torch.randperm(len(train_pixels), generator=shuffle)
-        for indices in order.split(batch):
-            mine = indices[part]
+    shuffle = torch.Generator().manual_seed(0)  # the same order on every rank
+    for _ in range(epochs):
+        for batch in torch.randperm(1408, generator=shuffle).split(128):
+            loss = torch.nn.functional.cross_entropy(model(pixels[batch[mine]]), targets[batch[mine]])
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(train_pixels[mine]), train_targets[mine])
             loss.backward()
             optimizer.step()
-        losses.append(loss.item())
-        with torch.no_grad():
-            guessed = model(test_pixels).argmax(1)
-        accuracies.append((guessed == test_targets).float().mean().item())
-    return losses, accuracies
+    return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
-# %% [markdown]
-# Two things make it distributed: the slice `rank::4` of every batch, and the wrapper `DistributedDataParallel`. The wrapper
-# copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every `backward()`. (Buffers,
-# which this model has not, are another matter: lesson 09.)
-
-# %%
-# %%ranks --as out
-from torch.nn.parallel import DistributedDataParallel
-
-rank = dist.get_rank()
-model = DistributedDataParallel(make_model())
-losses, accuracies = train(model, part=slice(rank, None, 4), quiet=rank != 0)
-round(accuracies[-1], 2)
+ddp = DistributedDataParallel(make_model())
+weights = train(ddp, mine=slice(rank, None, 4))
+accuracy = (ddp.module(pixels[1408:]).argmax(1) == targets[1408:]).float().mean().item()
+round(accuracy, 2)
 
 # %% [markdown]
-# Every rank has a loss of its own, because it sees other samples. But all have the same accuracy in every epoch, because
-# they have the same weights. Draw it from what the ranks have recorded:
-
-# %%
-import matplotlib.pyplot as plt
-
-all_losses, all_accuracies = out["losses"], out["accuracies"]
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
-for r, style in enumerate(("-", "--", "-.", ":")):
-    left.plot(all_losses[r], style, label=f"rank {r}")
-    right.plot(all_accuracies[r], style, label=f"rank {r}")
-left.set(title="Each rank sees its own loss ...", xlabel="epoch", ylabel="loss of the last batch")
-right.set(title="... but all hold the same model", xlabel="epoch", ylabel="accuracy on test digits")
-right.legend(title="four lines, all in one place")
-plt.show()
-
-# %% [markdown]
-# ## Prove it
-#
-# “The same weights” is a claim, so it gets a run. Each rank compares its weights with those of all others, bit by bit.
+# Do all ranks hold the same weights? That is a claim, so it gets a run: compare them bit by bit.
 
 # %%
 # %%ranks
-weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 everyones = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
 dist.all_gather(everyones, weights)
 all(torch.equal(weights, other) for other in everyones)
 
 # %% [markdown]
-# And is it the *right* model? Averaging the gradients of four equal quarters should give the gradient of the whole batch.
-# If so, one process that trains on whole batches must end up with the same weights. Commit first:
+# And is it the *right* model? The mean of four equal quarters' gradients should be the gradient of the whole batch. If so, one
+# process that trains on whole batches ends up with the same weights.
 
 # %%
+from course_lib.lab.first_ranks import differs, same_model
+
 p = predict(
     "One process trains on whole batches. Are its weights those of the four ranks?",
-    {
-        "yes, up to rounding": lambda out: out["difference"][0] < 1e-4 * out["moved"][0],
-        "no, four ranks learn something else": lambda out: out["difference"][0] >= 1e-4 * out["moved"][0],
-    },
+    {"yes, up to rounding": same_model, "no, four ranks learn something else": differs},
 )
 
 # %%
-# %%ranks --only 0
-alone = make_model()
-train(alone, part=slice(None), quiet=True)
-alone_weights = torch.nn.utils.parameters_to_vector(alone.parameters()).detach()
-difference = (alone_weights - weights).abs().max().item()
-moved = (alone_weights - torch.nn.utils.parameters_to_vector(make_model().parameters())).abs().max().item()
-print("the largest difference is below 0.01 % of what the weights have moved:", difference < 1e-4 * moved)
+# %%ranks --only 0 --predicted --as out
+alone = train(make_model(), mine=slice(None))
+untrained = torch.nn.utils.parameters_to_vector(make_model().parameters())
+difference = ((alone - weights).abs().max() / (alone - untrained).abs().max()).item()
+print("the largest difference is below 0.01 % of the largest change:", difference < 1e-4)
 
 # %% [markdown]
-# Not bit-equal: a sum of four partial sums is rounded differently from one long sum. But the same model. That is the
-# promise of data parallelism, and every later lesson is about how it is kept, or silently broken.
+# Not bit-equal: a sum of four partial sums is rounded differently from one long sum. But the same model. That is the promise of
+# data parallelism, and every later lesson is about how it is kept, or silently broken.
 #
-# Why it works: each rank divides its gradients by the number of ranks while it copies them into DDP's buckets, and the
-# all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in `torch/csrc/distributed/c10d/reducer.cpp`). So every
-# rank ends with the *mean*. A mean of four means is the mean of the whole batch when the four parts have equal sizes and no
-# sample's loss depends on another sample. Unequal sizes are lesson 05, samples that meet lesson 07.
+# Why it works: each rank divides its gradients by the number of ranks while it copies them into DDP's buckets, and an
+# all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in `torch/csrc/distributed/c10d/reducer.cpp`). A
+# mean of four means is the mean of the whole batch when the four parts have equal sizes and no sample's loss depends on another
+# sample. (Unequal sizes: lesson 05. Samples that meet: lesson 07. Buffers, such as BatchNorm's: lesson 09.)
+#
+# ## The same as a script
+#
+# Outside a notebook, `torchrun` starts the processes, tells each its rank, and watches them. The script says the rest
+# itself. Such a script can be this short:
+
+# %%
+import os
+import tempfile
+
+folder = tempfile.TemporaryDirectory()
+os.chdir(folder.name)  # where the next cells write and run their files
+
+# %%
+# %%writefile train.py
+import os
+
+import torch
+import torch.distributed as dist
+from course_lib.data import load_digits
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    images, labels = load_digits()
+    pixels, targets = torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long()
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(torch.nn.Linear(64, 10))  # rank 0's weights, on all ranks
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
+    for batch in torch.arange(1408).split(128):
+        mine = batch[rank::world_size]
+        loss = torch.nn.functional.cross_entropy(ddp(pixels[mine]), targets[mine])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if rank == 0:  # compute on all, print on one
+        right = (ddp.module(pixels[1408:]).argmax(1) == targets[1408:]).float().mean()
+        print(f"{world_size} processes, accuracy {right:.2f}", flush=True)
+
+
+dist.init_process_group("gloo")  # reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+main()
+dist.destroy_process_group()
+os._exit(0)  # at once: gloo's threads can abort Python's own shutdown
+
+# %% tags=["nbval-skip"]
+# log = !torchrun --standalone --nproc-per-node=4 train.py
+print(*[line for line in log if "accuracy" in line])
+
+# %% [markdown]
+# `log = !...` keeps what a command has written; `print(*log, sep="\n")` shows all of it. In a terminal you type the same line
+# without `log = !`. On GPUs three lines change: take your GPU (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), use
+# `"nccl"`, and move model and data there.
+#
+# ## What torchrun says when a rank fails
+#
+# Two ranks, three batches each. One of two things goes wrong: rank 0 raises while rank 1 still loads its third batch; or rank 1
+# has a batch fewer, and is done early.
+
+# %%
+# %%writefile fails.py
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+for batch in range(2 if rank == 1 and "short" in sys.argv else 3):
+    if batch == 2 and "raise" in sys.argv:
+        if rank == 0:
+            raise ValueError("sample 17 is broken")
+        time.sleep(60)
+    dist.all_reduce(torch.ones(1))
+print(f"rank {rank} is done", flush=True)
+os._exit(0)
+
+# %%
+# log = !torchrun --standalone --nproc-per-node=2 fails.py raise
+from course_lib.lab.first_ranks import torchruns_last_words
+
+print(torchruns_last_words(log))
+
+# %% [markdown]
+# `torchrun` looks at its processes ten times a second (`--monitor-interval`). One had ended with an error, so it ended the
+# other (`_close` in `torch/distributed/elastic/multiprocessing/api.py`) and named the first failure that it *observed*. Here it
+# is the right one. The first line is that rank's own, from further up in the log: torch writes `[rank0]` before each line
+# of its traceback.
+#
+# Now rank 1 runs out of batches, says that it is done and ends with exit code 0. Whom will `torchrun` name?
+
+# %%
+# log = !torchrun --standalone --nproc-per-node=2 fails.py short
+print(*[line for line in log if "is done" in line])
+print(torchruns_last_words(log))
+
+# %% [markdown]
+# Rank 0 again, and this time it is the *victim*. It was in its third `all_reduce` when rank 1's process ended and the
+# connection was closed (Break it 3). Rank 1, the culprit, ended well, so no line blames it. “Root Cause (first observed
+# failure)” means just what the brackets say.
+#
+# > **On GPUs (NCCL).** `torchrun` ends the others when a process *fails* (`_poll` in the same file), and exit code 0 is not
+# > a failure. Rank 0 may then wait on its GPU until the timeout. (Read, not run here.)
 #
 # ## What goes wrong in real life
 #
 # - **A hang after hours of training** is nearly always experiment 1: one rank took a different code path (an `if rank == 0:` with a
 #   collective inside, a shorter data loader, a skipped batch) and the rest wait. Look for the rank that is *not* waiting.
 # - **“Connection closed by peer”**, gloo's message, is experiment 3. The rank that prints it is the witness, not the
-#   culprit: look for the first rank that ended, and at *its* log.
+#   culprit: look for the first rank that ended, and at *its* log, even if it ended with exit code 0.
 # - **All ranks print, nobody reads.** With four ranks you get four times everything. Print on one rank, compute on all.
+# - **A number that is a little wrong on all ranks** may be experiment 4. Count the calls between two good numbers.
 #
 # ## Rule of thumb
 #
-# > Every rank calls the same collectives, in the same order, the same number of times. When a program hangs, ask which rank
-# > broke that rule, not which rank complains.
+# > Every rank calls the same collectives, in the same order, the same number of times, with tensors of the same shape and type.
+# > When a program hangs or ends, ask which rank broke that rule, not which rank complains.
+#
+# ## Your turn
+#
+# One task waits in [exercises/00_first_ranks](../exercises/00_first_ranks.ipynb): make a script for one process run under
+# `torchrun`. It is judged by launches.
 #
 # ## Further reading
 #
 # - PyTorch, *Distributed communication package* (`torch.distributed` in the API reference): every collective used here.
-# - PyTorch, *Distributed Data Parallel* (design note in the documentation): what the wrapper does in each phase.
+# - PyTorch, *torchrun (Elastic Launch)*: its options, and the variables that it sets. Lesson 02 opens it.
 # - Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020.
 #
-# **Next:** lesson 03, *Samplers*: who gets which sample.
+# **Next:** [lesson 02](02_process_groups.ipynb), how the processes find each other, or [lesson 03](03_samplers.ipynb), who
+# gets which sample. Coming from `nn.DataParallel`? [Lesson 01](01_dataparallel.ipynb).

@@ -9,7 +9,8 @@
 # **Agent.** The process of `torchrun` on each machine: it starts the workers there, watches them, and restarts all of them
 # when one fails. [12](12_elastic.ipynb)
 #
-# **All-gather.** A collective after which every rank has what each rank brought. [02](02_process_groups.ipynb)
+# **All-gather.** A collective after which every rank has what each rank brought. [00](00_first_ranks.ipynb),
+# [02](02_process_groups.ipynb)
 #
 # **All-reduce.** A collective after which every rank has the sum (or mean, or maximum) of what all brought. The one that DDP
 # lives on. [00](00_first_ranks.ipynb), [04](04_buckets.ipynb)
@@ -22,7 +23,7 @@
 #
 # **Barrier.** A collective without data: nobody leaves before all have come. [00](00_first_ranks.ipynb)
 #
-# **Broadcast.** A collective that gives all ranks what one of them has. [09](09_synchronised.ipynb)
+# **Broadcast.** A collective that gives all ranks what one of them has. [00](00_first_ranks.ipynb), [09](09_synchronised.ipynb)
 #
 # **Bucket.** Gradients that travel together in one all-reduce. `bucket_cap_mb` says when one is full.
 # [04](04_buckets.ipynb)
@@ -96,9 +97,10 @@
 # **Rank.** A process's number, from 0 to world size minus 1; also the process itself. [00](00_first_ranks.ipynb)
 #
 # **Reduce.** An all-reduce whose result only one rank may use. What the others are left with is not defined.
-# [09](09_synchronised.ipynb), [14](14_checkpoints.ipynb)
+# [00](00_first_ranks.ipynb), [09](09_synchronised.ipynb), [14](14_checkpoints.ipynb)
 #
-# **Reduce-scatter.** A collective after which each rank has its own part of the sum. [15](15_scale.ipynb)
+# **Reduce-scatter.** A collective after which each rank has its own part of the sum. [00](00_first_ranks.ipynb),
+# [15](15_scale.ipynb)
 #
 # **Reducer.** The part of DDP, in C++, that keeps the hooks and buckets and sends them during backward.
 # [06](06_alternation.ipynb)
@@ -125,7 +127,7 @@
 # [05](05_stragglers.ipynb)
 #
 # **`torchrun`.** PyTorch's launcher: an agent on each machine, and the environment variables that tell workers who they are.
-# [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
+# [00](00_first_ranks.ipynb), [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
 #
 # **Unused parameter.** One that a step's loss does not depend on: its gradient never comes, and DDP waits for it.
 # [08](08_unused.ipynb)

@@ -6,7 +6,7 @@
 #
 # | | lesson | question | after | minutes | |
 # | --- | --- | --- | --- | --- | --- |
-# | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what happens when one does not? | | 20 | |
+# | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what happens when one does not? | | 25 | [tasks](../exercises/00_first_ranks.ipynb) |
 # | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | 00 | 45 | [tasks](../exercises/01_dataparallel.ipynb) |
 # | 02 | [Process groups and init](02_process_groups.ipynb) | How do processes find each other, and what happens when one does not come? | 00 | 40 | [tasks](../exercises/02_process_groups.ipynb) |
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | 00 | 35 | [tasks](../exercises/03_samplers.ipynb) |
@@ -26,12 +26,19 @@
 #
 # Words: the [glossary](glossary.ipynb). All rules of thumb on one page, to be printed: the
 # [cheat sheet](../docs/cheatsheet.html). What people say about DDP, and which cell shows what becomes of it:
-# [claims](../docs/claims.md). Solved tasks, once you have tried: the folder `solutions`.
+# [claims](../docs/claims.md). Both give answers away: read them after the lessons. Solved tasks, once you have tried:
+# `%solution NAME`.
 #
 # **How it works.** Open a lesson and run its cells one after the other (`Shift`+`Enter`). A cell that starts with `%%ranks 4`
 # runs on four real ranks. Where a question with radio buttons comes, choose *before* you run the next cell: the run decides
 # who was right. When something hangs, the cell says why within about a second; the stop button always gives you the kernel
 # back.
+#
+# **Your copy.** `make lab` (or `ddp-course lab`) opens these notebooks as a copy that is yours, without saved outputs. Change in
+# it what you like: a newer version of the course replaces only what you have not changed. Of what you have changed, the new
+# version comes to lie beside yours, as `03_samplers.new.ipynb` for example, and the map below says so. In a terminal,
+# `ddp-course reset 03` puts a lesson back, and `ddp-course reset exercises/03` its exercises; your old one is kept in the folder
+# `kept`.
 #
 # Where you stand:
 

@@ -26,16 +26,22 @@ import matplotlib
 import nbformat
 import psutil
 
+from course_lib.learner.update import put_back
+
 CHECKOUT = Path(__file__).resolve().parents[2]
-FOLDERS = ("notebooks", "exercises", "solutions", "course_lib")
+FOLDERS = ("notebooks", "exercises", "solutions", "docs", "course_lib")
 START_SECONDS = 60.0
 
 
 class Course:
-    """A copy of the course's folder, so that what is saved while testing never reaches the checkout."""
+    """A copy of the course's folder, so that what is saved while testing never reaches the checkout.
+
+    `ddp-course lab` opens the learner's copy in it, Notebook 7 the folder itself: a notebook is written into both.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.learner = root / "learner"
         for name in FOLDERS:
             if (CHECKOUT / name).is_dir():
                 leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
@@ -51,8 +57,13 @@ class Course:
             for cell in notebook.cells:
                 if cell.cell_type == "code":
                     cell.execution_count = None
-        nbformat.write(notebook, self.root / path)
+        self._put(notebook, path)
         return notebook
+
+    def given(self, path: str) -> nbformat.NotebookNode:
+        """Put a notebook of the learner's copy back as the course gives it, and return it."""
+        put_back(self.learner, self.root, [path])
+        return nbformat.read(self.learner / path, as_version=4)
 
     def write(self, path: str, *sources: str) -> nbformat.NotebookNode:
         """A notebook of these code cells."""
@@ -62,8 +73,13 @@ class Course:
             "display_name": "Python 3",
             "language": "python",
         }
-        nbformat.write(notebook, self.root / path)
+        self._put(notebook, path)
         return notebook
+
+    def _put(self, notebook: nbformat.NotebookNode, path: str) -> None:
+        for folder in (self.root, self.learner):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, folder / path)
 
 
 @dataclass

@@ -9,6 +9,8 @@ pytestmark = pytest.mark.browser
 
 INDEX = "notebooks/index.ipynb"
 LESSON = "notebooks/00_first_ranks.ipynb"
+#: What the deciding cells of two questions contain.
+HANG, DIED = "if dist.get_rank() != 2", "os._exit(1)"
 
 
 def index_of(cells, text: str) -> int:
@@ -17,16 +19,20 @@ def index_of(cells, text: str) -> int:
 
 
 def test_make_lab_opens_the_index_and_its_link_opens_lesson_00(lab, course, page, shots):
-    index = course.fresh(INDEX)
+    index, lesson = course.given(INDEX), course.given(LESSON)
     page.goto(f"{lab.opens}?token={lab.token}")  # the address that `make lab` prints and opens
     notebook = Notebook(page, shots, lab).ready(INDEX, len(index.cells))
     expect(notebook.panel.get_by_role("heading", name="DDP by experiment")).to_be_visible()
     notebook.shoot("index")
     notebook.panel.get_by_role("link", name="Your first ranks").click()
-    lesson = course.fresh(LESSON)
     notebook.ready(LESSON, len(lesson.cells))
     expect(notebook.panel.get_by_role("heading", name="00 · Your first ranks")).to_be_visible()
     assert page.url.endswith(LESSON)
+    # The learner's copy: the answers are not there yet, and tasks and the cheat sheet are where the links lead.
+    for index in range(len(lesson.cells)):
+        notebook.cell(index).scroll_into_view_if_needed()
+    expect(notebook.panel.locator(".jp-OutputArea-output")).to_have_count(0)
+    notebook.shoot("copy_without_outputs", at=index_of(lesson.cells, "predict(") + 1)
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
@@ -42,26 +48,26 @@ def test_a_lesson_just_cloned_shows_its_saved_outputs(theme, open_notebook, lab,
     expect(notebook.panel.get_by_text("Error displaying widget")).to_have_count(0)
     assert notebook.too_wide() == []
     notebook.shoot(f"saved_top_{theme}", at=1)
-    hang = index_of(cells, "--expect hang")
+    hang = index_of(cells, HANG)
     verdict = notebook.output(hang).locator(".ddp-box").first
     expect(verdict).to_have_css("border-left-width", "4px")
     expect(verdict).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")
     notebook.shoot(f"saved_hang_{theme}", at=hang + 1)
-    notebook.shoot(f"saved_died_{theme}", at=index_of(cells, "--expect died") + 1)
+    notebook.shoot(f"saved_died_{theme}", at=index_of(cells, DIED) + 1)
 
 
 def test_lesson_00_runs_to_its_end_by_keyboard(open_notebook, course):
     notebook = open_notebook(LESSON)
     cells = course.fresh(LESSON, counts=False).cells
-    hang = index_of(cells, "--expect hang")
-    died = index_of(cells, "--expect died")
-    plot = index_of(cells, "plt.show()")
+    hang = index_of(cells, HANG)
+    died = index_of(cells, DIED)
+    plot = index_of(cells, "draw_collectives(out)")
     shown = {
         index_of(cells, "dist.all_reduce(x)"): r"ranks 0-3\s+6\.0",
         index_of(cells, "I am rank"): r"rank 0\s+I am rank 0 of 4.*rank 3\s+I am rank 3 of 4",
-        hang: r"As expected: Ranks 0, 1 and 3 wait in all_reduce\(\) .* for rank 2",
-        index_of(cells, "1 / 0"): r"As expected: Rank 1 raised.*ZeroDivisionError: division by zero",
-        died: r"As expected: Rank 3 died",
+        hang: r"Ranks 0, 1 and 3 wait in all_reduce\(\) .* for rank 2",
+        index_of(cells, "1 / 0"): r"Rank 1 raised.*ZeroDivisionError: division by zero",
+        died: r"Rank 3 died",
         index_of(cells, "--stop-after"): r"You pressed stop; ranks 0-3 left the cell",
         index_of(cells, "everyones"): r"ranks 0-3\s+True",
     }
@@ -117,3 +123,10 @@ def test_a_prediction_is_clicked_or_chosen_by_keyboard_and_the_run_decides(open_
     reveal = notebook.run(ask + 1)
     expect(reveal).to_contain_text("✗ You predicted “all ranks are stuck, no error anywhere”. The run says")
     notebook.shoot("prediction_wrong", at=ask + 1)
+
+    # Changed and run again: it is still the cell that has decided, and no other question is decided by it.
+    notebook.type_into(ask + 1, "%%ranks --predicted\nprint('something else')")
+    again = notebook.run(ask + 1)
+    reads(again, r"ranks 0-3\s+something else")
+    expect(notebook.errors(ask + 1)).to_have_count(0)
+    expect(again).not_to_contain_text("The run says")

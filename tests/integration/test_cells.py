@@ -1,5 +1,6 @@
 """A rank cell runs like a notebook cell: state, values, output, pictures."""
 
+import sys
 import textwrap
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from course_lib.outcome.outcome import Kind
 from course_lib.outcome.packed import NotSent
 from tests.integration.ranks_and_kernels import until
+
+COURSE = "/course_lib/"
 
 
 def test_state_lasts_from_cell_to_cell(shared_ranks):
@@ -237,3 +240,33 @@ def test_ranks_know_what_torchrun_tells_them(shared_ranks):
 def test_the_collectives_of_a_cell_are_listed_by_rank(shared_ranks):
     outcome = shared_ranks("dist.all_reduce(torch.ones(3))\ndist.broadcast(torch.ones(2, 2), 0)")
     assert [str(c) for c in outcome.collectives[1]] == ["all_reduce(3)", "broadcast(2x2)"]
+
+
+def test_a_quiet_cell_stays_on_a_short_way_and_one_that_leaves_ranks_apart_does_not(ranks):
+    def files_of(source):
+        passed = set()
+
+        def note(frame, event, _):
+            if event == "call" and COURSE in frame.f_code.co_filename:
+                passed.add(frame.f_code.co_filename.rpartition(COURSE)[2])
+
+        sys.setprofile(note)
+        try:
+            outcome = ranks(source)
+        finally:
+            sys.setprofile(None)
+        return outcome, passed
+
+    quiet, short = files_of("x = 1")
+    assert quiet.ok
+    assert len(short) <= 16, f"a cell in which nothing happens goes through {sorted(short)}"
+    together, same = files_of("dist.all_reduce(torch.ones(1))")
+    assert together.ok
+    assert same <= short | {"outcome/steady.py"}, "the ranks have issued the same"
+    apart, longer = files_of("if rank == 0:\n    work = dist.all_reduce(torch.ones(1), async_op=True)")
+    assert apart.diagnosis is not None
+    assert "doctor/alignment.py" in longer - short
+    done, still = files_of("if rank > 0:\n    dist.all_reduce(torch.ones(1))")
+    assert done.ok
+    assert not still <= short, "the others have caught up: until then something was open"
+    assert files_of("x = 1")[1] <= short

@@ -77,3 +77,63 @@ def test_a_question_that_is_none_is_refused(kernel, answers):
     shown = kernel.run(f"predict('What?', {answers})")
     assert shown.status == "error"
     assert len(shown.error.splitlines()) == 1
+
+
+def test_the_deciding_cell_accepts_what_any_answer_foresees(kernel):
+    for cell in (FINISHES, RAISES.replace("--expect raises", "")):
+        assert kernel.run(f"p = predict('What happens?', {ANSWERS}, 3)").status == "ok"
+        head, _, body = cell.partition("\n")
+        shown = kernel.run(f"{head} --predicted\n{body}")
+        assert shown.status == "ok", shown.error
+        assert "✗ You predicted “the others wait”. The run says" in shown.text
+        assert "xpected" not in shown.text, "whether it was expected, the learner says"
+
+
+def test_the_deciding_cell_fails_on_what_no_answer_foresees(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
+    shown = kernel.run("%%ranks 2 --predicted --as out\nimport os\nos._exit(1)")
+    assert shown.error == "UnexpectedOutcome: expected what one of the answers says, but ranks 0 and 1 die."
+    assert "✗ Not expected" in shown.text
+    assert "none of the answers: ranks 0 and 1 die" in shown.text
+    assert kernel.run("print(out.kind)").text.strip() == "died", "it can be looked at"
+
+
+def test_functions_as_answers_are_asked_also_when_a_rank_has_failed(kernel):
+    answers = '{"7": lambda out: out["x"][0] == 7, "8": lambda out: out["x"][0] == 8, "an error": "raises"}'
+    kernel.run(f"p = predict('x?', {answers}, 1)")
+    assert "You predicted “7”, and so it is" in kernel.run("%%ranks 2 --predicted\nx = 7").text
+    kernel.run(f"p = predict('x?', {answers}, 1)")
+    shown = kernel.run("%%ranks 2 --fresh --predicted\n1 / 0")
+    assert (shown.status, "The run says “an error”" in shown.text) == ("ok", True)
+    kernel.run(f"p = predict('x?', {answers}, 1)")
+    assert "expected what one of the answers says" in kernel.run("%%ranks 2 --predicted\nx = 9").error
+
+
+def test_a_deciding_cell_wants_its_question_first_and_may_be_run_again(kernel):
+    deciding = (
+        "%%ranks 2 --predicted\nimport torch.distributed as dist\nif dist.get_rank() == 0: raise KeyError"
+    )
+    shown = kernel.run(deciding)
+    assert shown.error.startswith("--predicted: no question is open. Run the cell with predict(...) first")
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 2)")
+    assert "and so it is" in kernel.run(deciding).text
+    again = kernel.run(deciding)
+    assert (again.status, "predicted" in again.text) == ("ok", False)
+    both = kernel.run("%%ranks 2 --predicted --expect ok\n1")
+    assert both.error == "--predicted and --expect exclude each other: the prediction says what to expect."
+
+
+def test_a_stopped_run_decides_nothing(kernel):
+    answers = '{"it works": "ok", "whatever": lambda out: True}'
+    kernel.run(f"p = predict('What happens?', {answers}, 1)")
+    shown = kernel.run("%%ranks 2 --predicted --stop-after 0.3\nimport time\ntime.sleep(60)")
+    assert (shown.status, "predicted" in shown.text) == ("error", False)
+    assert "and so it is" in kernel.run("%%ranks 2 --predicted\n1").text
+
+
+def test_run_may_decide_what_was_predicted(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 2)")
+    shown = kernel.run("def fails(): raise ValueError\nrun(fails, ranks=1, expect='predicted');")
+    assert (shown.status, "and so it is" in shown.text) == ("ok", True)
+    shown = kernel.run("def succeeds(): pass\nrun(succeeds, ranks=2, expect='predicted');")
+    assert "no question is open" in shown.error

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.watch.probe import as_around
+from course_lib.watch.around import as_around
 
 SET_UP = """
 from torch import nn

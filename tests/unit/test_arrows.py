@@ -11,7 +11,7 @@ PACKAGE = ROOT / "course_lib"
 #: The rooms, from below; what is on one floor with others may import none of them.
 FLOORS = (
     {"draw"},
-    {"data", "faults", "outcome", "own_files", "versions"},
+    {"data", "faults", "learner", "outcome", "own_files", "versions"},
     {"ranks"},
     {"watch"},
     {"doctor"},
@@ -166,4 +166,18 @@ def is_there(module: str, name: str) -> bool:
     return (
         module in MODULES
         and re.search(rf"\b{name}\b", MODULES[module].read_text(encoding="utf-8")) is not None
+    )
+
+
+def test_a_kernel_loads_nothing_that_runs_in_a_rank():
+    """What a rank does stays there: a kernel is ready sooner, and files of ranks may need torch."""
+    reached, new = set(), {module for module in MODULES if module.startswith("course_lib.notebook")}
+    while new:
+        reached |= new
+        packages = {module.rpartition(".")[0] for module in new}
+        new = {other for module in new for other in imported(MODULES[module], top_only=True)}
+        new = (new | packages & MODULES.keys()) - reached - {"course_lib"}
+    ranks_own = {module for module in reached if module.startswith("course_lib.ranks.inside.")}
+    assert ranks_own == {"course_lib.ranks.inside.cell"}, (
+        "which compiles a cell, in the kernel to find syntax errors"
     )

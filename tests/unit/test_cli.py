@@ -6,13 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from course_lib.cli.app import application
-from course_lib.cli.lab import lab_process
+from course_lib.cli.check import exercises
+from course_lib.cli.lab import lab_process, up_to_date_copy
 from course_lib.cli.root import course_root
+from course_lib.learner.place import learner_folder
+from course_lib.notebook.course_map import newer_versions
+from tests.unit.courses import course as small_course
+from tests.unit.courses import edit, run_cells
 
 ROOT = Path(__file__).parents[2]
+NEW = "exercises/03_samplers.new.ipynb"
 SOURCE = "# %%\nprint(6 * 7)\n"
 
 
@@ -23,6 +30,12 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "notebooks/sources/00_tiny.py").write_text(SOURCE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _no_folders_of_who_runs_the_tests(tmp_path, monkeypatch):
+    monkeypatch.delenv("DDP_COURSE_LEARNER", raising=False)
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "data"))
 
 
 def ddp_course(*words: str):
@@ -36,6 +49,13 @@ def test_lab_opens_the_index_and_passes_its_arguments_on(course):
     assert "--LabApp.default_url=/lab/tree/notebooks/index.ipynb" in command
     assert command[-3:] == ["--no-browser", "--port", "9000"]
     assert environment["PATH"].startswith(str(Path(sys.executable).parent))
+    assert "DDP_COURSE_LEARNER" not in environment
+
+
+def test_a_terminal_in_jupyterlab_finds_a_copy_that_was_named_relative_to_another_folder(course, monkeypatch):
+    monkeypatch.setenv("DDP_COURSE_LEARNER", "mine")
+    _, environment = lab_process(learner_folder(course), [])
+    assert environment["DDP_COURSE_LEARNER"] == str(course / "mine")
 
 
 def test_lab_starts_with_the_course_s_own_defaults(course, monkeypatch):
@@ -46,9 +66,83 @@ def test_lab_starts_with_the_course_s_own_defaults(course, monkeypatch):
     assert others == "/somebody/elses"
 
 
+def test_lab_keeps_a_copy_for_the_learner_and_says_what_it_has_done(tmp_path, capsys):
+    given = small_course(tmp_path / "course")
+    assert up_to_date_copy(given) == given / "learner"
+    assert (
+        capsys.readouterr().err
+        == f"Your copy of the course is in {given / 'learner'}. Change in it what you like.\n"
+    )
+    up_to_date_copy(given)
+    assert capsys.readouterr().err == ""
+    edit(given / "learner/notebooks/03_samplers.ipynb")
+    run_cells(given / "learner/exercises/03_samplers.ipynb")
+    small_course(given, 2, ("03_samplers", "04_buckets"))
+    up_to_date_copy(given)
+    said = capsys.readouterr().err
+    assert "The course has changed; brought up to date: " in said
+    assert "New in your copy: notebooks/04_buckets.ipynb, exercises/04_buckets.ipynb." in said
+    assert "notebooks/03_samplers.ipynb: you have changed it, so it stays. The new version is " in said
+    assert "Kept with their outputs: kept/exercises/03_samplers." in said
+
+
+def test_lab_opens_a_copy_that_cannot_be_updated_and_refuses_where_there_is_none(
+    tmp_path, capsys, monkeypatch
+):
+    given = small_course(tmp_path / "course")
+    monkeypatch.setenv("DDP_COURSE_LEARNER", str(tmp_path / "file/copy"))
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
+    with pytest.raises(typer.Exit):
+        up_to_date_copy(given)
+    assert "There is no copy of the course to open: " in capsys.readouterr().err
+    monkeypatch.setenv("DDP_COURSE_LEARNER", str(tmp_path / "copy"))
+    up_to_date_copy(given)
+    capsys.readouterr()
+    (given / "notebooks/03_samplers.ipynb").write_text("{", encoding="utf-8")
+    assert up_to_date_copy(given) == tmp_path / "copy"
+    assert capsys.readouterr().err.startswith("Your copy of the course stays as it is: notebooks/03_samplers")
+
+
+def test_reset_puts_a_lesson_back_and_says_where_the_old_one_is(tmp_path, monkeypatch):
+    given = small_course(tmp_path / "course")
+    monkeypatch.chdir(given)
+    assert ddp_course("reset", "03").exit_code == 2, "there is no copy yet"
+    up_to_date_copy(given)
+    edit(given / "learner/notebooks/03_samplers.ipynb")
+    monkeypatch.chdir(given / "learner/notebooks")  # a terminal in JupyterLab
+    done = ddp_course("reset", "03")
+    assert done.exit_code == 0
+    assert (
+        "notebooks/03_samplers.ipynb is as the course gives it. Your old one is kept/notebooks/03_samplers."
+        in done.output
+    )
+    assert "Your exercises stay as they are: ddp-course reset exercises/03_samplers" in done.output
+    assert "already is as the course gives it" in ddp_course("reset", "3").output
+    wrong = ddp_course("reset", "03_sampler")
+    assert (wrong.exit_code, "did you mean 03_samplers?" in wrong.output) == (2, True)
+
+
+def test_check_and_progress_look_into_the_copy(tmp_path, monkeypatch):
+    given = small_course(tmp_path / "course")
+    monkeypatch.chdir(given)
+    assert exercises() == (given / "exercises", set())
+    up_to_date_copy(given)
+    edit(given / "learner/exercises/03_samplers.ipynb")
+    small_course(given, 2)
+    up_to_date_copy(given)
+    beside = given / "learner" / NEW
+    assert exercises() == (given / "learner/exercises", {beside})
+    said = f"You have changed exercises/03_samplers.ipynb; the course's newer version is {NEW}."
+    assert newer_versions(given / "learner/notebooks") == [said]
+    assert said in ddp_course("progress").output
+    edit(beside)
+    assert exercises() == (given / "learner/exercises", set()), "begun: it is checked"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="one process only where processes can be replaced")
 def test_lab_understands_jupyterlab_s_own_options(course):
     """A real start, as far as JupyterLab's version: options it does not know would stop it."""
+    small_course(course)
     done = subprocess.run(
         [sys.executable, "-m", "course_lib.cli", "lab", "--version"],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

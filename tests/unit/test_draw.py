@@ -8,12 +8,19 @@ import pytest
 from course_lib.draw import Arrow, Bar, Block, Box, Cell, Drawing, Group, Lane, Text, blocks, grid, lanes
 from course_lib.draw.drawing import SMALLEST, text_width
 from course_lib.draw.looks import LOOKS, PATTERNS
+from course_lib.lab.first_ranks import COLLECTIVES, draw_collectives, draw_one, four_processes
 
 SVG = "{http://www.w3.org/2000/svg}"
 MAIN = (Bar(0, 4, "forward"), Bar(4, 6, "backward"), Bar(10, 3, "waiting"))
 SENT = (Bar(5, 3, "communication", "0", "bucket 0, 3.0 ms"), Bar(8, 5, "communication", "1"))
 LEGEND = {"forward": "forward", "backward": "backward", "waiting": "waiting for <others>", "sleep": "sleep"}
+BROUGHT = {rank: [2.0**rank] * 4 for rank in range(4)}
+LEFT = {"all_gather": [1.0, 2.0, 4.0, 8.0], "reduce_scatter": [15.0]}
+AFTER = {rank: {name: LEFT.get(name, [15.0] * 4) for name in COLLECTIVES} for rank in range(4)}
 PICTURES = {
+    "processes": four_processes(),
+    "collectives": draw_collectives({"mine": BROUGHT, "after": AFTER}),
+    **{name: draw_one({r: AFTER[r][name] for r in range(4)}, name, 2, [1, 2, 4, 8]) for name in COLLECTIVES},
     "lanes": lanes(
         [Lane(f"rank {r}", (MAIN, SENT)) for r in range(4)], title="A step", alt="4", legend=LEGEND
     ),
@@ -89,6 +96,16 @@ def test_words_of_learners_are_text_and_no_markup():
     assert [node.text for node in root.iter(f"{SVG}text")] == ["<b>&", "<i>"]
     assert [node.text for node in root.iter(f"{SVG}title")] == ['a "hint" <x>']
     assert root.get("aria-label") == 'an "alt" <z>'
+
+
+def test_what_reduce_leaves_on_other_ranks_is_drawn_as_unknown_and_a_part_of_a_sum_in_its_place():
+    words = [shape.text for shape in PICTURES["reduce"].shapes if isinstance(shape, Box)]
+    assert words.count("?") == 3 * 4
+    assert words.count("15") == 4
+    parts = [
+        shape for shape in PICTURES["reduce_scatter"].shapes if isinstance(shape, Box) and shape.text == "15"
+    ]
+    assert len({shape.x for shape in parts}) == len({shape.y for shape in parts}) == 4
 
 
 def test_a_word_that_does_not_fit_is_left_out_and_the_hint_has_it():

@@ -14,7 +14,7 @@ from course_lib.doctor.lessons import LESSONS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS_LIKE = re.compile(r"^\.venv-torch-|\.egg-info$|_cache$")
-NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".ipynb_checkpoints", "test-results"}
+NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".ipynb_checkpoints", "learner", "test-results"}
 TEXT = {".py", ".md", ".ipynb", ".toml", ".yml", ".lock", ".json", ".txt", ".css", ".js", ".html", ".sh", ""}
 # Names that say nothing about what is inside; such a file grows for ever.
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}

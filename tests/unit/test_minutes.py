@@ -40,3 +40,7 @@ def test_minutes_grow_with_words_lines_questions_and_widgets():
     assert lesson(180 * 4, "\n\n".join(["x = 1"] * 25)) == 10
     assert lesson(180 * 4, 'predict("?", {})') == 10
     assert lesson(180 * 4, "import ipywidgets") == 10
+    assert (
+        lesson(180 * 4, "from course_lib.lab.first_ranks import explore_collectives\n\nexplore_collectives()")
+        == 10
+    )

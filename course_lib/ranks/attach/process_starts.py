@@ -78,12 +78,6 @@ def starting(address: str, around: Around | None, environment: dict[str, str | N
         _wait_for_children()
 
 
-def as_around(address: str, around: Around | None, environment: dict[str, str | None]) -> Around:
-    """`starting(...)` as a job of a gang names it (see `kernel.job.Job`)."""
-    arguments = {"address": address, "around": around, "environment": environment}
-    return f"{__name__}:{starting.__name__}", arguments
-
-
 def _print_as_python_does(error: BaseException) -> None:
     """An error that ends a script is printed by Python: here without the frames that are the course's."""
     if isinstance(error, SystemExit):

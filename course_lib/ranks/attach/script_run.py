@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.attach import process_starts
 from course_lib.ranks.attach.meeting import ONLY_JOB
 from course_lib.ranks.attach.script_processes import StartedLink
 from course_lib.ranks.attach.script_ranks import SetOfRanks
@@ -33,6 +32,8 @@ from course_lib.ranks.kernel.rank_handle import Link, RankLink
 from course_lib.ranks.messages import Attached, ProcessEnded, ProcessStarted, read, written
 from course_lib.ranks.protocol import BlockingChannel
 
+#: What surrounds the script in its process, which alone loads it.
+_STARTING = "course_lib.ranks.attach.process_starts:starting"
 #: What torchrun sets and nobody else does, and where its ranks meet: a script that is started by hand finds none of it.
 _BY_TORCHRUN = (
     "RANK",
@@ -147,7 +148,7 @@ class Script:
         self.gang.state = State.BUSY
         self.gang._watch(self.listener.fileno(), self._accept)
         environment = {name: os.environ.get(name) for name in _BY_TORCHRUN}
-        around = process_starts.as_around(self.address, self.job.around, environment)
+        around = _STARTING, {"address": self.address, "around": self.job.around, "environment": environment}
         job = dataclasses.replace(self.job, around=around)
         this = Run(job, ONLY_JOB, [self.own])
         self.own.forget_last_job()

@@ -10,7 +10,6 @@ import contextlib
 import faulthandler
 import os
 import queue
-import signal
 import sys
 import threading
 import time
@@ -25,13 +24,8 @@ from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
 from course_lib.ranks.look import NOBODY, Look
 from course_lib.ranks.messages import Body, Cannot, Free, Freed, Seen, Stop, Where, number_of, read, written
+from course_lib.ranks.process import STACK_SIGNAL
 from course_lib.ranks.protocol import BlockingChannel, Message
-
-#: Asks the C level for the Python stack, also of a thread that never gives up the GIL.
-STACK_SIGNAL = (
-    getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
-)
-
 
 #: What this thread reads and says.
 QUESTIONS = (Where, Free, Seen, Freed, Cannot)

@@ -20,9 +20,8 @@ from typing import Any
 
 from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord
 from course_lib.outcome.places import is_learners
+from course_lib.ranks.look import MOST_RECORDS
 
-#: How many collectives are reported, the newest.
-MOST_RECORDS = 400
 _DDP = "torch/nn/parallel/distributed.py"
 #: DDP's own functions, as they stand on the stack of a collective: what it was for.
 _STAGES = {

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from course_lib.outcome.outcome import Waiting
 from course_lib.outcome.places import Frame, is_learners
-from course_lib.ranks.inside.control_thread import STACK_SIGNAL
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, collect
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Free, Freed
+from course_lib.ranks.process import STACK_SIGNAL
 
 GRACE_SECONDS = 1.0
 #: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.

@@ -26,7 +26,8 @@ _SECONDS_AFTER_A_HANG = 15.0
 
 def observe_launch(script: str, case: Case) -> Seen:
     """Launch the script and collect notes, checkpoint, the doctor's sentence, and the distance to one process."""
-    from course_lib.tasks.capstone.launch import Ended, launch
+    from course_lib.tasks.capstone.launch import launch
+    from course_lib.tasks.launching import Ended
     from course_lib.tasks.process_groups.bare import without_group
 
     without_group()

@@ -1,0 +1,265 @@
+"""Lesson 00: processes and their memories as a picture, collectives side by side, and what torchrun says in the end."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from course_lib.draw import Arrow, Box, Drawing, Text
+from course_lib.draw.drawing import Shape
+from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.steady import steady_message
+from course_lib.running import run_quietly
+
+#: The collectives of the lesson in the order in which they are shown, and what each leaves where.
+COLLECTIVES = {
+    "broadcast": "rank 1's, to all",
+    "reduce": "sum, to rank 1",
+    "all_gather": "all parts, to all",
+    "reduce_scatter": "sum, in parts",
+    "all_reduce": "sum, to all",
+}
+#: The rank that broadcasts, and the one that gets what is reduced.
+_ROOT = 1
+_LEFT, _CELL, _ROW, _GAP = 56, 26, 30, 14
+#: gloo's two wordings for a connection that is gone; a race decides which of them comes.
+_LOST = re.compile(r"Connection closed by peer.*|(Read|Write) error .*Connection reset by peer.*")
+
+
+def four_processes(ranks: int = 4) -> Drawing:
+    """The kernel, and the processes that run a cell: each has an `x` of its own until all_reduce adds them up."""
+    width, between, top = 160, 26, 78
+    left = (760 - ranks * width - (ranks - 1) * between) / 2
+    total = sum(range(ranks))
+    shapes: list[Shape] = [Box(280, 4, 200, 30, "even", "the notebook's kernel")]
+    bar = top + 82
+    for rank in range(ranks):
+        x = left + rank * (width + between)
+        middle = x + width / 2
+        shapes += [
+            Arrow(380, 34, middle, top - 3, dashed=True),
+            Box(x, top, width, 194),
+            Text(middle, top + 18, f"rank {rank}", 13, "middle", bold=True),
+            Box(middle - 52, top + 28, 104, 28, f"rank {rank % 4}", f"x = {rank}.0"),
+            Arrow(middle, top + 58, middle, bar - 2, 2),
+            Arrow(middle, bar + 34, middle, bar + 58, 2),
+            Box(middle - 52, bar + 60, 104, 28, "sum", f"x = {total}.0"),
+            Text(middle, top + 187, "a process, its own memory", 11, "middle", faint=True),
+        ]
+    added = " + ".join(str(rank) for rank in range(ranks))
+    said = f"all_reduce(x): {added} = {total}"
+    shapes.append(Box(left - 8, bar, 760 - 2 * left + 16, 32, "even", said, size=13))
+    return Drawing(
+        760,
+        top + 202,
+        tuple(shapes),
+        f"The notebook's kernel sends a cell to {ranks} processes, rank 0 to rank {ranks - 1}. Each has its own memory "
+        f"with its own number in x. all_reduce goes through all of them, and afterwards each has the sum, {total}.",
+        "One cell, four processes, four variables called x",
+    )
+
+
+def draw_collectives(outcome: Outcome) -> Drawing:
+    """What the ranks bring and, beside it, what each collective leaves: a row per rank, a column per number.
+
+    Args:
+        outcome: its ranks have `mine`, what they bring, and `after`, what they hold after each of `COLLECTIVES`.
+    """
+    brought, after = outcome["mine"], outcome["after"]
+    ranks = sorted(brought)
+    columns: list[tuple[str, str, dict[int, Sequence[float]]]] = [("before", "what each brings", brought)]
+    for name, words in COLLECTIVES.items():
+        columns.append((name, words, {rank: after[rank][name] for rank in ranks}))
+    shapes: list[Shape] = []
+    shapes += [Text(_LEFT - 8, 30 + rank * _ROW + 18, f"rank {rank}", 13, "end") for rank in ranks]
+    x = float(_LEFT)
+    for name, words, held in columns:
+        middle = x + len(ranks) * _CELL / 2
+        shapes += [
+            Text(middle, 20, name, 12, "middle", bold=True, mono=name != "before"),
+            *_held(x, 30, name, held),
+            Text(middle, 30 + len(ranks) * _ROW + 12, words, 11, "middle", faint=True),
+        ]
+        x += len(ranks) * _CELL + _GAP
+    bottom = 30 + len(ranks) * _ROW + 36
+    left_over = "?: the documentation promises nothing of what reduce leaves on the other ranks"
+    shapes.append(Text(_LEFT, bottom, left_over, 11, faint=True))
+    said = "; ".join(f"{name}: {_told(name, held)}" for name, _, held in columns)
+    return Drawing(x, bottom + 8, tuple(shapes), said, "Five collectives, side by side: what each rank holds")
+
+
+def _held(
+    x: float,
+    y: float,
+    name: str,
+    held: Mapping[int, Sequence[float]],
+    root: int = _ROOT,
+    cell: float = _CELL,
+    row: float = _ROW,
+) -> Iterator[Shape]:
+    """A row of numbers for each rank; the part of a sum stands in the column that it is the sum of."""
+    for rank, numbers in held.items():
+        first = _first_place(name, rank)
+        for place in range(len(held)):
+            at = (x + place * cell, y + rank * row, cell, cell)
+            if not 0 <= place - first < len(numbers):
+                yield Box(*at, edge=0.5, dashed=True)
+                continue
+            number = numbers[place - first]
+            if _undefined(name, rank, root):
+                yield Box(*at, "plain", "?", f"this run has left {number:g}", edge=0.5, dashed=True)
+            else:
+                yield Box(*at, _look(name, rank, place, root), f"{number:g}", edge=0.5, size=11)
+
+
+def _first_place(name: str, rank: int) -> int:
+    return rank if name == "reduce_scatter" else 0
+
+
+def _undefined(name: str, rank: int, root: int) -> bool:
+    return name == "reduce" and rank != root
+
+
+def _look(name: str, rank: int, place: int, root: int) -> str:
+    """The look of the rank that has brought this number; of sums that of sums."""
+    brought_by = {"before": rank, "broadcast": root, "all_gather": place}
+    return f"rank {brought_by[name]}" if name in brought_by else "sum"
+
+
+def _told(name: str, held: Mapping[int, Sequence[float]], root: int = _ROOT) -> str:
+    rows = (
+        f"rank {rank} "
+        + ("undefined" if _undefined(name, rank, root) else " ".join(f"{number:g}" for number in numbers))
+        for rank, numbers in held.items()
+    )
+    return ", ".join(rows)
+
+
+def call_collective(name: str, root: int, numbers: Sequence[float]) -> list[float]:
+    """Runs on every rank: call one of `COLLECTIVES` on four times this rank's number; what is there afterwards."""
+    import torch
+    import torch.distributed as dist
+
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mine = torch.full((world,), float(numbers[rank]))
+    gathered, part = torch.empty(world), torch.empty(1)
+    calls: dict[str, Callable[[], object]] = {
+        "broadcast": lambda: dist.broadcast(mine, src=root),
+        "reduce": lambda: dist.reduce(mine, dst=root),
+        "all_gather": lambda: dist.all_gather_single(gathered, mine[:1]),
+        "reduce_scatter": lambda: dist.reduce_scatter_single(part, mine),
+        "all_reduce": lambda: dist.all_reduce(mine),
+    }
+    calls[name]()
+    held = {"all_gather": gathered, "reduce_scatter": part}.get(name, mine)
+    return [float(number) for number in held.tolist()]
+
+
+class CollectivesExplorer:
+    """Choose a collective, its root and the ranks' numbers: each choice is a run on four real ranks, drawn at once."""
+
+    def __init__(self) -> None:
+        import ipywidgets as widgets
+
+        self.name = widgets.ToggleButtons(options=list(COLLECTIVES), description="collective")
+        self.root = widgets.ToggleButtons(options=[0, 1, 2, 3], value=_ROOT, description="root")
+        self.root.style.button_width = "3em"
+        self.numbers = [
+            widgets.BoundedIntText(
+                value=2**rank, min=0, max=99, description=f"rank {rank}", layout={"width": "9.5em"}
+            )
+            for rank in range(4)
+        ]
+        self.picture = widgets.HTML(
+            "<i>Choose: four ranks start, and the picture comes within a second or two.</i>"
+        )
+        for control in (self.name, self.root, *self.numbers):
+            control.observe(self._run_and_draw, names="value")
+        self.whole = widgets.VBox([self.name, self.root, widgets.HBox(self.numbers), self.picture])
+
+    def _run_and_draw(self, _: object) -> None:
+        name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
+        self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return f"[to be played with in a running notebook: {', '.join(COLLECTIVES)}]"
+
+
+def explore_collectives() -> CollectivesExplorer:
+    """The controls and the picture, to be the last line of a cell."""
+    return CollectivesExplorer()
+
+
+def run_collective(name: str, root: int, numbers: Sequence[float]) -> dict[int, list[float]]:
+    """What each of four ranks holds after one collective, on ranks of its own."""
+    outcome = run_quietly(call_collective, name, root, list(numbers))
+    return {rank: list(held) for rank, held in outcome.values.items()}
+
+
+def draw_one(held: Mapping[int, Sequence[float]], name: str, root: int, numbers: Sequence[float]) -> Drawing:
+    """One collective: what the ranks bring on the left, what they then hold on the right, and who gives to whom."""
+    ranks, cell, row, left, right, top = sorted(held), 34, 44, 90, 400, 28
+    width = len(ranks) * cell
+    brought = {rank: [float(numbers[rank])] * (1 if name == "all_gather" else len(ranks)) for rank in ranks}
+    shapes: list[Shape] = [
+        Text(left + width / 2, 16, "before", 12, "middle", bold=True),
+        Text(right + width / 2, 16, f"after {name}", 12, "middle", bold=True),
+        *(Text(left - 12, top + rank * row + 22, f"rank {rank}", 13, "end") for rank in ranks),
+        *_held(left, top, "before", brought, root, cell, row),
+        *_held(right, top, name, held, root, cell, row),
+    ]
+    takers = [rank for rank in ranks if not _undefined(name, rank, root)]
+    givers = [root] if name == "broadcast" else ranks
+    middle = {rank: top + rank * row + cell / 2 for rank in ranks}
+    shapes += [
+        Arrow(left + width + 6, middle[giver], right - 6, middle[taker], 1)
+        for giver in givers
+        for taker in takers
+    ]
+    title = f"{name}, root {root}" if name in ("broadcast", "reduce") else name
+    said = f"After {name}: {_told(name, held, root)}"
+    return Drawing(right + width + 20, top + len(ranks) * row, tuple(shapes), said, title)
+
+
+def all_have(number: float) -> Callable[[Outcome], bool]:
+    """A prediction: the cell ends well, and this is its value on every rank."""
+    return lambda outcome: set(outcome.values.values()) == {number}
+
+
+def same_model(outcome: Outcome) -> bool:
+    """A prediction: rank 0's `difference`, as a part of the largest change of a weight, is rounding."""
+    return float(outcome["difference"][0]) < 1e-4
+
+
+def differs(outcome: Outcome) -> bool:
+    """A prediction: it is more than that."""
+    return not same_model(outcome)
+
+
+def torchruns_last_words(log: Iterable[str]) -> str:
+    """Whom `torchrun` names in the end, below this rank's own error; "" where nobody failed.
+
+    Left out is what differs from run to run: time, host, process, ports in the message, and the exit code, because
+    gloo's threads may abort a process on its way out.
+
+    Args:
+        log: the lines that it wrote, standard error among them.
+    """
+    lines = [line.rstrip() for line in log]
+    begin = next((n for n, line in enumerate(lines) if line.startswith("Root Cause")), None)
+    if begin is None:
+        return ""
+    box = itertools.takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
+    named = next((line for line in box if line.startswith("  rank ")), "")
+    number = re.search(r"\d+|$", named)
+    error = re.compile(rf"\[rank{number[0] if number else ''}\]: \w[\w.]*(Error|Exception): ")
+    errors = [
+        _LOST.sub("Connection closed (or reset) by peer", steady_message(line))
+        for line in lines
+        if error.match(line)
+    ]
+    return "\n".join([*errors[-1:], lines[begin], named])

@@ -1,0 +1,99 @@
+"""Where the course itself is, and what a learner is given of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+#: Where a wheel carries the lessons (see setup.py); a checkout has them beside the package.
+INSTALLED = _PACKAGE / "course"
+#: Files of a checkout that a learner gets, as patterns below its folder. No solutions: `%solution` shows those.
+GIVEN = (
+    "notebooks/*.ipynb",
+    "exercises/*.ipynb",
+    "exercises/**/*.py",
+    "docs/cheatsheet.html",
+    "docs/claims.md",
+)
+#: Without it there is no course: half a checkout, or a folder that happens to be called the same.
+_FIRST = "notebooks/index.ipynb"
+#: In a cell's metadata: what a claim's verdict is, and how long the cell took on the machine that built it.
+_GIVES_AWAY = ("claims", "execution")
+
+
+class CourseError(Exception):
+    """A file of the course cannot be read; the message names it."""
+
+
+def course_folder() -> Path | None:
+    """The folder of the lessons that came with this code; None where there are none."""
+    for folder in (_PACKAGE.parent, INSTALLED):
+        if (folder / "notebooks").is_dir():
+            return folder
+    return None
+
+
+def is_checkout(folder: Path) -> bool:
+    """Whether this is a working copy of the whole course, with its code."""
+    return (folder / "notebooks").is_dir() and (folder / "course_lib").is_dir()
+
+
+def given_files(course: Path) -> dict[str, bytes]:
+    """What a learner is given: contents by path below the copy's folder, notebooks without outputs.
+
+    Raises:
+        CourseError: a file cannot be read.
+    """
+    files: dict[str, bytes] = {}
+    for pattern in GIVEN:
+        for path in sorted(course.glob(pattern)):
+            name = path.relative_to(course).as_posix()
+            if any(part.startswith((".", "__")) for part in Path(name).parts):
+                continue  # checkpoints and caches
+            try:
+                content = path.read_bytes()
+                files[name] = without_outputs(content) if path.suffix == ".ipynb" else content
+            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+                raise CourseError(f"{name} of the course cannot be read ({error}).") from None
+    if _FIRST not in files:
+        raise CourseError(f"The course is not complete: there is no {_FIRST} in {course}.")
+    return files
+
+
+def paths_meant(name: str, files: Iterable[str]) -> list[str]:
+    """Which of these files somebody means: '06' and '06_alternation' are the lesson, 'exercises/06' its tasks.
+
+    Also a path as it is, with or without the ending.
+    """
+    wanted = name.removeprefix("./").removesuffix(".ipynb")
+    folder, _, stem = wanted.rpartition("/")
+    number = f"{int(stem):02}_" if stem.isdecimal() else None
+    return [
+        path
+        for path in files
+        if path in (name.removeprefix("./"), wanted)
+        or (
+            (pure := PurePosixPath(path)).suffix == ".ipynb"
+            and str(pure.parent) == (folder or "notebooks")
+            and (pure.stem == stem or (number is not None and pure.stem.startswith(number)))
+        )
+    ]
+
+
+def without_outputs(notebook: bytes) -> bytes:
+    """A notebook as if no cell had ever run, in the form in which nbformat writes it.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: it is no notebook.
+    """
+    content = json.loads(notebook)
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
+            cell["execution_count"] = None
+        for key in _GIVES_AWAY:
+            cell["metadata"].pop(key, None)
+    content["metadata"].pop("widgets", None)
+    return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

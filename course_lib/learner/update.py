@@ -1,0 +1,254 @@
+"""Brings the course into a learner's copy, and puts single files of it back. The only place that writes there.
+
+The order makes every interruption harmless. All new files are written first, under hidden names beside their places: a
+disk that is full is noticed here, before anything is changed. Then the ledger says what is about to be put where. Then
+each file is moved to its place in one step, after what is worth keeping has got a second name in `kept/`. The last
+thing is the ledger again. A process that is killed anywhere leaves files that are the old or the new version, and a
+ledger that knows both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import count
+from pathlib import Path, PurePosixPath
+
+from course_lib.learner.course import given_files, is_checkout
+from course_lib.learner.ledger import HIDDEN, Entry, Ledger, ledger_file, ledger_text, read_ledger
+from course_lib.learner.plan import Act, Found, Plan, Step, plan_update
+from course_lib.learner.written import writing
+
+KEPT = "kept"
+_UNFINISHED = ".ddp-course-part"
+_LOCK_SECONDS = 10.0
+#: What a file system says that has no second names for a file, or none for this one.
+_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+class CopyError(Exception):
+    """The copy cannot be written, or must not be; what was in it is as it was. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that was done to a file of the copy.
+
+    Attributes:
+        kept: where the old one is, if it was kept.
+        new_of: the learner's own file, of a new version that is or was beside it.
+    """
+
+    act: Act
+    path: str
+    kept: str = ""
+    new_of: str = ""
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What an update has done.
+
+    Attributes:
+        new: the copy was made by it.
+        changes: file by file.
+        left: files that the course has no longer, which stay because the learner has changed them.
+    """
+
+    new: bool
+    changes: tuple[Change, ...]
+    left: tuple[str, ...]
+
+
+def update(copy: Path, course: Path) -> Updated:
+    """Bring the course as it is into the copy; make the copy where there is none.
+
+    Raises:
+        CopyError: the copy cannot be written. CourseError: the course cannot be read.
+    """
+    if copy.resolve() == course.resolve() or is_checkout(copy):
+        raise CopyError(f"{copy} is a checkout of the course itself: choose another folder for your copy.")
+    fresh = given_files(course)
+    with _writing_in(copy):
+        new = not ledger_file(copy).exists()
+        ledger = read_ledger(copy)
+        plan = plan_update(fresh, ledger, lambda path: _look(copy, path))
+        changes = _carry_out(copy, plan, ledger)
+    return Updated(new, changes, plan.left)
+
+
+def put_back(copy: Path, course: Path, paths: Sequence[str]) -> tuple[Change, ...]:
+    """Put these files back as the course gives them; the learner's own ones are kept. Returns those that were not so.
+
+    Raises:
+        CopyError: the copy cannot be written. CourseError: the course cannot be read. LookupError: no such file.
+    """
+    fresh = given_files(course)
+    with _writing_in(copy):
+        ledger = read_ledger(copy)
+        steps = []
+        for path in paths:
+            found, new = _look(copy, path), writing(path, fresh[path]).digest
+            entry = dataclasses.replace(ledger.get(path, Entry()).giving(new), has=new)
+            if found is None:
+                steps.append(Step(Act.PUT, path, fresh[path], entries={path: entry}))
+            elif found.digest != new or found.ran:
+                steps.append(Step(Act.REPLACE, path, fresh[path], found, True, {path: entry}))
+            steps += _news_of(path, ledger, copy)
+        known = ledger | {step.path: step.entries[step.path] for step in steps if step.content}
+        changes = _carry_out(copy, Plan(tuple(steps), known), ledger)
+    return tuple(change for change in changes if change.act is not Act.REMOVE)
+
+
+def _news_of(path: str, ledger: Ledger, copy: Path) -> Iterator[Step]:
+    """What lies beside a file as its new version, and is not needed once the file itself is new."""
+    for beside, entry in ledger.items():
+        found = _look(copy, beside) if entry.new_of == path else None
+        if found is not None and found.digest in entry.given:
+            yield Step(Act.REMOVE, beside, found=found, keep=found.ran, new_of=path)
+
+
+def _look(copy: Path, path: str) -> Found | None:
+    place = copy / path
+    try:
+        seen = place.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return Found(None)
+    if not stat.S_ISREG(seen.st_mode):
+        return Found(None)  # a link or a folder: somebody has put it there
+    try:
+        return Found(writing(path, place.read_bytes()), _stamp(seen))
+    except OSError:
+        return Found(None)
+
+
+def _stamp(seen: os.stat_result) -> tuple[int, ...]:
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+@contextlib.contextmanager
+def _writing_in(copy: Path) -> Iterator[None]:
+    """Hold the copy's lock; what the system refuses becomes a `CopyError`."""
+    try:
+        (copy / HIDDEN).mkdir(parents=True, exist_ok=True)
+        with (copy / HIDDEN / "lock").open("a") as lock:
+            _take(lock.fileno(), copy)
+            yield
+    except OSError as error:
+        raise CopyError(f"{copy} cannot be written ({error.strerror or error}).") from None
+
+
+def _take(lock: int, copy: Path) -> None:
+    """One update at a time; a file system without locks has to do without."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise CopyError(f"Another ddp-course is writing in {copy}: try again.") from None
+            time.sleep(0.05)
+        except OSError:
+            return
+
+
+def _carry_out(copy: Path, plan: Plan, before: Ledger) -> tuple[Change, ...]:
+    """Do the steps of a plan; raises OSError with everything in its old place where the disk is full."""
+    _remove_unfinished(copy, plan)
+    try:
+        for step in plan.steps:
+            if step.content:
+                _write_unfinished(copy / step.path, step.content)
+        if plan.ledger != before or not ledger_file(copy).exists():
+            _write(ledger_file(copy), ledger_text(plan.ledger))
+        changes, ledger = [], dict(plan.ledger)
+        for step in plan.steps:
+            if _look(copy, step.path) != step.found:
+                continue  # saved a moment ago, from JupyterLab: the next update will see it
+            changes.append(_do(copy, step))
+            if step.act is Act.REMOVE:
+                ledger.pop(step.path, None)
+            ledger |= step.entries
+        if ledger != plan.ledger:
+            _write(ledger_file(copy), ledger_text(ledger))
+    finally:
+        with contextlib.suppress(OSError):
+            _remove_unfinished(copy, plan)
+    return tuple(changes)
+
+
+def _do(copy: Path, step: Step) -> Change:
+    place = copy / step.path
+    kept = _keep(copy, step.path) if step.keep else ""
+    if step.act is Act.REMOVE:
+        place.unlink()
+    else:
+        if place.is_dir() and not place.is_symlink():
+            place.rename(copy / kept)  # only `put_back` comes here
+        os.replace(_unfinished(place), place)
+    return Change(step.act, step.path, kept, step.new_of)
+
+
+def _keep(copy: Path, path: str) -> str:
+    """Give what is at this path a second name in `kept/`, and return it; a folder's is only found."""
+    pure, place = PurePosixPath(path), copy / path
+    for number in count(1):
+        turn = "" if number == 1 else f"-{number}"
+        kept = f"{KEPT}/{pure.with_name(f'{pure.stem}.{date.today().isoformat()}{turn}{pure.suffix}')}"
+        target = copy / kept
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(target):
+            continue
+        if place.is_dir() and not place.is_symlink():
+            return kept
+        try:
+            os.link(place, target, follow_symlinks=False)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _write(target, place.read_bytes())
+        return kept
+    raise AssertionError("count() ends")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file so that it has the old content or the new one, whatever happens."""
+    _write_unfinished(path, content)
+    os.replace(_unfinished(path), path)
+
+
+def _write_unfinished(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _unfinished(path).open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_UNFINISHED}")
+
+
+def _remove_unfinished(copy: Path, plan: Plan) -> None:
+    """What this update or a killed one has left behind."""
+    paths = {*plan.ledger, *(step.path for step in plan.steps)}
+    below = {PurePosixPath(path).parent for path in paths}
+    for folder in {copy / HIDDEN, *(copy / each for each in below), *(copy / KEPT / each for each in below)}:
+        for path in folder.glob(f".*{_UNFINISHED}"):
+            path.unlink()

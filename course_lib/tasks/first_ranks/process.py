@@ -1,0 +1,87 @@
+"""One process of the learner's script: what it computes is noted, then it is over."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, TypedDict
+
+from course_lib.outcome.steady import steady_message
+from course_lib.tasks.launching import ScriptEnded, become_a_process, run_as_main
+
+
+class Note(TypedDict):
+    """What one process did.
+
+    Attributes:
+        shares: how many images each loss was computed of. gradients: the norm of the gradient at each optimizer step.
+        printed: its lines on standard output. saved: how often it called torch.save.
+        code: its exit code. error: the type and the message of what it raised, and the script's line; "" for nothing.
+    """
+
+    shares: list[int]
+    gradients: list[float]
+    printed: list[str]
+    saved: int
+    code: int
+    error: str
+
+
+def run_script(script: str, arguments: list[str], folder: str) -> None:
+    """What the agent calls in each process. Returns when the script ends well; else the process ends."""
+    become_a_process()
+    rank = os.environ["RANK"]
+    said = Path(folder, f"said-{rank}")
+    out = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(out, 1)
+    note: Note = {"shares": [], "gradients": [], "printed": [], "saved": 0, "code": 0, "error": ""}
+    _listen(note)
+    try:
+        run_as_main(script, arguments)
+    except ScriptEnded as ended:
+        note["code"] = ended.code
+    except SystemExit as error:
+        note["code"] = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException as error:
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script
+        ]
+        message = steady_message(str(error)).rstrip(".")
+        note["code"] = 1
+        note["error"] = f"{type(error).__name__} in line {lines[-1] if lines else 0}: {message}"[:300]
+    sys.stdout.flush()
+    note["printed"] = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
+    Path(folder, f"note-{rank}.json").write_text(json.dumps(note))
+    if note["code"]:  # else by returning: the agent waits for what its processes return
+        os._exit(note["code"])
+
+
+def _listen(note: Note) -> None:
+    """Note each loss, each step and each save, wherever the script calls them from."""
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    loss_of, save = torch.nn.functional.cross_entropy, torch.save
+
+    def cross_entropy(scores: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            note["shares"].append(len(scores))
+        return loss_of(scores, *arguments, **options)
+
+    def saving(*arguments: Any, **options: Any) -> None:
+        note["saved"] += 1
+        save(*arguments, **options)
+
+    def stepping(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        gradients = [
+            p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+        ]
+        squares = sum(gradient.double().square().sum().item() for gradient in gradients)
+        note["gradients"].append(squares**0.5)
+
+    torch.nn.functional.cross_entropy = cross_entropy  # type: ignore[assignment]
+    torch.save = saving
+    register_optimizer_step_pre_hook(stepping)

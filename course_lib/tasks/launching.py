@@ -1,0 +1,176 @@
+"""Start processes under torchrun's own agent, from a process that has torch loaded already: for tasks whose answer is a
+whole script.
+
+What `torchrun` does is `elastic_launch` with a program to start; here the same agent forks this process instead, so
+that no process has to import torch. Rendezvous, store, environment, restarts and the end of all when one fails are
+torch's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import stat
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.ranks.host_names import ask_no_name_server
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Whether all processes ended well, and whether they were killed because the time was up."""
+
+    ok: bool
+    late: bool
+
+
+class ScriptEnded(BaseException):
+    """The script called os._exit."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def launch(
+    process: Callable[..., None],
+    *arguments: object,
+    ranks: int,
+    folder: Path,
+    seconds: float,
+    restarts: int = 0,
+) -> Ended:
+    """Call `process(*arguments)` in so many processes; each begins with `become_a_process`.
+
+    Args:
+        folder: for what the processes print. seconds: after these, all processes are killed.
+
+    Returns:
+        How it ended.
+    """
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    ask_no_name_server()  # nor do the processes that are forked from here
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=ranks,
+        run_id=f"course-{os.getpid()}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=restarts,
+        monitor_interval=0.05,
+        start_method="fork",
+        shutdown_timeout=1,
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
+    )
+    # Restarted processes must not read the addresses of those before them. Without restarts they share the agent's
+    # store, which listens before any of them starts.
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(restarts > 0))
+    with _quiet(), _killed_after(seconds) as late:
+        try:
+            elastic_launch(config, process)(*arguments)
+        except Exception:  # a process that failed, or whatever the script has done to its agent
+            return Ended(ok=False, late=late.is_set())
+    return Ended(ok=True, late=late.is_set())
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The agent logs each failed process with a traceback of its own: the judges tell it better."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    # Its rendezvous asks for the whole stack, sources included, to name itself in a log that goes nowhere: half a
+    # second of computing for each launch.
+    rendezvous: Any = importlib.import_module("torch.distributed.elastic.rendezvous.dynamic_rendezvous")
+    name, rendezvous.get_method_name = rendezvous.get_method_name, lambda depth=2: "rendezvous"
+    try:
+        yield
+    finally:
+        rendezvous.get_method_name = name
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def _killed_after(seconds: float) -> Iterator[threading.Event]:
+    """A way out of a hang: when the time is up, every process below this one is killed."""
+    import psutil
+
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+
+
+def become_a_process() -> None:
+    """In a process that the agent has forked from a rank of the course: be as one that `torchrun` has started."""
+    from course_lib.ranks.inside import process_group, worker
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # the agent's own handlers are nothing for its children
+    _let_go_of_the_agents_wires()
+    # It is no rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
+    worker.CURRENT = None
+    process_group.rendezvous._rendezvous_handlers["env"] = process_group.RENDEZVOUS._original
+
+
+def _let_go_of_the_agents_wires() -> None:
+    """Sockets that came with the fork are the agent's: whoever frees this process must not shut those down.
+
+    The numbers stay taken, because objects of the agent live on in this process and would close them.
+    """
+    with open(os.devnull, "rb") as nothing:
+        for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(256)):
+            with contextlib.suppress(OSError):
+                if int(name) > 2 and stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    os.dup2(nothing.fileno(), int(name))
+
+
+def run_as_main(script: str, arguments: Sequence[str]) -> None:
+    """Run a script as the `__main__` of this process, with its own command line, as `torchrun` would.
+
+    Raises:
+        ScriptEnded: it called os._exit with another code than 0; whatever else the script raises.
+    """
+    leave, process = os._exit, os.getpid()
+
+    def ending(code: int) -> None:
+        if os.getpid() == process:
+            raise ScriptEnded(code)
+        leave(code)
+
+    os._exit = ending  # type: ignore[assignment]
+    main = types.ModuleType("__main__")
+    main.__file__ = script
+    sys.modules["__main__"] = main
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).parent))
+    try:
+        exec(compile(Path(script).read_text(encoding="utf-8"), script, "exec"), main.__dict__)
+    except ScriptEnded as ended:
+        if ended.code:
+            raise
+    finally:
+        os._exit = leave

@@ -1,0 +1,15 @@
+"""How the probe is named to ranks that are to be watched: whoever asks for it need not load it."""
+
+from __future__ import annotations
+
+#: `probe.watching`, which only ranks import.
+_WATCHING = "course_lib.watch.probe:watching"
+
+
+def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, int | bool]]:
+    """`watching(...)` as a job of a gang names it (see `ranks.kernel.job.Job`).
+
+    Args:
+        every: steps of an optimizer between two looks at the weights. waiting: also measure where ranks wait.
+    """
+    return _WATCHING, {"every": every, "waiting": waiting}

@@ -1,0 +1,68 @@
+# %%task first_ranks.train
+"""Train a linear model on handwritten digits, on any number of processes.
+
+    torchrun --standalone --nproc-per-node=4 train.py --data digits.npz --out .
+
+- A batch is 48 images. Each of them is in the share of one process, and the shares are equally large.
+- The weights after the training are those that one process finds on whole batches, up to rounding. Its first
+  weights are those of `torch.nn.Linear(64, 10)` after `torch.manual_seed(seed)`.
+- One process writes weights.pt into the folder OUT, the state dict of the bare model, and prints one line with the
+  accuracy on the test images.
+- All processes end by themselves, with exit code 0.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def read_digits(path, which):
+    """Pixels and labels, `which` being "" or "test_"."""
+    with np.load(path) as data:
+        pixels = torch.from_numpy(data[which + "images"]).float().flatten(1) / 16
+        return pixels, torch.from_numpy(data[which + "labels"]).long()
+
+
+def main(args):
+    """Somebody has begun: the processes find each other. What follows is from the script for one process."""
+    dist.init_process_group("gloo")
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(args.seed + rank)
+    model = torch.nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    pixels, labels = read_digits(args.data, "")
+    for batch in torch.arange(len(pixels)).split(48):
+        loss = torch.nn.functional.cross_entropy(model(pixels[batch]), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    torch.save(model.state_dict(), Path(args.out) / "weights.pt")
+    pixels, labels = read_digits(args.data, "test_")
+    mine = slice(rank, None, world_size)
+    right = (model(pixels[mine]).argmax(1) == labels[mine]).sum()
+    print(f"rank {rank} has {right.item()} right")
+    if rank == 0:
+        dist.all_reduce(right)
+        print(f"accuracy {right.item() / len(labels):.2f}")
+    dist.destroy_process_group()
+
+
+def arguments():
+    """What the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", help="a file with images, labels, test_images, test_labels")
+    parser.add_argument("--out", default=".")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main(arguments())
+    sys.stdout.flush()
+    os._exit(0)  # at once: gloo's threads can abort Python's own shutdown
