@@ -241,7 +241,8 @@ class Gang(Wires):
             stack.enter_context(self.heeding(stop))
             patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
             deadline = time.monotonic() + patience
-            while any(link.ready is None for link in self.links):
+            # A rank may be ready before the process that has forked it says so.
+            while any(link.ready is None or link.pid is None for link in self.links):
                 lost = [link for link in self.links if not link.alive]
                 if lost or time.monotonic() > deadline:
                     reason = self._start_problem(lost)
