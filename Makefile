@@ -70,7 +70,7 @@ lint: $(READY)
 
 # .ready is written last, so an interrupted installation is done again. matplotlib's list of fonts is made here
 # because making it prints a warning, which would otherwise stand in the output of somebody's first figure.
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml setup.py
 	@set -e; \
 	good='import sys; sys.exit(sys.version_info < (3, 11))'; \
 	if $(BIN)/python -c "$$good" 2>/dev/null && $(BIN)/python -m pip --version >/dev/null 2>&1; then :; else \
