@@ -1,8 +1,13 @@
-"""Carries the lessons in wheels, for who installs the course without a checkout. All else is in pyproject.toml."""
+"""What pyproject.toml cannot say: how the lessons come into a wheel, and data files into an editable install.
+
+Without its data file, no Jupyter server would load the course's extension. An editable install (`pip install -e .`, as
+`make` does it) leaves data files out: setuptools asks its distribution for `has_data`, which there is not
+(`editable_wheel.py`, as of setuptools 84).
+"""
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 #: What the course needs of its checkout once it is installed, beside its code: what learners are given, and solutions.
@@ -33,4 +38,12 @@ class WithLessons(build_py):
                 self.copy_file(str(path), str(target))
 
 
-setup(cmdclass={"build_py": WithLessons})
+class WithDataFiles(Distribution):
+    """Says that there are data files, by the name that editable installs ask for."""
+
+    def has_data(self) -> bool:
+        """Whether there are data files to install."""
+        return bool(self.data_files)
+
+
+setup(distclass=WithDataFiles, cmdclass={"build_py": WithLessons})

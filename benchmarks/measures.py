@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-from benchmarks import grading, processes, watched, workloads
+from benchmarks import grading, learners, processes, watched, workloads
 from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, ScriptRanks, installed, make
 from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
-from benchmarks.results import COURSE, UNWATCHED, Row, Sample
+from benchmarks.results import COURSE, NO_ZYGOTE, UNWATCHED, Row, Sample
 
 Say = Callable[[str], None]
 #: What costs one repetition and not the run: Failed and the course's own errors, timeouts and lost connections.
@@ -27,6 +27,7 @@ ABOUT = {
     "history": "cell round trip after many collectives",
     "deadlock": "from deadlock to verdict",
     "first": "first cell in a fresh kernel",
+    "class": "a class on one machine: first cell, memory per learner",
     "stop": "from stop button to usable gang",
     "grade": "grading the solutions of all tasks",
     "watched": "what it costs to be watched",
@@ -43,6 +44,7 @@ class Plan:
         torchrun_tasks: how many tasks are graded with one `torchrun` each, which takes half a minute a task.
         graded_tasks: how many tasks are graded at all (None: all). steps: of a watched training loop, a repetition.
         step_seconds: about how long such a step takes.
+        learners: how many of them share the machine.
         history: collectives in earlier cells, before cells are measured that have them behind them.
         contenders: who takes part.
     """
@@ -56,6 +58,7 @@ class Plan:
     graded_tasks: int | None = None
     steps: int = watched.STEPS
     step_seconds: float = watched.STEP_SECONDS
+    learners: int = 6
     history: int = 2000
     contenders: tuple[str, ...] = CONTENDERS
 
@@ -104,7 +107,7 @@ class _Book:
         """The row, contenders in their usual order."""
         samples = {
             who: Sample(tuple(self._values[key][who]), (key, who) in self._at_least, self._remark(key, who))
-            for who in (*CONTENDERS, UNWATCHED)
+            for who in (*CONTENDERS, UNWATCHED, NO_ZYGOTE)
             if self._values[key][who] or (key, who) in self._failures
         }
         return Row(key, title, unit, samples)
@@ -118,6 +121,7 @@ def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
         "history": _history,
         "deadlock": _deadlock,
         "first": _first,
+        "class": _class,
         "stop": _stop,
         "grade": _grade,
         "watched": _watched,
@@ -277,6 +281,29 @@ def _first(plan: Plan, book: _Book) -> list[Row]:
     return [
         book.row("first", "First cell on 4 ranks in a fresh kernel, at once (imports included)", "s"),
         book.row("first-warm", f"... after {plan.reading:.0f} s of reading below the imports", "s"),
+    ]
+
+
+def _class(plan: Plan, book: _Book) -> list[Row]:
+    for repetition in book.repetitions(plan.repeat):
+        for who in (COURSE, NO_ZYGOTE):
+            if who == NO_ZYGOTE and (repetition or plan.contenders == (COURSE,)):
+                continue  # it takes a minute, and loads torch once for each of them
+            try:
+                seen = learners.measure_class(plan.learners, plan.reading, zygote=who == COURSE)
+                book.write("class-first", who, seen.first_cell)
+                if seen.memory is not None:
+                    book.write(
+                        "class-memory", who, seen.memory, f"the Jupyter server itself: {seen.server:.0f} MB"
+                    )
+            except _PROBLEMS as error:
+                book.failed("class-first", who, error)
+    title = f"{plan.learners} learners run their first cell on 4 ranks at once, after {plan.reading:.0f} s of reading"
+    return [
+        book.row("class-first", f"{title}: the slowest", "s"),
+        book.row(
+            "class-memory", "... memory per learner: kernel, ranks and all that serves them (PSS)", "MB"
+        ),
     ]
 
 

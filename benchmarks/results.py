@@ -9,6 +9,8 @@ from dataclasses import dataclass
 COURSE = "course"
 #: The course's own ranks with nobody watching them.
 UNWATCHED = "unwatched"
+#: Kernels that load torch themselves, each of them.
+NO_ZYGOTE = "no zygote"
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ GOALS = (
     Goal("memory", "at most 70 MB a rank at 4 ranks", at_most=70.0),
     Goal("deadlock", "a provable deadlock explained in at most 1 s", at_most=1.0),
     Goal("stop", "stop button to usable gang, state kept, in at most 1 s", at_most=1.0),
+    Goal("class-first", "first cell of six learners on one machine in at most 0.7 s", at_most=0.7),
+    Goal("class-memory", "... at most 150 MB per learner", at_most=150.0),
     Goal("grade", "a right answer graded on all world sizes in at most 1 s", at_most=1.0),
     Goal(
         "watched",

@@ -45,3 +45,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     from course_lib.notebook import extension
 
     extension.load(shell)
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    """Called by every Jupyter server of an environment in which the course is installed."""
+    return [{"module": "course_lib.notebook.server_extension"}]

@@ -1,4 +1,4 @@
-"""`ddp-course lab`: JupyterLab on the learner's copy of the course, at its index, with the zygote."""
+"""`ddp-course lab`: JupyterLab on the learner's copy of the course, at its index, with the course's settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from pathlib import Path
 import typer
 
 from course_lib.cli.root import course_root
-from course_lib.grading import HARNESS
 from course_lib.learner.course import CourseError
 from course_lib.learner.place import VARIABLE, learner_folder
 from course_lib.learner.plan import Act
 from course_lib.learner.update import CopyError, Updated, update
-from course_lib.ranks.server.preload import preload_also
-from course_lib.ranks.server.zygote import start_zygote
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 INDEX = "notebooks/index.ipynb"
@@ -35,7 +32,8 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
         command.append("--allow-root")
     configuration = [str(Path(__file__).parents[1] / "notebook"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {
-        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates.
+        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates. Finds
+        # notebook/jupyter_server_config.d, also where the course runs from its folder without being installed.
         "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, configuration)),
         # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -53,9 +51,6 @@ def lab(context: typer.Context) -> None:
     changed.
     """
     folder = up_to_date_copy(course_root())
-    if os.name == "posix":
-        preload_also(HARNESS)
-        os.set_inheritable(start_zygote(), True)  # held by JupyterLab from now on
     command, environment = lab_process(folder, context.args)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself

@@ -192,7 +192,7 @@ def _command(options: argparse.Namespace) -> None:
         )
     gang = SESSION.gang
     if gang is None:
-        _say("No gang. %%ranks 4 starts one.")
+        _say(f"{SESSION.ended or 'No gang.'} %%ranks 4 starts one.")
         return
     with refusing():
         if word == "rescue":
@@ -205,6 +205,7 @@ def _command(options: argparse.Namespace) -> None:
         elif word == "restart":
             SESSION.gang = gang.restarted()
             SESSION.gang.wait_ready()
+            SESSION.end_when_idle()
             _say(f"A new gang of {gang.world_size}; the variables of the old one are gone.")
         elif word == "stop":
             SESSION.stop()

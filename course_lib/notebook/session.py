@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
+import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,10 @@ from course_lib.ranks.kernel.gang import Gang, GangError, State, check_wish
 
 if TYPE_CHECKING:
     from course_lib.notebook.predict import Prediction
+
+
+#: The variable by which whoever runs a shared machine has gangs ended that nobody uses, after so many minutes.
+IDLE_VARIABLE = "DDP_COURSE_IDLE_MINUTES"
 
 
 class Refused(Exception):
@@ -50,6 +57,8 @@ class Session:
     gang: Gang | None = None
     predictions: list[Prediction] = field(default_factory=list)
     decided: dict[str, Prediction] = field(default_factory=dict)
+    #: What is to be told of a gang that was ended because nobody used it.
+    ended: str = ""
 
     def gang_for(
         self, size: int | None, *, backend: str | None, init: bool | None, fresh: bool
@@ -65,7 +74,8 @@ class Session:
                 old.refresh()
         alive = old is not None and old.state is not State.STOPPED
         if size is None and not alive:
-            raise Refused("There is no gang yet: start one with %%ranks 4 (or %%ranks N for N ranks).")
+            yet = f"{self.ended} Start" if self.ended else "There is no gang yet: start"
+            raise Refused(f"{yet} one with %%ranks 4 (or %%ranks N for N ranks).")
         wanted = (
             size if size is not None or old is None else old.world_size,
             backend if backend is not None or old is None else old.wished_backend,
@@ -85,7 +95,35 @@ class Session:
         check_wish(wanted[0], wanted[1] or "auto")  # before the old gang is given up
         self.stop()
         self.gang = Gang(wanted[0], backend=wanted[1] or "auto", init=wanted[2])
+        if self.ended:
+            note, self.ended = f"{self.ended} This is a new one.", ""
+        self.end_when_idle()
         return self.gang, note
+
+    def end_when_idle(self) -> None:
+        """Have the current gang ended when nobody uses it, where whoever runs this machine wants that.
+
+        The kernel's own event loop does it, between two cells: one thread drives a gang.
+        """
+        gang, seconds = self.gang, _idle_seconds()
+        if gang is None or seconds is None:
+            return
+        with contextlib.suppress(RuntimeError):  # a program without an event loop ends its gangs itself
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, self._look, gang, seconds, loop)
+
+    def _look(self, gang: Gang, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        if gang is not self.gang:
+            return
+        left = gang.used + seconds - time.monotonic()
+        if left > 0 or gang.state is State.BUSY:
+            loop.call_later(max(left, 1.0), self._look, gang, seconds, loop)
+            return
+        self.stop()
+        self.ended = (
+            f"Nobody had used the gang of {gang.world_size} for {seconds / 60:g} minutes: it was ended, "
+            "and its variables are lost."
+        )
 
     def stop(self) -> None:
         """End the current gang, if there is one."""
@@ -99,6 +137,14 @@ class Session:
         self.stop()
         if gang is not None:
             gang.reap(1.0)
+
+
+def _idle_seconds() -> float | None:
+    try:
+        minutes = float(os.environ.get(IDLE_VARIABLE, ""))
+    except ValueError:
+        return None
+    return minutes * 60 if 0 < minutes < float("inf") else None
 
 
 SESSION = Session()

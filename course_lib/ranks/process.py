@@ -32,6 +32,36 @@ def die_with_parent() -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def identity(pid: int) -> str:
+    """A process's number and when it began: another process may have the same number later. Empty where it is gone."""
+    began = _began(pid)
+    return f"{pid}:{began}" if began else ""
+
+
+def lives(identity: str) -> bool:
+    """Whether the process that `identity` has named is still there."""
+    pid, _, began = identity.partition(":")
+    return pid.isdigit() and bool(began) and _began(int(pid)) == began
+
+
+def _began(pid: int) -> str:
+    if sys.platform == "linux":
+        # In the system's own count: seconds since 1970 are computed, and move when somebody sets the clock.
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return str(process.create_time())
+    return ""
+
+
 def take_turns() -> None:
     """Let this process, when it wakes, wait until whoever has the core gives it up (Linux; its children do so, too).
 

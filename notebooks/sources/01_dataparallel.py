@@ -39,7 +39,7 @@ p = predict(
 )
 
 # %% tags=["nbval-ignore-output"]
-# %%ranks 4 --backend gloo --only 0 --as out
+# %%ranks 4 --backend gloo --only 0 --predicted --as out
 import threading
 
 import torch
@@ -57,7 +57,6 @@ gpus = torch.cuda.device_count()
 seen = []
 model = nn.DataParallel(Telling(4, 2).to("cuda" if gpus else "cpu"))
 model(torch.ones(8, 4))
-assert len(seen) == max(1, gpus)
 print("device_ids:", model.device_ids)
 seen
 
@@ -261,9 +260,8 @@ else:
 # a thread for each device, in C++ and without Python's lock (`Engine::start_device_threads`, `torch/csrc/autograd/engine.cpp`).
 # What the master does is the *adding up*.
 #
-# Then it “updates the model and hands out the new weights”? The optimizer updates one model, on device 0. Nobody hands out
-# anything until the next `forward`, which copies all weights to all devices again, whether they have changed or not. Watch
-# what an evaluation costs:
+# Then it “updates the model and hands out the new weights”? The optimizer updates one model, on device 0. When do the other
+# devices get the new weights? Watch an evaluation, in which nothing changes:
 
 # %%
 p = predict(
@@ -276,7 +274,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --only 0 --as out
+# %%ranks --only 0 --predicted --as out
 size = sum(weight.numel() * weight.element_size() for weight in net.parameters())
 on_4 = ByHand(net, 4)
 moved.clear()
@@ -287,7 +285,8 @@ weights_moved = (moved.total() - batch_moved) / size
 weights_moved
 
 # %% [markdown]
-# Replicas live for one forward. What is set on a replica is lost with it:
+# Nobody hands out anything until the next `forward`, which copies all weights to all devices again, whether they have changed
+# or not. Replicas live for one forward. And a model that keeps something for itself while it is called?
 
 # %%
 p = predict(
@@ -301,7 +300,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 class Counting(nn.Linear):
     def __init__(self, *sizes):
         super().__init__(*sizes)
@@ -496,7 +495,7 @@ p = predict(
 )
 
 # %% claims={"56": "refined"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 import time
 
 rank = dist.get_rank()
@@ -594,8 +593,6 @@ if rank == 0:
     beside = any(began < moment < ended for moment in stamps)
     print("two Python loops: two cores are busy?", cores >= 1.5)
     print("beside one big multiplication: the other thread runs?", beside)
-    assert cores < 1.5
-    assert beside
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.2), layout="constrained")
@@ -921,10 +918,10 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 loader = DataLoader(data, batch_size=128, sampler=DistributedSampler(data, shuffle=False))
 kept_steps, kept_weights = train(DistributedDataParallel(make_net()), loader)
-print(f"{kept_steps} steps instead of {dp_steps}")
+print(f"{kept_steps} steps; with DataParallel {dp_steps}")
 "the same model:", (kept_weights - dp_weights).abs().max().item() < 1e-4
 
 # %% [markdown]

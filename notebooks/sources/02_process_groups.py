@@ -342,7 +342,7 @@ p = predict(
 )
 
 # %% claims={"22": "wrong"}
-# %%ranks 2 --no-init --as out
+# %%ranks 2 --no-init --predicted --as out
 import torch.distributed as dist
 
 print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("gloo", "nccl")})
@@ -418,7 +418,7 @@ p = predict(
 )
 
 # %% claims={"59": "incomplete"}
-# %%ranks 4 --no-init --fresh --expect hang
+# %%ranks 4 --no-init --fresh --predicted
 import os
 
 import torch.distributed as dist
@@ -601,7 +601,7 @@ p = predict(
 )
 
 # %%
-# %%ranks 3 --fresh
+# %%ranks 3 --fresh --predicted
 import torch
 import torch.distributed as dist
 

@@ -31,7 +31,7 @@ p = predict(
 )
 
 # %% claims={"28": "incomplete"}
-# %%ranks 4 --as out
+# %%ranks 4 --predicted --as out
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
@@ -74,9 +74,9 @@ print("of  3:", list(DistributedSampler(three, shuffle=False, drop_last=True)))
 # %% [markdown]
 # Samples 8 and 9 are never seen. And three samples on four ranks with `drop_last` are *no* samples, on any rank, without
 # an error: a training loop over nothing, and it is fast. Without shuffling it is always the same samples that are lost;
-# with shuffling, others in each epoch, if you make the call that comes next.
+# with shuffling, others in each epoch, if the order is another one in each epoch.
 #
-# ## Shuffling, and the call everybody forgets
+# ## Shuffling, epoch by epoch
 #
 # `DistributedSampler` shuffles by default. Two epochs, one sampler:
 
@@ -90,7 +90,7 @@ p = predict(
 )
 
 # %%
-# %%ranks
+# %%ranks --predicted
 sampler = DistributedSampler(ten)
 first, second = list(sampler), list(sampler)
 print(first, second)
@@ -195,7 +195,7 @@ print("one seed for all:  equal masks on all ranks?", equal_everywhere(same_mask
 print("a seed per rank:   equal masks on all ranks?", equal_everywhere(own_mask))
 
 # %% [markdown]
-# Then the model must not be *initialised* differently, surely? It may:
+# Then the model must not be *initialised* differently, surely?
 
 # %%
 p = predict(
@@ -207,19 +207,24 @@ p = predict(
 )
 
 # %% claims={"57": "holds"}
-# %%ranks
+# %%ranks --predicted
 torch.manual_seed(1000 + rank)
 model = torch.nn.Linear(4, 1)
 print("before DDP:", equal_everywhere(model.weight.detach()))
 ddp = torch.nn.parallel.DistributedDataParallel(model)
-loose = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1), init_sync=False)
-print("with init_sync=False:", equal_everywhere(loose.module.weight.detach()))
 equal_everywhere(model.weight.detach())
 
 # %% [markdown]
 # The constructor broadcasts parameters and buffers from rank 0 (`_sync_module_states`, called in
-# `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`), unless `init_sync=False` tells it not to. Once. It
-# does not look again later, which is the subject of lesson 09.
+# `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`), unless you tell it not to:
+
+# %%
+# %%ranks
+loose = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1), init_sync=False)
+print("with init_sync=False:", equal_everywhere(loose.module.weight.detach()))
+
+# %% [markdown]
+# It does so once, and does not look again later. That is the subject of lesson 09.
 #
 # ## One model, four worlds
 #
@@ -287,7 +292,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 torch.manual_seed(7)
 agent = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
 one_seed = practise(agent, seed=0)
@@ -502,7 +507,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 from torch.utils.data import IterableDataset, get_worker_info
 
 
@@ -632,7 +637,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 forty = TensorDataset(torch.arange(40))
 sampler = DistributedSampler(forty)
 sampler.set_epoch(1)

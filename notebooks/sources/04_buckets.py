@@ -160,7 +160,7 @@ p = predict(
 )
 
 # %%
-# %%ranks
+# %%ranks --predicted
 ready = []
 noting = [
     parameter.register_post_accumulate_grad_hook(lambda _, name=name: ready.append(name))
@@ -303,7 +303,7 @@ assert all(sent.op == "all_reduce" for sent in after_construction if sent.dtypes
 #   bucket from now on (`Reducer::rebuild_buckets` and `sync_bucket_indices`, `torch/csrc/distributed/c10d/reducer.cpp`).
 # - **Iterations 1, 2, ...** Two all-reduces: 267,786 numbers (1 MiB) early, then the rest.
 #
-# ### In backward, and nowhere else
+# ### Who waits when one rank has no backward
 #
 # Between `backward()` and `optimizer.step()` the gradients are there already, averaged. So who waits, and where, if rank 1
 # has no backward?
@@ -324,7 +324,7 @@ p = predict(
 )
 
 # %% claims={"4": "holds"}
-# %%ranks --expect hang --as out
+# %%ranks --predicted --as out
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
 loss = torch.nn.functional.cross_entropy(ddp(inputs), targets)
 if rank == 0:
@@ -402,7 +402,7 @@ assert all(len(first) == 1 for first, *_ in sizes.values())
 # table. First, `0.5` and `1` give the same number. Second, `None` is documented as 25 MiB; yet 25 gives one bucket and `None`
 # two.
 #
-# ### A bucket is closed when it *has reached* the cap
+# ### When a bucket is closed
 
 # %%
 p = predict(
@@ -415,7 +415,7 @@ p = predict(
 )
 
 # %%
-# %%ranks
+# %%ranks --predicted
 watch(DistributedDataParallel(make_model(), bucket_cap_mb=1.5))[-1]
 
 # %% [markdown]
@@ -615,7 +615,7 @@ ddp.module[0].weight.grad.detach_()
 # %% [markdown]
 # ## What goes wrong in real life
 #
-# **A layer that is not used, and a first iteration that lies.**
+# **A layer that is not used.**
 
 # %%
 p = predict(
@@ -633,7 +633,7 @@ p = predict(
 
 
 # %%
-# %%ranks
+# %%ranks --predicted
 class Spare(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -144,7 +144,7 @@ p = predict(
 )
 
 # %% claims={"5": "wrong"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 PATTERNS = {}
 
 
@@ -190,7 +190,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 
 
 @pattern("F F, then B B")

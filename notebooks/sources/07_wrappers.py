@@ -4,10 +4,9 @@
 # > *“My model has an `encode` and a `decode`, takes two inputs and brings its own loss. DDP has one `forward`. I call
 # > `model.module.encode(x)` now, and it trains. Is that all right?”*
 #
-# It is not, and nothing tells you. DDP does its work when *its own* `forward` is called, for the parameters that
-# *its* module had when it was wrapped. What you keep outside of that is trained by every rank alone. So you write a
-# module around your models, a **wrapper module**, and put DDP around that. This lesson is about what belongs into
-# it.
+# “It trains” says nothing: a model that every rank trains alone does that as well. DDP wraps *one* module and knows *one*
+# `forward`. So people write a module around their models, a **wrapper module**, and put DDP around that. This lesson is about
+# what belongs into it, and about what becomes of the things that are kept outside.
 #
 # **You will be able to** put several models, inputs and a loss into one `forward`; call other methods without losing
 # the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 50 minutes.
@@ -183,7 +182,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 a, b = DistributedDataParallel(A()), DistributedDataParallel(B())
 images = [batch(0), batch(1)]
 hooked = []
@@ -292,7 +291,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 class Whole(Auto):
     def forward(self, x):
         return self.decode(self.encode(x))
@@ -455,7 +454,7 @@ p = predict(
 
 
 # %%
-# %%ranks --watch --as out
+# %%ranks --watch --predicted --as out
 class Tempered(nn.Module):
     """Cross-entropy; how sharply the scores are meant is learned."""
 
@@ -836,7 +835,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 class Branches(nn.Module):
     def __init__(self, sizes):
         super().__init__()
@@ -968,7 +967,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 class Outer(nn.Module):
     def __init__(self, net):
         super().__init__()
@@ -1105,7 +1104,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 def apart_by(tensors):
     """The largest difference between ranks."""
     low = torch.cat([tensor.detach().flatten() for tensor in tensors])

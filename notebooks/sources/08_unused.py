@@ -95,10 +95,10 @@ except RuntimeError as error:
 # %% [markdown]
 # The same head, and now it is 2 and 3.
 #
-# ## One step too late
+# ## The last step
 #
-# Both models above went through a first `backward()` without a word; the error came in the *second* forward. (What the first
-# step had done by then, lesson 04 shows in its last section: nothing was averaged.) So what if there is no next forward?
+# Both models above went through a first `backward()` without a word; the error came in the *second* forward. So what if there
+# is no next forward?
 # Four steps use both heads. The fifth, which is the last, uses one.
 
 # %%
@@ -116,7 +116,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 torch.manual_seed(0)
 ddp = DistributedDataParallel(TwoHeads())
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
@@ -140,7 +140,8 @@ print([round(difference, 3) for difference in differences])
 round(differences[-1], 3)
 
 # %% [markdown]
-# Two models, and not a word. A test that trains for a single step and waits for an error finds nothing. Nor does an evaluation:
+# Two models, and not a word: the error comes one step too late. (Lesson 04 ended with the same: where a gradient is missing, a
+# bucket is not sent, and nothing in it is averaged.) A test that trains for a single step and waits for an error finds nothing. Nor does an evaluation:
 # the check is made only where gradients are on. Ask DDP for it, right after `backward()`, with the method that lesson 04 ended
 # with:
 
@@ -180,7 +181,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --expect raises:RuntimeError --as stuck
+# %%ranks --predicted --as stuck
 ddp = DistributedDataParallel(TwoHeads())
 for step in range(2):
     ddp(batch(step), path="left+right" if rank == 0 else "left").square().mean().backward()
@@ -548,7 +549,7 @@ p = predict(
 )
 
 # %%
-# %%ranks
+# %%ranks --predicted
 changed = []
 for way in ("find_unused_parameters", "all touched"):
     torch.manual_seed(0)
@@ -642,7 +643,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 counts = Experts(True)(tokens(rank))[2].bincount(minlength=4).tolist()
 off = expert_gradients(skip_idle=True, find_unused_parameters=True)
 print("tokens of experts 0 to 3:", counts)

@@ -4,9 +4,9 @@
 # > *“DDP broadcasts parameters and buffers from rank 0 in every forward, doesn't it? So if I change the weights on one rank,
 # > for an evolution strategy or some exploration, is that gone with the next step? Or does the all-reduce average it?”*
 #
-# Neither. DDP keeps your models equal as a clockmaker does: it sets all clocks once and makes them tick alike. It never looks
-# at the time again. This lesson is about everything that follows from that: which clocks it sets, which it does not know of,
-# and what BatchNorm makes of it.
+# Three things that DDP might do, and the answer is not the same for weights, buffers and everything else. In this lesson you
+# change something on one rank and look at what becomes of it on the others: at once, a step later, at the end. Then you see what
+# BatchNorm makes of it.
 #
 # **You will be able to** say for weights, buffers, gradients, losses, random numbers and running averages whether and when
 # DDP makes them equal; change weights on purpose without breaking it; and normalise over the batches of all ranks.
@@ -120,7 +120,7 @@ for moment, row in found.items():
 # So the weights stay equal for one reason only: equal weights and equal gradients, put into the same optimizer, give equal
 # weights. Nothing compares them, and nothing repairs them. That is worth a test.
 #
-# ## Parameters: once
+# ## Parameters
 #
 # You will read that “DDP synchronises gradients and parameters”, or that every forward begins with a broadcast of all
 # parameters. Let rank 1 add 0.1 to every weight, once, after five steps. Then train on.
@@ -138,7 +138,7 @@ p = predict(
 
 
 # %% claims={"37": "wrong", "46": "wrong"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 def flat(model):
     """A copy of all weights, as one vector."""
     return parameters_to_vector(model.parameters()).detach()
@@ -180,7 +180,8 @@ print([round(drift[step], 3) for step in (0, 4, 5, 10, 15, 19)])
 compare(ddp)
 
 # %% [markdown]
-# From step 5 on, 0.1 for ever. The gradients are still equal, so rank 1 takes the same steps as the others, beside them. And
+# From step 5 on, 0.1 for ever. DDP keeps models equal as a clockmaker does: it sets all clocks once and makes them tick alike,
+# and never looks at the time again. The gradients are still equal, so rank 1 takes the same steps as the others, beside them. And
 # it has not been told, because in a training step of a model without buffers there is nothing that could tell it:
 
 # %%
@@ -264,7 +265,7 @@ plt.show()
 # rank has found *before* somebody raises. A rank that raises for what it alone has seen leaves the others behind, in a
 # collective that it will never join.
 #
-# ## Not an ensemble either
+# ## An ensemble?
 #
 # “Then let the ranks be different: the all-reduce ensembles the diversity.” Give every rank noise of its own and train on.
 # What is left of it at the end?
@@ -281,7 +282,7 @@ p = predict(
 
 
 # %% claims={"49": "wrong"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 def diversify(step, model):
     if step == 5:
         for parameter in model.parameters():
@@ -377,7 +378,7 @@ compare(ddp)
 # *all* ranks call the broadcast, those that receive as well, with the winner as `src`. From here on the model's fitness is the
 # winner's, whatever a rank's own mutant scored.
 #
-# ## Buffers: from rank 0, before some forwards
+# ## Buffers
 #
 # Buffers are tensors that belong to a model and get no gradient: `named_buffers()`. Those are sent from rank 0 in every
 # forward, says the forum. In *every* one? Take six kinds of forward, and all pairs of them. Before the second of a pair, each
@@ -407,7 +408,7 @@ p = predict(
 
 
 # %% claims={"48": "refined"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 class Stamped(nn.Linear):
     def __init__(self):
         super().__init__(1, 1)
@@ -498,7 +499,7 @@ p = predict(
 
 
 # %% claims={"S25": "wrong"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 def train_norm(**options):
     """20 steps on data of this rank's own; returns the model and the running mean on its way."""
     ddp = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1)), **options)
@@ -728,7 +729,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 sizes = [4, 8, 32, 128]
 errors = {name: [error(over, size) for size in sizes] for name, over in WAYS.items()}
 for name, percent in errors.items():

@@ -107,7 +107,7 @@ p = predict(
 )
 
 # %% claims={"30": "wrong"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 ddp, sent = wrap(make_net())
 optimizer, used = torch.optim.SGD(ddp.parameters(), lr=0.1), []
 optimizer.register_step_pre_hook(lambda *_: used.append(gradient_of(ddp)))
@@ -197,7 +197,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 def after_each(context):
     """What .grad holds after each of four backwards; `context` stands around all but the last."""
     toy, sent = wrap(nn.Linear(1, 1, bias=False))
@@ -419,7 +419,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 def steps_seen(ends, divisor, fresh=False, count=6):
     """What the optimizer sees in two epochs; `ends(i)`: a step after micro-batch i; `divisor(i)`: the loss by what."""
     toy, _ = wrap(nn.Linear(1, 1, bias=False))
@@ -640,7 +640,7 @@ p = predict(
 )
 
 # %% claims={"31": "outdated"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 import importlib.util
 
 ddp, sent = wrap(make_net())
@@ -702,15 +702,15 @@ print("sent as:", *{c.dtypes[0] for c in out.collectives[0] if c.op == "all_redu
 p = predict(
     "A bfloat16 model adds up 400 gradients of 1 under no_sync. What is in .grad?",
     {
-        "400": lambda out: out["stuck"][0] == 400,
-        "about 400, rounded": lambda out: 380 < out["stuck"][0] < 420 and out["stuck"][0] != 400,
-        "far less": lambda out: out["stuck"][0] <= 380,
+        "400": lambda out: out["summed"][0] == 400,
+        "about 400, rounded": lambda out: 380 < out["summed"][0] < 420 and out["summed"][0] != 400,
+        "far less": lambda out: out["summed"][0] <= 380,
     },
 )
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 def added_up(dtype, autocast=False, count=400):
     """What .grad holds after each of so many micro-batches, each with a gradient of 1."""
     toy = DistributedDataParallel(nn.Linear(1, 1, bias=False, dtype=dtype))
@@ -725,8 +725,8 @@ def added_up(dtype, autocast=False, count=400):
 
 
 pure, mixed = added_up(torch.bfloat16), added_up(torch.float32, autocast=True)
-stuck = pure[-1]
-print("bfloat16 model:", stuck, "   float32 model under autocast:", mixed[-1])
+summed = pure[-1]
+print("bfloat16 model:", summed, "   float32 model under autocast:", mixed[-1])
 
 # %%
 _, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
@@ -785,7 +785,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 def scaled_step(reduced=True):
     """One step with a scaler; rank 1's loss is large enough to overflow in float16. Returns the scale after it."""
     ddp, _ = wrap(make_net())
@@ -868,7 +868,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 def loss_after(count, lr, samples=2048):
     ddp = DistributedDataParallel(make_net())
     optimizer = torch.optim.SGD(ddp.parameters(), lr=lr)

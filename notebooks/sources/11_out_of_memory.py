@@ -116,7 +116,7 @@ p = predict(
 
 
 # %% claims={"8": "wrong"}
-# %%ranks --expect hang --as out
+# %%ranks --predicted --as out
 def text(number):
     length = 20_000 if (rank, number) == (0, 3) else 40
     return torch.full((length,), number * 100.0**rank)
@@ -297,7 +297,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --expect raises:RuntimeError
+# %%ranks --predicted
 ddp = DistributedDataParallel(Net())
 for number in range(6):
     ddp.module.trap = 2 if (rank, number) == (0, 2) else None
@@ -606,9 +606,22 @@ p = predict(
     },
 )
 
+# %%
+# %%ranks --predicted --as out
+torch.manual_seed(0)
+net = Net()
+right = torch.autograd.grad(sum(loss_of(net, inputs(2, r)) / 2 for r in (0, 2)), net.layers[0].weight)[0]
+ddp = DistributedDataParallel(net)
+((rank != 1) * loss_of(ddp, inputs(2))).backward()
+ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
+
+# %% [markdown]
+# DDP divides by the number of *ranks*, not by that of contributions. A zero gradient is a vote for standing still. The whole
+# way, without a correction and with one:
+
 
 # %%
-# %%ranks --as out
+# %%ranks
 def zeros(ddp, optimizer, x, corrected=True):
     loss, good = None, torch.ones((), device=x.device)
     try:
@@ -635,16 +648,8 @@ check(partial(zeros, corrected=False), "forward")
 print("times ranks / good ranks:")
 check(zeros, "forward")
 
-torch.manual_seed(0)
-net = Net()
-right = torch.autograd.grad(sum(loss_of(net, inputs(2, r)) / 2 for r in (0, 2)), net.layers[0].weight)[0]
-ddp = DistributedDataParallel(net)
-((rank != 1) * loss_of(ddp, inputs(2))).backward()
-ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
-
 # %% [markdown]
-# DDP divides by the number of *ranks*, not by that of contributions. A zero gradient is a vote for standing still. So
-# multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
+# So multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
 # weigh by samples, as in [lesson 05](05_stragglers.ipynb).) Three traps: 0 × infinity is NaN, so the tiny batch must be
 # harmless. A BatchNorm takes the tiny batch into its statistics, and refuses a single sample (`BatchNorm1d` in train mode needs
 # two). Its buffers are broadcast before a forward that follows a training one ([lesson 09](09_synchronised.ipynb)), so set

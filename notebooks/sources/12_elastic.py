@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 12 · Elastic training
 #
-# > *“One GPU of 64 failed at night. `torchrun` is said to be elastic, so why did the job just end? And if it restarts everything:
-# > why are 63 healthy ranks killed for one?”*
+# > *“One GPU of 64 failed at night. `torchrun` is said to be elastic, so why did the job just end? And what becomes of the 63 ranks
+# > that are healthy?”*
 #
 # The more ranks, the more often one of them dies: that is arithmetic, not bad luck. Here you kill ranks of real `torchrun` jobs,
 # two launchers playing two machines; you pull one machine's plug; you measure what each failure costs, and put the measured
@@ -322,11 +322,13 @@ from course_lib.notebook.predict import reveal_predictions
 
 out = killing.result()
 reveal_predictions(out)
+print("worker processes:", {number: processes(killed, number) for number in (0, 1)})
+
+# %%
 assert out.values[0] == [0, 0]
 
 began = [note["step"] for note in events(killed, "ready")]
 was = [note["step"] for note in events(killed, "kill", rank=None)]
-print("worker processes:", {number: processes(killed, number) for number in (0, 1)})
 print("killed before step", was, "- went on with step", began[1:])
 print("steps done twice:", [step - again for step, again in zip(was, began[1:], strict=True)])
 
@@ -402,7 +404,7 @@ assert same
 # (`_DistributedRendezvousOpExecutor.run` in `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`). On a cluster, add imports, a big
 # checkpoint, caches to be filled.
 #
-# ## The store remembers
+# ## The store, the second time
 #
 # One line of `machines` is still unexplained: `TORCH_DISABLE_SHARE_RDZV_TCP_STORE`. Set it to 0, the default. One machine, two workers, one kill.
 # The script looks into the store where it is to meet the others *before* it goes there; the second time rank 1 is late, as
@@ -434,27 +436,29 @@ except RuntimeError as error:
 remembering = job("remembering", script=ACCIDENTS + MEET)
 
 
-def stale():
-    """What rank 0 was told in its second life."""
+def second_life():
+    """The errors of rank 0 in its second life."""
     return [note["text"] for note in events(remembering, "error") if note["life"]]
 
 
 p = predict(
     "Both workers are new, the store is the one of the first start. What does rank 0 find at rank 1's name?",
     {
-        "nothing: it waits until rank 1 has come": lambda _: not stale(),
-        "the address of the rank 1 that is dead": lambda _: bool(stale()),
+        "nothing: it waits until rank 1 has come": lambda _: not second_life(),
+        "the address of the rank 1 that is dead": lambda _: bool(second_life()),
     },
 )
 
 # %%
 reveal_predictions(start(remembering, ALONE, 1, None, True).result())
+
+# %%
 found = events(remembering, "look")[0]["addresses"]
 print("addresses in the store before a new worker has written one:", found)
-print("rank 0:", stale()[0].partition(" with")[0])
+print("rank 0:", second_life()[0].partition(" with")[0])
 
 # %% [markdown]
-# By default the ranks' store lives in an agent, which keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it
+# The store remembers. By default the ranks' store lives in an agent, which keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it
 # once and hands it out again). A comment in `torch/distributed/rendezvous.py` (`_create_c10d_store`) says that there is a new one for
 # every retry; on this torch the run above says otherwise. So a restarted gang may read addresses of the dead. What comes of it depends
 # on who is late; here we have seen to it that rank 1 is. NCCL's unique id goes through the same store, and people have met the same
@@ -584,6 +588,8 @@ out = scaling.result()
 reveal_predictions(out)
 for note in events(scaled, "ready"):
     print(f"{note['world']} workers from step {note['step']}")
+
+# %%
 counts = {note["pid"]: note["restarts"] for note in events(scaled, "begin", rank=None)}
 lives = [counts[note["pid"]] for note in events(scaled, "ready", rank=None) if note["machine"] == 0]
 print("TORCHELASTIC_RESTART_COUNT in the three lives of machine 0:", lives[::2])
@@ -724,7 +730,7 @@ def per_step(steps=12, dies_at=5, joins_at=8):
             ddp = None
             members, ddp, step = meet(1)
             seconds = time.perf_counter() - begin
-            continue  # the same step, without rank 2
+            continue
         optimizer.step()
         done.append(step)
         step += 1
@@ -744,10 +750,12 @@ p = predict(
 
 # %%
 survived = run_quietly(per_step, ranks=4, init=False)
-assert survived.kind == "died"
 reveal_predictions(survived)
 for rank, seen in survived.values.items():
     print(f"rank {rank} did the steps", seen["done"])
+
+# %%
+assert survived.kind == "died"
 
 
 def alone():

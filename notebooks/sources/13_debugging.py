@@ -219,7 +219,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --no-doctor --timeout 1.2 --expect hang
+# %%ranks --no-doctor --timeout 1.2 --predicted
 group = dist.new_group(backend="gloo", timeout=patience)
 if rank != 2:
     try:
@@ -250,7 +250,7 @@ p = predict(
 )
 
 # %%
-# %%ranks 2
+# %%ranks 2 --predicted
 import torch
 import torch.distributed as dist
 
@@ -432,7 +432,7 @@ p = predict(
 )
 
 # %%
-out = run(lost, FATES["is stopped"], ranks=2, expect="hang")
+out = run(lost, FATES["is stopped"], ranks=2, expect="predicted")
 
 # %% [markdown]
 # The end of a process is noticed at once, even an orderly one: the system closes its connections. (A machine without power closes

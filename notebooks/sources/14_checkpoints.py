@@ -90,7 +90,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --as out
+# %%ranks --predicted --as out
 torch.manual_seed(0)
 ddp = DistributedDataParallel(nn.Linear(64, 10))
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
@@ -221,8 +221,8 @@ for who, disable in (("all", False), ("rank 0", rank != 0)):
 # rank 0 needed longer to evaluate than the others are allowed to wait in the next collective
 # ([lesson 05](05_stragglers.ipynb)).
 #
-# The other kind is wrong at any speed. A branch for rank 0 must not contain a collective, and some do not look like one.
-# Evaluate on rank 0 alone, through the wrapper:
+# The other kind does not depend on speed. A branch for rank 0 must not contain a collective. Does this one, an evaluation on rank
+# 0 alone, through the wrapper?
 
 # %%
 p = predict(
@@ -235,7 +235,7 @@ p = predict(
 )
 
 # %% claims={"S15": "wrong"}
-# %%ranks 2 --fresh --backend gloo --expect died
+# %%ranks 2 --fresh --backend gloo --predicted
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -401,7 +401,7 @@ from itertools import groupby
 from course_lib.running import run_quietly
 
 film = {}
-out = run(slow_motion, write_in_place, files.name, ranks=2)
+out = run(slow_motion, write_in_place, files.name, ranks=2, expect="predicted")
 film["write_in_place"] = out.values[1]
 for way in (remove_and_rename, replace):
     film[way.__name__] = run_quietly(slow_motion, way, files.name, ranks=2).values[1]
@@ -792,7 +792,7 @@ p = predict(
 )
 
 # %% claims={"53": "wrong"}
-# %%ranks --as out
+# %%ranks --predicted --as out
 job = new_job()
 train(job, 17)
 save(everything(job), f"{folder}/job.pt")
@@ -941,7 +941,7 @@ p = predict(
 )
 
 # %%
-# %%ranks 3 --fresh --backend gloo --as out
+# %%ranks 3 --fresh --backend gloo --predicted --as out
 import os
 import warnings
 

@@ -263,7 +263,7 @@ p = predict(
 
 
 # %%
-# %%ranks --as raced
+# %%ranks --predicted --as raced
 def gloo(x):
     dist.all_reduce(x, group=eight)
 
@@ -474,7 +474,7 @@ p = predict(
 )
 
 # %% claims={"62": "refined"}
-# %%ranks 1 --no-init --expect raises:RuntimeError
+# %%ranks 1 --no-init --predicted
 import time
 
 import torch
@@ -871,7 +871,7 @@ assert results["PowerSGD"][0] > results["PowerSGD, no feedback"][0] + 0.05
 #
 # ### Half the bytes for free?
 #
-# Almost. “Gradients are small numbers, fp16 has small numbers.” The hook divides by the number of ranks *before* it sends,
+# “Gradients are small numbers, fp16 has small numbers.” The hook divides by the number of ranks *before* it sends,
 # in fp16, so that the sum does not overflow (`_compress_hook`, `default_hooks.py`). A gradient of 10⁻⁷ on every rank:
 
 # %%
@@ -885,7 +885,7 @@ p = predict(
 )
 
 # %%
-# %%ranks 4 --as out
+# %%ranks 4 --predicted --as out
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
@@ -902,6 +902,8 @@ for n, group in ((2, pair), (4, dist.group.WORLD)):
 if dist.get_rank() == 0:
     print({n: float(f"{mean:.1g}") for n, mean in means.items()})
 
+# %%
+# %%ranks
 for n in (2, 64, 1024, 16384):
     power = next(k for k in range(40) if torch.tensor(2.0**-k).half().div(n) == 0)
     if dist.get_rank() == 0:
@@ -917,9 +919,9 @@ for n in (2, 64, 1024, 16384):
 #
 # ## Where DDP ends: memory
 #
-# Each rank of DDP holds everything. With fp32 and Adam a parameter needs 4 bytes of weight, 4 of gradient and 8 of Adam's two
+# With fp32 and Adam a parameter needs 4 bytes of weight, 4 of gradient and 8 of Adam's two
 # means: 16 (plus 4 for buckets, unless `gradient_as_bucket_view=True`; [lesson 04](04_buckets.ipynb)). Mixed precision as in
-# the ZeRO paper is no cheaper: 2 + 2, and 12 for fp32 weights and Adam. And activations come on top. More ranks do not help:
+# the ZeRO paper is no cheaper: 2 + 2, and 12 for fp32 weights and Adam. And activations come on top. Do more ranks help?
 
 # %%
 p = predict(
@@ -931,7 +933,7 @@ p = predict(
 )
 
 # %%
-# %%ranks 1 --no-init --as out
+# %%ranks 1 --no-init --predicted --as out
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -962,7 +964,7 @@ before, after = held(8), held(1024)
 print(before, "bytes a parameter on 8 ranks,", after, "on 1024")
 
 # %% [markdown]
-# All of it is there 1,024 times. **ZeRO** (Rajbhandari et al., 2020) cuts up what need not be everywhere, in three steps: the
+# Each rank of DDP holds everything: all of it is there 1,024 times. **ZeRO** (Rajbhandari et al., 2020) cuts up what need not be everywhere, in three steps: the
 # optimizer's state; the gradients as well; the weights as well. Does this function agree with the paper's Figure 1 (7.5
 # billion parameters, 64 ranks, mixed precision: 120, 31.4, 16.6 and 1.9 GB)?
 

@@ -26,12 +26,19 @@
 #
 # Words: the [glossary](glossary.ipynb). All rules of thumb on one page, to be printed: the
 # [cheat sheet](../docs/cheatsheet.html). What people say about DDP, and which cell shows what becomes of it:
-# [claims](../docs/claims.md). Solved tasks, once you have tried: the folder `solutions`.
+# [claims](../docs/claims.md). Both give answers away: read them after the lessons. Solved tasks, once you have tried:
+# `%solution NAME`.
 #
 # **How it works.** Open a lesson and run its cells one after the other (`Shift`+`Enter`). A cell that starts with `%%ranks 4`
 # runs on four real ranks. Where a question with radio buttons comes, choose *before* you run the next cell: the run decides
 # who was right. When something hangs, the cell says why within about a second; the stop button always gives you the kernel
 # back.
+#
+# **Your copy.** `make lab` (or `ddp-course lab`) opens these notebooks as a copy that is yours, without saved outputs. Change in
+# it what you like: a newer version of the course replaces only what you have not changed. Of what you have changed, the new
+# version comes to lie beside yours, as `03_samplers.new.ipynb` for example, and the map below says so. In a terminal,
+# `ddp-course reset 03` puts a lesson back, and `ddp-course reset exercises/03` its exercises; your old one is kept in the folder
+# `kept`.
 #
 # Where you stand:
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.integration.ranks_and_kernels import is_gone, until
+
 REFUSED = {
     "%%ranks 0\n1": "A gang needs at least 1 rank, not 0.",
     "%%ranks -1\n1": "A gang needs at least 1 rank, not -1.",
@@ -130,3 +132,33 @@ def test_a_cell_with_a_warning_is_warned_about_by_the_ranks_only(kernel):
     assert shown.status == "ok"
     assert shown.stderr == ""
     assert "SyntaxWarning" in shown.text or "DeprecationWarning" in shown.text or shown.displays == []
+
+
+def test_whoever_runs_the_machine_may_allow_fewer_ranks(kernel):
+    kernel.run("import os; os.environ['DDP_COURSE_MAX_RANKS'] = '2'")
+    try:
+        shown = kernel.run("%%ranks 3\n1")
+        assert shown.error.splitlines() == [
+            "3 ranks are more than this machine is set up for: 2 at most (DDP_COURSE_MAX_RANKS)."
+        ]
+        assert kernel.run("%%ranks 2\n1").status == "ok"
+    finally:
+        kernel.run("del os.environ['DDP_COURSE_MAX_RANKS']")
+
+
+def test_a_gang_that_nobody_uses_is_ended_where_that_is_wanted_and_told(kernel):
+    kernel.run("import os; os.environ['DDP_COURSE_IDLE_MINUTES'] = '0.05'")
+    try:
+        kernel.run("%%ranks 2 --fresh\nmine = 7")
+        shown = kernel.run("%%ranks\nmine")
+        assert shown.status == "ok"  # in use
+        before = kernel.ranks()
+        until(lambda: all(is_gone(pid) for pid in before))
+        shown = kernel.run("%%ranks\nmine")
+        assert shown.error.startswith(
+            "Nobody had used the gang of 2 for 0.05 minutes: it was ended, and its variables"
+        )
+        assert shown.error.endswith("Start one with %%ranks 4 (or %%ranks N for N ranks).")
+        assert "This is a new one." in kernel.run("%%ranks 2\n1").text
+    finally:
+        kernel.run("del os.environ['DDP_COURSE_IDLE_MINUTES']")

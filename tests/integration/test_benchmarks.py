@@ -25,6 +25,7 @@ SMALL = Plan(
     graded_tasks=2,
     steps=5,
     step_seconds=0.002,
+    learners=2,
     history=20,
     contenders=(COURSE,),
 )

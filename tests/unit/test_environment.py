@@ -1,5 +1,6 @@
 """The three places that say what the course needs agree: pyproject.toml, environment.yml and the locks."""
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -91,3 +92,21 @@ def test_no_place_to_install_from_is_written_down(file):
 def test_the_lock_leaves_the_gpu_libraries_to_torch(lock):
     gpu_only = [pin.name for pin in pins(lock) if pin.name.startswith(("nvidia-", "cuda-", "triton"))]
     assert gpu_only == []
+
+
+def test_binder_takes_the_cpu_build_of_the_locked_torch_and_the_lock():
+    lines = (ROOT / ".binder" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    (torch,) = [Requirement(line) for line in lines if line.startswith("torch")]
+    (locked,) = [pin for pin in pins("requirements.lock") if pin.name == "torch"]
+    assert str(torch) == f"{locked}+cpu"
+    (lock,) = [line.removeprefix("-r ") for line in lines if line.startswith("-r ")]
+    assert (ROOT / ".binder" / lock).resolve() == ROOT / "requirements.lock"
+    assert (ROOT / ".binder" / "runtime.txt").read_text(encoding="utf-8").strip() == "python-3.11"
+
+
+@pytest.mark.parametrize(
+    "file", [".binder/postBuild", ".binder/start", ".devcontainer/install", "deploy/zero-to-jupyterhub/start"]
+)
+def test_what_a_container_runs_can_be_run(file):
+    assert os.access(ROOT / file, os.X_OK)
+    assert (ROOT / file).read_text(encoding="utf-8").startswith("#!/bin/")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sqlite3
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -211,7 +212,9 @@ def test_progress_shows_the_map_attempts_hints_and_time():
 
 def test_progress_is_carried_to_another_machine(tmp_path, monkeypatch):
     before = some_progress()
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
     assert ddp_course("progress", "export", "mine.json").exit_code == 0
+    assert json.loads(Path("mine.json").read_text(encoding="utf-8"))["learner"] == "ada"
     monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "other"))
     Progress().hint("samplers.evaluate")
     assert "4 new events added" in ddp_course("progress", "import", "mine.json").stdout

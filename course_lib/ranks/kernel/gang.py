@@ -44,6 +44,8 @@ START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
 REBUILD_SECONDS, REBUILD_SECONDS_PER_RANK = 10.0, 0.5
 FETCH_SECONDS = 60.0
 MAX_RANKS = 256
+#: The variable by which whoever runs a shared machine allows fewer.
+MAX_RANKS_VARIABLE = "DDP_COURSE_MAX_RANKS"
 
 
 class State(enum.StrEnum):
@@ -67,8 +69,14 @@ class GangError(RuntimeError):
         self.state = state
 
 
+def _allowed() -> int | None:
+    """The number of ranks in a gang that whoever runs this machine has set, if it is one."""
+    allowed = os.environ.get(MAX_RANKS_VARIABLE, "").strip()
+    return int(allowed) if allowed.isdecimal() and int(allowed) > 0 else None
+
+
 def check_size(world_size: int) -> None:
-    """Refuse gangs that cannot exist or that the machine's memory cannot hold.
+    """Refuse gangs that cannot exist, that are not allowed here, or that the machine's memory cannot hold.
 
     Raises:
         GangError: with the number of ranks that would fit.
@@ -77,6 +85,11 @@ def check_size(world_size: int) -> None:
         raise GangError(f"The number of ranks is a whole number, not {world_size!r}.")
     if world_size < 1:
         raise GangError(f"A gang needs at least 1 rank, not {world_size}.")
+    allowed = _allowed()
+    if allowed is not None and world_size > allowed:
+        raise GangError(
+            f"{world_size} ranks are more than this machine is set up for: {allowed} at most ({MAX_RANKS_VARIABLE})."
+        )
     available = psutil.virtual_memory().available
     fits = max(1, int(available / (MB_PER_RANK * 1e6)))
     if world_size > fits:
@@ -144,6 +157,8 @@ class Gang(Wires):
         self.launcher: Launcher = warm_up(method)
         self.state = State.STARTING
         self.epoch = 0
+        #: When its ranks were last asked for something, by `time.monotonic`.
+        self.used = time.monotonic()
         #: How many operations each rank had issued on each of its groups when the last job ended.
         self.numbers: dict[int, Mapping[str, int]] = {}
         super().__init__()
@@ -336,6 +351,7 @@ class Gang(Wires):
                     outcome = dataclasses.replace(outcome, interrupted=True)
                 return outcome
             finally:
+                self.used = time.monotonic()
                 if self.state is State.BUSY:
                     self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
 
@@ -369,6 +385,7 @@ class Gang(Wires):
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
                 )
+            self.used = time.monotonic()
             how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
             replies = self.ask(Fetch(name, how), Fetched, FETCH_SECONDS, stop=stop)
             if stop.pressed:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,8 @@ import psutil
 from course_lib.ranks.kernel.silence import LOOK_SECONDS, Silence
 from course_lib.ranks.messages import read, written
 from course_lib.ranks.protocol import Decoder, Message
-from course_lib.ranks.server.zygote import ask_zygote, server_environment, working_folder
+from course_lib.ranks.server.fitting import server_environment, working_folder
+from course_lib.ranks.server.zygote import ask_zygote
 from course_lib.ranks.starting import (
     Exited,
     Failed,
@@ -35,6 +37,8 @@ from course_lib.ranks.starting import (
     StoreConfig,
 )
 
+#: A zygote that is still loading torch takes its time; one that says nothing for so long is stopped, or worse.
+ZYGOTE_SECONDS = 60.0
 METHODS = ("forkserver", "spawn")
 _COURSE_PARENT = str(Path(__file__).resolve().parents[3])
 
@@ -84,6 +88,7 @@ class Launcher:
         self.sock, theirs = socket.socketpair()
         with theirs:
             self._asked = ask and ask_zygote(theirs, self._log.fileno(), environment)
+            self._asked_until = time.monotonic() + ZYGOTE_SECONDS
             if not self._asked:
                 self._process = self._own_server(theirs, environment)
         self.sock.setblocking(False)
@@ -116,7 +121,8 @@ class Launcher:
         """True once the server is no more; where a zygote gave none, one is started here instead."""
         with self._lock:
             self.pump()
-            if self.gone and self.ready is None and self._asked:
+            given_up = self.gone or time.monotonic() > self._asked_until
+            if self._asked and self.ready is None and given_up:
                 self.sock.close()
                 self._begin(ask=False)
         return self.gone or (self._process is not None and self._process.poll() is not None)

@@ -1,73 +1,41 @@
 """A process with torch loaded that forks a forkserver for each kernel that asks: they all start warm.
 
-Loading torch takes a kernel's first ranks some seconds. `ddp-course lab` starts a zygote beside JupyterLab (and the
-tests one beside pytest): every kernel that is started, or restarted, then has its forkserver at once, and all share
-torch's memory. A forkserver from a zygote is the kernel's own in every other way; where there is no zygote, or it does
-not fit, the kernel starts one itself (`launcher`). Promises:
+Loading torch takes a kernel's first ranks some seconds. Where there is a zygote, every kernel that is started, or
+restarted, has its forkserver at once, and all share torch's memory. A forkserver from a zygote is the kernel's own in
+every other way; where there is no zygote, or it does not fit, the kernel starts one itself (`launcher`). This is the
+side of those who want a zygote, or something from it; the process itself is `zygote_process`. There are two kinds:
 
-* it ends when its owner ends, for whatever reason; the forkservers it made end with their kernels;
-* only this user reaches it: its socket lies in a folder of its own that nobody else may enter;
-* what it forks is what the kernel would have started: it refuses other interpreters, another course, a course whose
-  files have changed since it loaded them, and an environment in which torch would have been loaded differently.
+* the *shared* zygote of a user, which all kernels find by its place (`zygote_folder`). A Jupyter server starts it when
+  a notebook of the course is opened (`notebook/server_extension`), and so does any kernel of such a server that finds
+  none. It ends when all servers that had a use for it have ended, or when nobody has needed it for a while;
+* one's own (`start_zygote`), for what a single process starts: a test run, the build of the notebooks.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
-import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-from course_lib.ranks.codec import decode, encode
-from course_lib.ranks.process import name_process, run_and_exit
+from course_lib.ranks.codec import encode
+from course_lib.ranks.process import lives
+from course_lib.ranks.server.fitting import Request, fitting_of, server_environment, working_folder
+from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
 
-#: The variable with the address in the environment of those who may ask.
+#: The variable with the address of one's own zygote, in the environment of those who may ask. Empty: none is wanted.
 VARIABLE = "DDP_COURSE_ZYGOTE"
-_COURSE = Path(__file__).resolve().parents[2]
-_READ_WHEN_LOADED = (
-    "TORCH",
-    "PYTORCH",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "GLOO_",
-    "NCCL_",
-    "CUDA_",
-    "LD_",
-    "PYTHONHASHSEED",
-)
-#: torch writes it itself when DDP or its compiler is imported: who has imported torch may still ask.
-_WRITTEN_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
-_REQUEST_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """What must be the same in the zygote and in who asks."""
-
-    python: tuple[str, ...]
-    course: tuple[str, ...]
-    loaded_with: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class _Request:
-    """A kernel wants a forkserver in its environment and working folder."""
-
-    fitting: _Fitting
-    env: Mapping[str, str]
-    cwd: str
-    pid: int
+#: The variable that names the Jupyter server (`ranks.process.identity`) to what it starts.
+SERVER = "DDP_COURSE_SERVER"
+#: Seconds after which a shared zygote that nobody has needed ends; opening a notebook starts the next one.
+_IDLE_SECONDS = 900.0
+_IDLE = "DDP_COURSE_ZYGOTE_IDLE"
+_WAITING = 64
 
 
 def start_zygote() -> int:
@@ -86,37 +54,57 @@ def start_zygote() -> int:
     address = os.path.join(folder, "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
-        listener.listen(64)
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "course_lib.ranks.server.zygote",
-                str(listener.fileno()),
-                str(owner),
-                folder,
-            ],
-            pass_fds=[listener.fileno(), owner],
-            env=server_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C in the terminal is not meant for it
-        )
+        listener.listen(_WAITING)
+        _start(listener, ["owned", str(owner), folder], server_environment(), [owner])
     os.close(owner)
     os.environ[VARIABLE] = address
     return ours
 
 
-def server_environment() -> dict[str, str]:
-    """The environment of a process that forks: it finds this course, and macOS lets it fork."""
-    paths = (str(_COURSE.parent), os.environ.get("PYTHONPATH", ""))
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",
-    }
+def start_shared_zygote() -> bool:
+    """Make sure that this user has a shared zygote that fits this process; returns whether there is one.
+
+    One is started only for a Jupyter server that lives: it tells the zygote how long it is needed.
+    """
+    environment = server_environment()
+    server = environment.get(SERVER, "")
+    folder = private_folder()
+    if folder is None or environment.pop(VARIABLE, None) is not None or not lives(server):
+        return False
+    address = address_of(folder, fitting_of(environment))
+    try:
+        with locked(folder):
+            remove_dead(folder)
+            if address.exists():
+                return True
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(address))
+                listener.listen(_WAITING)
+                idle = environment.get(_IDLE, str(_IDLE_SECONDS))
+                process = _start(listener, ["shared", str(address), server, idle], environment)
+    except OSError:
+        return False
+    threading.Thread(target=process.wait, name="zygote-started", daemon=True).start()
+    return True
+
+
+def _start(
+    listener: socket.socket,
+    arguments: list[str],
+    environment: Mapping[str, str],
+    fds: list[int] | None = None,
+) -> subprocess.Popen[bytes]:
+    module = "course_lib.ranks.server.zygote_process"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(listener.fileno()), *arguments],
+        pass_fds=[listener.fileno(), *(fds or [])],
+        env=environment,
+        cwd=os.sep,  # it outlives what the folder of a lesson is used for
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C in the terminal is not meant for it
+    )
 
 
 def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) -> bool:
@@ -124,124 +112,36 @@ def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) ->
 
     The zygote refuses by closing its copy of `sock`.
     """
-    address = os.environ.get(VARIABLE)
-    if not address:
+    own = os.environ.get(VARIABLE)
+    if own == "":
         return False
-    request = _Request(_fitting(environment), dict(environment), working_folder(), os.getpid())
-    try:
-        with socket.socket(socket.AF_UNIX) as wire:
-            wire.settimeout(_REQUEST_SECONDS)
-            wire.connect(address)
+    request = Request(
+        fitting=fitting_of(environment),
+        env=dict(environment),
+        cwd=working_folder(),
+        pid=os.getpid(),
+        server=os.environ.get(SERVER, ""),
+    )
+    if own:
+        return _sent(own, request, sock, log)
+    folder = private_folder()
+    if folder is None:
+        return False
+    address = address_of(folder, request.fitting)
+    if _sent(address, request, sock, log):
+        return True
+    return start_shared_zygote() and _sent(address, request, sock, log)
+
+
+def _sent(address: Path | str, request: Request, sock: socket.socket, log: int) -> bool:
+    wire = connected(address)
+    if wire is None:
+        return False
+    with wire:
+        try:
             data = json.dumps(encode(request)).encode() + b"\n"
             sent = socket.send_fds(wire, [data], [sock.fileno(), log])
             wire.sendall(data[sent:])
-    except OSError:
-        return False
+        except OSError:
+            return False
     return True
-
-
-def working_folder() -> str:
-    """The working folder, or the root where somebody has removed it."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return os.sep
-
-
-def _fitting(environment: Mapping[str, str]) -> _Fitting:
-    return _Fitting(
-        python=(sys.prefix, sys.version),
-        course=(str(_COURSE), *map(str, _newest_files())),
-        loaded_with={
-            key: environment[key]
-            for key in sorted(environment)
-            if key.startswith(_READ_WHEN_LOADED) and key not in _WRITTEN_BY_TORCH
-        },
-    )
-
-
-def _newest_files() -> tuple[int, int]:
-    """How many files the course has, and when the youngest was written (ns)."""
-    times = [path.stat().st_mtime_ns for path in _COURSE.rglob("*.py")]
-    return len(times), max(times)
-
-
-class _Zygote:
-    def __init__(self, listener: socket.socket, owner: int) -> None:
-        self.listener = listener
-        self.owner = owner
-        self.fitting = _fitting(os.environ)
-
-    def owner_is_there(self) -> bool:
-        return not select.select([self.owner], [], [], 0)[0]
-
-    def serve(self) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what it forks
-        while True:
-            wanted: list[socket.socket | int] = [self.listener, self.owner]
-            readable, _, _ = select.select(wanted, [], [])
-            if self.owner in readable:
-                return
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                self._answer()
-
-    def _answer(self) -> None:
-        wire, _ = self.listener.accept()
-        with wire:
-            wire.settimeout(_REQUEST_SECONDS)
-            data, fds, _, _ = socket.recv_fds(wire, 1 << 16, 2)
-            try:
-                while data and not data.endswith(b"\n"):
-                    data += wire.recv(1 << 16)
-                request = decode(_Request, json.loads(data))
-                if len(fds) == 2 and request.fitting == self.fitting and not os.fork():
-                    self._become(request, wire, *fds)
-            finally:
-                for fd in fds:
-                    os.close(fd)
-
-    def _become(self, request: _Request, wire: socket.socket, sock: int, log: int) -> NoReturn:
-        """In a forked child: be the forkserver of the kernel at the other end of `sock`."""
-        from course_lib.ranks.server import forkserver
-
-        def serve() -> int:
-            os.setsid()
-            name_process(f"ranks-{request.pid}")
-            wire.close()
-            self.listener.close()
-            os.close(self.owner)
-            null = os.open(os.devnull, os.O_RDONLY)
-            for fd, stream in ((null, 0), (log, 1), (log, 2)):
-                os.dup2(fd, stream)
-            os.close(null)
-            os.close(log)
-            os.environ.clear()
-            os.environ.update(request.env)
-            with contextlib.suppress(OSError):
-                os.chdir(request.cwd)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the server reaps its ranks itself
-            return forkserver.serve(socket.socket(fileno=sock), "forkserver", loaded=True)
-
-        run_and_exit(serve)
-
-
-def main(arguments: list[str]) -> None:
-    """Entry point of the process: the listening socket's descriptor, the owner's, the folder to be removed."""
-    from course_lib.ranks.server import huge_pages, preload
-
-    listener, owner, folder = socket.socket(fileno=int(arguments[0])), int(arguments[1]), arguments[2]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    zygote = _Zygote(listener, owner)
-    try:
-        preload.preload(zygote.owner_is_there)
-        for _ in huge_pages.collapsing():
-            pass
-        zygote.serve()
-    finally:
-        listener.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    os._exit(0)  # never through the interpreter's shutdown, see forkserver

@@ -4,7 +4,7 @@ LESSON = "03_samplers"
 
 SHARDS = "lesson 03, Ten samples, four ranks"
 DROPPED = "lesson 03, drop_last: lose instead of repeat"
-EPOCHS = "lesson 03, Shuffling, and the call everybody forgets"
+EPOCHS = "lesson 03, Shuffling, epoch by epoch"
 LOADER = "lesson 03, Two samplers do not fit into one loader"
 SEEDS = "lesson 03, A seed of one's own"
 EVALUATE = "lesson 03, An accuracy that counts nobody twice"

@@ -3,7 +3,7 @@
 LESSON = "05_stragglers"
 
 WAITS = "lesson 05, Who waits, and where"
-MAXIMUM = "lesson 05, It does not even out"
+MAXIMUM = "lesson 05, Does it even out?"
 LESS_OFTEN = "lesson 05, Synchronise less often"
 STALENESS = "lesson 05, “Make a smaller group, then they synchronise less often”"
 JOIN = "lesson 05, A rank runs out of batches"

@@ -2,8 +2,8 @@
 
 LESSON = "09_synchronised"
 
-ONCE = "lesson 09, Parameters: once"
-ENSEMBLE = "lesson 09, Not an ensemble either"
+ONCE = "lesson 09, Parameters"
+ENSEMBLE = "lesson 09, An ensemble?"
 ON_PURPOSE = "lesson 09, Change weights on purpose"
 NORM = "lesson 09, What that does to BatchNorm"
 AVERAGED = "lesson 09, Switch it off, and average when it counts"

@@ -3,7 +3,7 @@
 LESSON = "08_unused"
 
 ERROR = "lesson 08, Read the error"
-LATE = "lesson 08, One step too late"
+LATE = "lesson 08, The last step"
 RANKS = "lesson 08, Ranks that disagree"
 MATRIX = "lesson 08, Four ways, twelve graphs"
 ZEROS = "lesson 08, No gradient, or a gradient of zeros"

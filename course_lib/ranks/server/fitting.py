@@ -1,0 +1,91 @@
+"""What a zygote and a kernel must have in common, and what a kernel sends when it asks for a forkserver."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The folder of the course's code.
+COURSE = Path(__file__).resolve().parents[2]
+_READ_WHEN_LOADED = (
+    "TORCH",
+    "PYTORCH",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "GLOO_",
+    "NCCL_",
+    "CUDA_",
+    "LD_",
+    "PYTHONHASHSEED",
+)
+#: torch writes it itself when DDP or its compiler is imported: who has imported torch may still ask.
+_WRITTEN_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What must be the same in the zygote and in who asks."""
+
+    python: tuple[str, ...]
+    course: tuple[str, ...]
+    loaded_with: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A kernel wants a forkserver in its environment and working folder.
+
+    Attributes:
+        fitting: what the zygote must have in common with the kernel.
+        env: the environment of the forkserver.
+        cwd: its working folder.
+        pid: the kernel.
+        server: the Jupyter server that has started the kernel (`ranks.process.identity`), if one has.
+    """
+
+    fitting: Fitting
+    env: Mapping[str, str]
+    cwd: str
+    pid: int
+    server: str = ""
+
+
+def fitting_of(environment: Mapping[str, str]) -> Fitting:
+    """What a process of this interpreter, with this course and this environment, needs from a zygote."""
+    return Fitting(
+        python=(sys.prefix, sys.version),
+        course=(str(COURSE), *map(str, _newest_files())),
+        loaded_with={
+            key: environment[key]
+            for key in sorted(environment)
+            if key.startswith(_READ_WHEN_LOADED) and key not in _WRITTEN_BY_TORCH
+        },
+    )
+
+
+def _newest_files() -> tuple[int, int]:
+    """How many files the course has, and when the youngest was written (ns)."""
+    times = [path.stat().st_mtime_ns for path in COURSE.rglob("*.py")]
+    return len(times), max(times)
+
+
+def server_environment() -> dict[str, str]:
+    """The environment of a process that forks: it finds this course, and macOS lets it fork."""
+    paths = (str(COURSE.parent), os.environ.get("PYTHONPATH", ""))
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",
+    }
+
+
+def working_folder() -> str:
+    """The working folder, or the root where somebody has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.sep

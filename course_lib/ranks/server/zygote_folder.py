@@ -1,0 +1,90 @@
+"""Where the shared zygotes of a user listen: a folder that nobody else may enter, one socket for each kind of zygote.
+
+The folder lies with the system's temporary files, on a local disk: home folders may be shared by several machines, and
+their paths may be longer than the address of a socket. Who starts or ends a zygote holds the folder's lock meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from course_lib.ranks.codec import encode
+from course_lib.ranks.server.fitting import Fitting
+
+_CONNECT_SECONDS = 1.0
+
+
+def private_folder() -> Path | None:
+    """The folder, made if need be; None where it cannot be made, or is not this user's alone."""
+    folder = Path(tempfile.gettempdir()) / f"ddp-course-{os.getuid()}"
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()  # not stat: a link that somebody else has put there leads anywhere
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return folder if ours and not stat.S_IMODE(found.st_mode) & 0o077 else None
+
+
+def address_of(folder: Path, fitting: Fitting) -> Path:
+    """The socket of the zygote that has loaded this; containers that share the folder have their own."""
+    text = json.dumps([encode(fitting), platform.node()], sort_keys=True)
+    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.socket"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the system releases it, too, when this process ends."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def connected(address: Path | str) -> socket.socket | None:
+    """A connection to the zygote there, or None where none of this user listens."""
+    wire = socket.socket(socket.AF_UNIX)
+    wire.settimeout(_CONNECT_SECONDS)
+    try:
+        wire.connect(str(address))
+        if _user_at(wire) == os.getuid():
+            return wire
+    except OSError:
+        pass
+    wire.close()
+    return None
+
+
+def _user_at(wire: socket.socket) -> int:
+    """Whose process is at the other end; where the system does not say, the folder's permissions have to do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getuid()
+    credentials = wire.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, 12
+    )  # pid, user, group: four bytes each
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def remove_dead(folder: Path) -> None:
+    """Remove the sockets of zygotes that were killed. Only for who holds the lock."""
+    for address in folder.glob("*.socket"):
+        with socket.socket(socket.AF_UNIX) as wire, contextlib.suppress(OSError):
+            wire.settimeout(_CONNECT_SECONDS)
+            try:
+                wire.connect(str(address))
+            except ConnectionRefusedError:  # and nothing else: a zygote may be too busy to answer now
+                address.unlink()

@@ -1,0 +1,80 @@
+"""In what a learner opens, the answer to a question stands nowhere before the run that decides it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from course_lib.learner.course import given_files
+from course_lib.tasks import all_tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = given_files(ROOT)
+NOTEBOOKS = sorted(name for name in FILES if name.endswith(".ipynb"))
+LESSONS = [name for name in NOTEBOOKS if re.match(r"notebooks/\d\d_", name)]
+ASKS = re.compile(r"^(?:\w+ = )?predict\(", re.MULTILINE)
+RUNS = re.compile(r"^%%ranks\b.*|\brun(?:_quietly)?\(|\breveal", re.MULTILINE)
+
+
+def code_cells(name: str) -> list[dict]:
+    return [cell for cell in json.loads(FILES[name])["cells"] if cell["cell_type"] == "code"]
+
+
+def source(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_cell_has_an_output_a_number_or_a_verdict(name):
+    for cell in code_cells(name):
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)
+        assert set(cell["metadata"]) <= {"tags", "jupyter"}
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_the_cell_that_decides_a_prediction_does_not_say_how_it_ends(name):
+    sources = [source(cell) for cell in code_cells(name)]
+    asked = [number for number, text in enumerate(sources) if ASKS.search(text)]
+    assert asked, "a lesson without a question"
+    for number in asked:
+        decides = sources[number + 1]
+        assert RUNS.search(decides), f"the cell after the question {sources[number]!r} runs nothing"
+        if decides.startswith("%%ranks"):
+            options = decides.partition("\n")[0].split()
+            assert "--predicted" in options, decides
+            assert "--expect" not in options, decides
+        assert not re.search(r"expect=(?!\"predicted\")", decides), decides
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_only_cells_that_decide_a_prediction_say_predicted(name):
+    sources = [source(cell) for cell in code_cells(name)]
+    for number, text in enumerate(sources):
+        if re.match(r"%%ranks.* --predicted\b", text) or 'expect="predicted"' in text:
+            assert ASKS.search(sources[number - 1]), text
+
+
+def test_solutions_are_not_in_the_copy():
+    assert {name.partition("/")[0] for name in FILES} == {"notebooks", "exercises", "docs"}
+
+
+def test_every_script_that_is_an_answer_is_in_the_copy():
+    scripts = {f"exercises/{task.script}" for task in all_tasks() if task.script}
+    assert scripts <= set(FILES)
+
+
+@pytest.mark.parametrize("name", [*NOTEBOOKS, "docs/claims.md", "docs/cheatsheet.html"])
+def test_links_lead_to_files_of_the_copy(name):
+    text = FILES[name].decode()
+    if name.endswith(".ipynb"):
+        cells = json.loads(text)["cells"]
+        text = "\n".join(source(cell) for cell in cells if cell["cell_type"] == "markdown")
+    for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)|href=\"([^\"#]+)", text):
+        link = target[0] or target[1]
+        if re.match(r"[a-z]+:", link):
+            continue
+        parts: list[str] = [*Path(name).parent.parts]
+        for part in Path(link).parts:
+            parts = parts[:-1] if part == ".." else [*parts, part]
+        assert "/".join(parts) in FILES, f"{name}: {link}"
