@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -43,7 +44,15 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
     return [*command, *arguments], environment
 
 
-def lab(context: typer.Context) -> None:
+def lab(
+    context: typer.Context,
+    only_copy: Annotated[
+        bool,
+        typer.Option(
+            "--only-copy", help="Make or update the copy and open nothing: where a server opens JupyterLab."
+        ),
+    ] = False,
+) -> None:
     """Open your copy of the course in JupyterLab; further arguments go to JupyterLab (--no-browser, --port 9000 ...).
 
     The copy holds lessons and exercises without outputs. It is made at the first start, in learner/ or ~/ddp-course, or
@@ -51,6 +60,8 @@ def lab(context: typer.Context) -> None:
     changed.
     """
     folder = up_to_date_copy(course_root())
+    if only_copy:
+        return
     command, environment = lab_process(folder, context.args)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself

@@ -12,9 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Where the course's files are; everybody can read them. Each learner gets a copy to write in.
-COURSE = os.environ.get("DDP_COURSE_FILES", str(Path(__file__).resolve().parents[2]))
-#: In each learner's home.
+#: In each learner's home: their copy of the course.
 FOLDER = "ddp-course"
 #: Ranks in a gang, at most: with two cores for all, four are enough for most lessons.
 MAX_RANKS = "8"
@@ -46,25 +44,17 @@ c.Spawner.environment = {
 
 
 def copy_course(spawner) -> None:
-    """Give a learner the lessons and exercises, once: what is there already is theirs, and stays as it is."""
+    """Make or update the learner's copy of the course; what they have changed in it stays."""
     account = pwd.getpwnam(spawner.user.name)
-    target = Path(account.pw_dir) / FOLDER
-    if target.exists():
-        return
-    # As the learner, so that nothing of another user's can be written through a link in the learner's home.
-    copy = (
-        "import shutil, sys\n"
-        "source, target = sys.argv[1:]\n"
-        "for name in ('notebooks', 'exercises'):\n"
-        "    shutil.copytree(f'{source}/{name}', f'{target}/{name}', ignore=shutil.ignore_patterns('sources'))"
-    )
+    # As the learner, so that nothing of another user's can be written through a link in the learner's home. A copy that
+    # cannot be brought up to date is opened as it is.
     subprocess.run(
-        [sys.executable, "-I", "-c", copy, COURSE, str(target)],
-        check=True,
+        [sys.executable, "-P", "-m", "course_lib.cli", "lab", "--only-copy"],
+        check=False,
         user=account.pw_uid if os.geteuid() == 0 else None,
         group=account.pw_gid if os.geteuid() == 0 else None,
         extra_groups=[] if os.geteuid() == 0 else None,
-        env={"PATH": os.defpath, "HOME": account.pw_dir},
+        env={"PATH": os.defpath, "HOME": account.pw_dir, "DDP_COURSE_LEARNER": f"{account.pw_dir}/{FOLDER}"},
         cwd=account.pw_dir,
     )
 

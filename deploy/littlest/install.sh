@@ -14,9 +14,7 @@ $user/bin/pip install --no-deps "$course"
 $user/bin/python -c 'import matplotlib.font_manager' 2>/dev/null
 
 # What every new learner finds in the home folder; learners who are there already: cp -r /etc/skel/ddp-course ~.
-install -d /etc/skel/ddp-course
-cp -r "$course/notebooks" "$course/exercises" /etc/skel/ddp-course/
-rm -rf /etc/skel/ddp-course/notebooks/sources
+(cd / && DDP_COURSE_LEARNER=/etc/skel/ddp-course $user/bin/ddp-course lab --only-copy)
 
 install -m 644 "$course/deploy/littlest/ddp_course.py" /opt/tljh/config/jupyterhub_config.d/
 tljh-config set user_environment.default_app jupyterlab

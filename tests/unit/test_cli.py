@@ -86,6 +86,13 @@ def test_lab_keeps_a_copy_for_the_learner_and_says_what_it_has_done(tmp_path, ca
     assert "Kept with their outputs: kept/exercises/03_samplers." in said
 
 
+def test_a_hub_has_the_copy_made_and_opens_it_itself(tmp_path, monkeypatch):
+    given = small_course(tmp_path / "course")
+    monkeypatch.chdir(given)
+    assert ddp_course("lab", "--only-copy").exit_code == 0
+    assert (given / "learner/notebooks/index.ipynb").is_file()
+
+
 def test_lab_opens_a_copy_that_cannot_be_updated_and_refuses_where_there_is_none(
     tmp_path, capsys, monkeypatch
 ):

@@ -15,8 +15,7 @@ def test_an_installed_course_makes_the_learner_s_copy_at_home(tmp_path):
     build = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib"]
     subprocess.run([*build, tmp_path / "installed"], cwd=ROOT, check=True, capture_output=True)
     make = (
-        "from pathlib import Path; from course_lib.cli.lab import up_to_date_copy\n"
-        "from course_lib.cli.root import course_root\n"
+        "from course_lib.cli.lab import up_to_date_copy; from course_lib.cli.root import course_root\n"
         "from course_lib.build.task_sources import task_cell; from course_lib.tasks import all_tasks\n"
         "print(up_to_date_copy(course_root()))\n"
         "print([task.name for task in all_tasks() for solved in (True, False) if not task_cell(task, solved=solved)])"
