@@ -81,16 +81,21 @@ def told(folder: Path, done: Updated) -> Iterator[str]:
         yield f"Your copy of the course is in {folder}. Change in it what you like."
     of_course = [change for change in done.changes if change.act is Act.REPLACE]
     if of_course:
-        yield f"The course has changed; brought up to date: {', '.join(change.path for change in of_course)}."
+        yield f"The course has changed; brought up to date: {_listed([change.path for change in of_course])}."
     if not done.new and (put := [change.path for change in done.changes if change.act is Act.PUT]):
-        yield f"New in your copy: {', '.join(put)}."
+        yield f"New in your copy: {_listed(put)}."
     for change in done.changes:
         if change.act is Act.BESIDE:
             yield f"{change.new_of}: you have changed it, so it stays. The new version is {change.path}."
     gone = [change for change in done.changes if change.act is Act.REMOVE and not change.new_of]
     if removed := [change.path for change in gone]:
-        yield f"No longer in the course, and removed from your copy: {', '.join(removed)}."
+        yield f"No longer in the course, and removed from your copy: {_listed(removed)}."
     for path in done.left:
         yield f"{path}: no longer in the course. You have changed it, so it stays."
     if kept := [change for change in done.changes if change.kept]:
-        yield f"Kept with their outputs: {', '.join(change.kept for change in kept)}."
+        yield f"Kept with their outputs: {_listed([change.kept for change in kept])}."
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """These files, or how many they are."""
+    return ", ".join(paths) if len(paths) <= 6 else f"{len(paths)} files"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import TypedDict
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: Where a wheel carries the lessons (see setup.py); a checkout has them beside the package.
@@ -21,6 +23,13 @@ GIVEN = (
 _FIRST = "notebooks/index.ipynb"
 #: In a cell's metadata: what a claim's verdict is, and how long the cell took on the machine that built it.
 _GIVES_AWAY = ("claims", "execution")
+_ASKS = re.compile(r"^(?:\w+ = )?predict\(", re.MULTILINE)
+_SUMMARY = "<summary>After the run: what happened, and why</summary>"
+
+
+class _Cell(TypedDict):
+    cell_type: str
+    source: str | list[str]
 
 
 class CourseError(Exception):
@@ -41,7 +50,7 @@ def is_checkout(folder: Path) -> bool:
 
 
 def given_files(course: Path) -> dict[str, bytes]:
-    """What a learner is given: contents by path below the copy's folder, notebooks without outputs.
+    """What a learner is given: contents by path below the copy's folder, notebooks without answers.
 
     Raises:
         CourseError: a file cannot be read.
@@ -54,7 +63,7 @@ def given_files(course: Path) -> dict[str, bytes]:
                 continue  # checkpoints and caches
             try:
                 content = path.read_bytes()
-                files[name] = without_outputs(content) if path.suffix == ".ipynb" else content
+                files[name] = without_answers(content) if path.suffix == ".ipynb" else content
             except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
                 raise CourseError(f"{name} of the course cannot be read ({error}).") from None
     if _FIRST not in files:
@@ -82,8 +91,8 @@ def paths_meant(name: str, files: Iterable[str]) -> list[str]:
     ]
 
 
-def without_outputs(notebook: bytes) -> bytes:
-    """A notebook as if no cell had ever run, in the form in which nbformat writes it.
+def without_answers(notebook: bytes) -> bytes:
+    """A notebook as if no cell had ever run, in the form in which nbformat writes it; explanations are folded.
 
     Raises:
         ValueError, LookupError, TypeError, AttributeError: it is no notebook.
@@ -96,4 +105,32 @@ def without_outputs(notebook: bytes) -> bytes:
         for key in _GIVES_AWAY:
             cell["metadata"].pop(key, None)
     content["metadata"].pop("widgets", None)
+    _fold_explanations(content["cells"])
     return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _fold_explanations(cells: list[_Cell]) -> None:
+    """Fold the text that follows a cell which decides a question, up to a heading: it says what came out, and why."""
+    asked = decided = False
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            asks = _ASKS.search(source) is not None
+            asked, decided = asks, (asked or decided) and not asks
+        elif cell["cell_type"] == "markdown" and decided:
+            explanation, rest = _to_heading(source)
+            if explanation.strip():
+                folded = f"<details>{_SUMMARY}\n\n{explanation.strip()}\n\n</details>"
+                cell["source"] = "\n\n".join(filter(None, (folded, rest))).splitlines(keepends=True)
+            decided = False
+
+
+def _to_heading(text: str) -> tuple[str, str]:
+    """What stands above the first heading of a Markdown text, and what begins with it."""
+    lines, inside = text.splitlines(keepends=True), False
+    for number, line in enumerate(lines):
+        if line.startswith("```"):
+            inside = not inside
+        elif line.startswith("#") and not inside:
+            return "".join(lines[:number]), "".join(lines[number:])
+    return text, ""

@@ -34,7 +34,7 @@ data = {
 }
 np.savez(f"{folder.name}/digits.npz", **data)
 # log = !torchrun --standalone --nproc-per-node=2 first_ranks/train.py --data {folder.name}/digits.npz --out {folder.name}
-print(*[line for line in log if "right" in line or line.startswith("accuracy")], sep="\n")
+print(*[line for line in log if line.startswith(("rank ", "accuracy"))], sep="\n")
 print(torchruns_last_words(log))
 
 # %% [markdown]

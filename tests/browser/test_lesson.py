@@ -32,6 +32,11 @@ def test_make_lab_opens_the_index_and_its_link_opens_lesson_00(lab, course, page
     for index in range(len(lesson.cells)):
         notebook.cell(index).scroll_into_view_if_needed()
     expect(notebook.panel.locator(".jp-OutputArea-output")).to_have_count(0)
+    explanation = notebook.cell(index_of(lesson.cells, "predict(") + 2).locator("details")
+    expect(explanation.locator("p").first).to_be_hidden()
+    explanation.locator("summary").click()
+    expect(explanation.locator("p").first).to_be_visible()
+    explanation.locator("summary").click()
     notebook.shoot("copy_without_outputs", at=index_of(lesson.cells, "predict(") + 1)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.learner.course import given_files
+from course_lib.learner.course import given_files, without_answers
 from course_lib.tasks import all_tasks
+from tests.unit.courses import notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = given_files(ROOT)
@@ -45,6 +46,43 @@ def test_the_cell_that_decides_a_prediction_does_not_say_how_it_ends(name):
             assert "--predicted" in options, decides
             assert "--expect" not in options, decides
         assert not re.search(r"expect=(?!\"predicted\")", decides), decides
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_the_text_after_a_cell_that_decides_is_folded_and_nothing_of_it_is_lost(name):
+    given = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
+    copied = json.loads(FILES[name])["cells"]
+    decides = [
+        number + 1
+        for number, cell in enumerate(copied)
+        if cell["cell_type"] == "code" and ASKS.search(source(cell))
+    ]
+    for number in decides:
+        texts = [place for place in range(number, len(copied)) if copied[place]["cell_type"] == "markdown"]
+        said, shown = source(given[texts[0]]), source(copied[texts[0]])
+        if said.startswith("#"):
+            assert shown == said
+            continue
+        folded = re.fullmatch(
+            r"<details><summary>[^<]*</summary>\n\n(.*?)\n\n</details>(.*)", shown, re.DOTALL
+        )
+        assert folded, shown
+        assert not folded[2] or folded[2].startswith("\n\n#"), "headings stay in sight"
+        assert folded[1].split() + folded[2].split() == said.split()
+    folds = sum("<details>" in source(cell) for cell in copied)
+    assert folds <= len(decides)
+    assert [cell["cell_type"] for cell in copied] == [cell["cell_type"] for cell in given]
+
+
+def test_a_fold_ends_at_a_heading_and_not_at_a_comment_in_code():
+    text = "# Text\n", "Why:\n\n```\n# a comment\n```\n\n## Next\n\nMore", "# Later"
+    cells = notebook(text[0], "p = predict(1)", "%%ranks --predicted", "plot()", text[1], "2", text[2])
+    for number in (4, 6):
+        cells["cells"][number]["cell_type"] = "markdown"
+    folded = [source(cell) for cell in json.loads(without_answers(json.dumps(cells).encode()))["cells"]]
+    assert folded[4].startswith("<details><summary>")
+    assert folded[4].endswith("\n\nWhy:\n\n```\n# a comment\n```\n\n</details>\n\n## Next\n\nMore")
+    assert (folded[0], folded[6]) == (text[0], text[2])
 
 
 @pytest.mark.parametrize("name", LESSONS)
