@@ -16,6 +16,7 @@ from course_lib.outcome.progress import Progress
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.display import DisplayHandle
+    from matplotlib.figure import Figure
 
 #: Cells shorter than this show nothing before they end: no flicker.
 _LIVE_AFTER = 0.4
@@ -49,10 +50,20 @@ def can_update() -> bool:
 
 
 def register() -> None:
-    """Have IPython, where this runs in one, show outcomes as HTML."""
+    """Have IPython, where this runs in one, show outcomes as HTML, and say in words what figures show."""
     shell = _shell()
     if shell is not None and shell.display_formatter is not None:
         shell.display_formatter.formatters["text/html"].for_type(Outcome, html_report)
+        shell.display_formatter.mimebundle_formatter.for_type_by_name(
+            "matplotlib.figure", "Figure", _with_alternative_text
+        )
+
+
+def _with_alternative_text(figure: Figure) -> tuple[dict[str, object], dict[str, object]]:
+    """No picture, which IPython makes itself, but what goes into its metadata: exports and screen readers have it."""
+    from course_lib.draw.described import described  # a kernel that draws nothing does without
+
+    return {}, {"image/png": {"alt": described(figure)}}
 
 
 class View:

@@ -26,6 +26,9 @@ from course_lib.ranks.process import STACK_SIGNAL
 GRACE_SECONDS = 1.0
 #: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
 ANSWER_SECONDS = 2.0
+#: One that is proved to be stuck has just answered: only the question before can keep it from hearing (reading the first
+#: stacks takes it a second of a core, and much longer on a machine that has none to spare).
+ANSWER_SECONDS_IF_PROVED = 20.0
 #: How often a rank is asked once more, a grace apart, when the machine has no core to spare.
 _PATIENT_TURNS = 5
 
@@ -132,8 +135,8 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
     this.freed = True
     for cut_store in (False, True):
-        # The thread that frees may still be at the question before: reading the first stacks takes it a second.
-        wires.ask(Free(store=cut_store), Freed, ANSWER_SECONDS, enough=lambda: _all_left(this))
+        patience = ANSWER_SECONDS_IF_PROVED if this.proved else ANSWER_SECONDS
+        wires.ask(Free(store=cut_store), Freed, patience, enough=lambda: _all_left(this))
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
     # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.

@@ -1,0 +1,107 @@
+"""What a figure of matplotlib shows, in words: its alternative text, for those who cannot see it, and for exports.
+
+A figure says what it shows in its titles, labels, legend and data; nothing is guessed. Imports no matplotlib: a figure
+brings it along.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: More is not listened to.
+_MOST_CHARACTERS = 900
+_MOST_VALUES = 12
+#: Matplotlib's name for what has none.
+_UNNAMED = "_"
+
+
+def described(figure: Figure) -> str:
+    """The alternative text of a figure: titles, axes, and for each line or group of bars its name and its values."""
+    parts = [_plain(figure.get_suptitle()), *(_panel(axes) for axes in figure.axes)]
+    text = " ".join(_sentence(part) for part in parts if part)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]} …"
+
+
+def _panel(axes: Axes) -> str:
+    title = next((text for where in ("center", "left", "right") if (text := axes.get_title(loc=where))), "")
+    across, up = _plain(axes.get_xlabel()), _plain(axes.get_ylabel())
+    measured = [f"across: {across}" if across else "", f"up: {up}" if up else ""]
+    shown = [*_lines(axes), *_bars(axes), *_images(axes), *_written(axes)]
+    parts = [_plain(title), "; ".join(part for part in measured if part), "; ".join(shown)]
+    return " ".join(_sentence(part) for part in parts if part)
+
+
+def _lines(axes: Axes) -> Iterator[str]:
+    for line in axes.get_lines():
+        name = str(line.get_label())
+        values = _numbers(line.get_ydata())
+        if name.startswith(_UNNAMED) or not values:
+            continue
+        ends = f" from {values[0]:.3g} to {values[-1]:.3g}" if len(values) > 1 else f" at {values[0]:.3g}"
+        yield f"{_plain(name)}{ends}"
+
+
+def _bars(axes: Axes) -> Iterator[str]:
+    for container in axes.containers:
+        patches = [patch for patch in getattr(container, "patches", ()) if hasattr(patch, "get_width")]
+        if not patches:
+            continue
+        lying = getattr(container, "orientation", "vertical") == "horizontal"
+        values = [patch.get_width() if lying else patch.get_height() for patch in patches]
+        labels = axes.get_yticklabels() if lying else axes.get_xticklabels()
+        names = [_plain(label.get_text()) for label in labels]
+        name = _plain(str(container.get_label()))
+        told = _paired(names, values)
+        yield told if name.startswith(_UNNAMED) or not name else f"{name}: {told}"
+
+
+def _paired(names: Sequence[str], values: Sequence[float]) -> str:
+    """Values with the names of their bars, where each has one."""
+    some = [f"{value:.3g}" for value in values[:_MOST_VALUES]]
+    if len(names) == len(values) and all(names):
+        some = [f"{name} {value}" for name, value in zip(names, some, strict=False)]
+    more = f" and {len(values) - _MOST_VALUES} more" if len(values) > _MOST_VALUES else ""
+    return ", ".join(some) + more
+
+
+def _images(axes: Axes) -> Iterator[str]:
+    for image in axes.get_images():
+        shape: Sequence[int] = getattr(image.get_array(), "shape", ())
+        if len(shape) >= 2:
+            yield f"a map of {shape[0]} rows and {shape[1]} columns"
+
+
+def _written(axes: Axes) -> Iterator[str]:
+    """What is written into the panel itself: names beside lines, numbers in cells."""
+    texts = [_plain(text.get_text()) for text in axes.texts if text.get_text().strip()]
+    if texts:
+        more = f" and {len(texts) - _MOST_VALUES} more" if len(texts) > _MOST_VALUES else ""
+        yield f"written in it: {', '.join(texts[:_MOST_VALUES])}{more}"
+
+
+def _numbers(data: Any) -> list[float]:
+    found = []
+    for value in data:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            return []
+        if math.isfinite(number):
+            found.append(number)
+    return found
+
+
+def _plain(text: str) -> str:
+    """A label on one line, without the dollar signs of mathematics."""
+    return re.sub(r"\s+", " ", text.replace("$", "")).strip()
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
