@@ -4,14 +4,17 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from course_lib.ranks.kernel import launcher
 from tests.integration.ranks_and_kernels import is_gone, until
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +123,33 @@ def test_a_kernel_that_gets_none_starts_its_own(owner, other):
     one = owner.kernel(**other)
     assert one.parent == one.process.pid
     one.end()
+
+
+def test_a_zygote_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch):
+    """It may have been stopped, or be swapped out: the kernel then starts its own forkserver."""
+    monkeypatch.setattr(launcher, "ZYGOTE_SECONDS", 0.3)
+    before = children_that_serve()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(f"{folder}/socket")
+        silent.listen(1)
+        monkeypatch.setenv("DDP_COURSE_ZYGOTE", f"{folder}/socket")
+        mine = launcher.Launcher("forkserver")
+        try:
+            assert not mine.has_ended()
+            assert children_that_serve() == before
+            until(lambda: not mine.has_ended() and children_that_serve() > before)
+        finally:
+            mine.close()
+        assert children_that_serve() == before
+
+
+def children_that_serve() -> set[int]:
+    """The forkservers that this process has started itself."""
+    return {
+        child.pid
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and "course_lib.ranks.server.forkserver" in child.cmdline()
+    }
 
 
 def test_a_changed_course_is_loaded_anew_and_the_zygote_ends_with_its_owner(tmp_path):

@@ -85,6 +85,8 @@ def test_every_goal_can_be_judged_by_a_row_of_its_own_unit():
         "memory": "MB",
         "deadlock": "s",
         "stop": "s",
+        "class-first": "s",
+        "class-memory": "MB",
         "grade": "s",
         "watched": "ms",
     }
