@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,9 +86,9 @@ def _written(axes: Axes) -> Iterator[str]:
         yield f"written in it: {', '.join(texts[:_MOST_VALUES])}{more}"
 
 
-def _numbers(data: Any) -> list[float]:
+def _numbers(data: object) -> list[float]:
     found = []
-    for value in data:
+    for value in data if isinstance(data, Iterable) else ():
         try:
             number = float(value)
         except (TypeError, ValueError):

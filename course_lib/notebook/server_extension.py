@@ -11,8 +11,9 @@ course is loaded in them: the server has left its name in their environment.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course_lib.ranks.process import identity
 
@@ -34,7 +35,7 @@ def _load_jupyter_server_extension(app: ServerApp) -> None:
 
     os.environ[SERVER] = identity(os.getpid())
 
-    async def heard(logger: object, schema_id: str, data: dict[str, Any]) -> None:
+    async def heard(logger: object, schema_id: str, data: dict[str, object]) -> None:
         # The server gives these by their names; a listener that does not take them keeps every kernel from starting.
         if data.get("action") in ("start", "restart") and data.get("status") == "success":
             await kernel_started(app, str(data.get("kernel_id", "")))
@@ -67,9 +68,8 @@ async def _mentions_course(app: ServerApp, path: str) -> bool:
     from tornado.web import HTTPError
 
     try:
-        contents: Any = app.contents_manager
-        model = contents.get(path, type="notebook")
-        if asyncio.iscoroutine(model):
+        model = app.contents_manager.get(path, type="notebook")  # type: ignore[no-untyped-call]
+        if inspect.isawaitable(model):
             model = await model
     except HTTPError:
         return False  # not there, or not readable: the kernel itself will ask

@@ -697,7 +697,8 @@ if dist.get_rank() == 1:
 try:
     dist.all_reduce(torch.ones(1), group=impatient)
 except RuntimeError as error:
-    print("Timed out" if "Timed out waiting" in str(error) else "the other end is gone")
+    timed_out = "Timed out waiting" in str(error)
+    print("too late" if dist.get_rank() == 1 else "Timed out" if timed_out else "another error")
 
 if dist.get_rank() == 0:
     dist.send(torch.ones(1), dst=1)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import ParamSpec, TypedDict, TypeVar
 
 from course_lib.outcome.steady import steady_message
 from course_lib.tasks.launching import ScriptEnded, become_a_process, run_as_main
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Note(TypedDict):
@@ -59,21 +64,28 @@ def run_script(script: str, arguments: list[str], folder: str) -> None:
         os._exit(note["code"])
 
 
+def _told(function: Callable[_P, _R], tell: Callable[[object], None]) -> Callable[_P, _R]:
+    """The same function; its first argument is told before, however it is given."""
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
+        tell(arguments[0] if arguments else next(iter(options.values()), None))
+        return function(*arguments, **options)
+
+    return call
+
+
 def _listen(note: Note) -> None:
     """Note each loss, each step and each save, wherever the script calls them from."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    loss_of, save = torch.nn.functional.cross_entropy, torch.save
-
-    def cross_entropy(scores: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
-        if torch.is_grad_enabled():
+    def loss_of(scores: object) -> None:
+        if torch.is_grad_enabled() and isinstance(scores, torch.Tensor):
             note["shares"].append(len(scores))
-        return loss_of(scores, *arguments, **options)
 
-    def saving(*arguments: Any, **options: Any) -> None:
+    def saved(_: object) -> None:
         note["saved"] += 1
-        save(*arguments, **options)
 
     def stepping(optimizer: torch.optim.Optimizer, *_: object) -> None:
         gradients = [
@@ -82,6 +94,6 @@ def _listen(note: Note) -> None:
         squares = sum(gradient.double().square().sum().item() for gradient in gradients)
         note["gradients"].append(squares**0.5)
 
-    torch.nn.functional.cross_entropy = cross_entropy  # type: ignore[assignment]
-    torch.save = saving
+    torch.nn.functional.cross_entropy = _told(torch.nn.functional.cross_entropy, loss_of)
+    torch.save = _told(torch.save, saved)
     register_optimizer_step_pre_hook(stepping)
