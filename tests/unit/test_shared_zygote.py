@@ -1,6 +1,7 @@
 """Who may use a shared zygote, how it is found, and how long it lives."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -43,6 +44,26 @@ def ended():
     assert lives(name)
     process.communicate()
     return name
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare (Linux)")
+def test_a_process_in_another_network_has_a_zygote_of_its_own(temporary):
+    alone = ["unshare", "--map-root-user", "--net"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a network of its own")
+    ask = "from course_lib.ranks.server.fitting import fitting_of\nprint(*fitting_of({}).namespaces, sep=chr(10))"
+    command = [sys.executable, "-c", ask]
+    here, there = (
+        tuple(
+            subprocess.run(
+                [*words, *command], cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout.split()
+        )
+        for words in ((), alone)
+    )
+    assert here == FITTING.namespaces != there
+    folder = private_folder()
+    assert address_of(folder, FITTING) != address_of(folder, replace(FITTING, namespaces=there))
 
 
 def test_the_folder_is_this_user_s_alone(temporary):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +29,17 @@ _WRITTEN_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 
 @dataclass(frozen=True)
 class Fitting:
-    """What must be the same in the zygote and in who asks."""
+    """What must be the same in the zygote and in who asks.
+
+    Attributes:
+        python: the interpreter. course: its code. loaded_with: variables that torch reads when it is loaded.
+        namespaces: of the system, in which the process is.
+    """
 
     python: tuple[str, ...]
     course: tuple[str, ...]
     loaded_with: Mapping[str, str]
+    namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,18 @@ def fitting_of(environment: Mapping[str, str]) -> Fitting:
             for key in sorted(environment)
             if key.startswith(_READ_WHEN_LOADED) and key not in _WRITTEN_BY_TORCH
         },
+        namespaces=tuple(_namespaces()),
     )
+
+
+def _namespaces() -> Iterator[str]:
+    """In which network this process is, with which processes and files (Linux).
+
+    Containers may share a temporary folder. A rank that is forked in another network would look for its store there.
+    """
+    for name in ("ipc", "mnt", "net", "pid", "user"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/self/ns/{name}")
 
 
 def _newest_files() -> tuple[int, int]:
