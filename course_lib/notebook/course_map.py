@@ -26,8 +26,7 @@ class Lesson:
 
 def lessons(folder: Path | None = None) -> tuple[Lesson, ...]:
     """All lessons in order: those with a notebook and those that tasks belong to. Left out, the course's own folder."""
-    course = course_folder()
-    if folder is None and course is not None:
+    if folder is None and (course := course_folder()) is not None:
         folder = course / "notebooks"
     paths = folder.glob("[0-9][0-9]_*.ipynb") if folder is not None else ()
     titles = {path.stem: _title(path) for path in paths}

@@ -16,6 +16,7 @@ import signal
 import stat
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -146,6 +147,19 @@ def _let_go_of_the_agents_wires() -> None:
             with contextlib.suppress(OSError):
                 if int(name) > 2 and stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     os.dup2(nothing.fileno(), int(name))
+
+
+def exit_code(ended: ScriptEnded | SystemExit) -> int:
+    """The exit code of a process that ends like this: a text, or any other object, makes 1."""
+    return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def line_in(script: str, error: BaseException) -> int:
+    """The last line of the script itself in an error's traceback; 0 where it has none."""
+    lines = [
+        frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script
+    ]
+    return lines[-1] if lines else 0
 
 
 def run_as_main(script: str, arguments: Sequence[str]) -> None:

@@ -133,7 +133,7 @@ def _left_open(gang: Gang, this: Run) -> bool:
 def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
     """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
     job = this.job
-    watch, links = Watch(wires, this), this.links
+    watch = Watch(wires, this)
     shown_at = 0.0
     while this.running():
         now = this.seconds()
@@ -142,7 +142,7 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
             wait = min(wait, _SHOW_EVERY)
         wires.pump(wait)
         collect(this)
-        if any(link.channel.closed for link in links):
+        if any(link.channel.closed for link in this.links):
             give_up_on_broken_wires(this)
         if stop.pressed:
             stop.heed()

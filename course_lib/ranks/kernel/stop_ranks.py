@@ -26,8 +26,8 @@ from course_lib.ranks.process import STACK_SIGNAL
 GRACE_SECONDS = 1.0
 #: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
 ANSWER_SECONDS = 2.0
-#: One that is proved to be stuck has just answered: only the question before can keep it from hearing. To read first
-#: stacks takes a second of a core, and much longer on a machine that has none to spare.
+#: One that is proved to be stuck has just answered: only the question before can keep it from hearing. Reading the
+#: first stacks takes a second of a core, and much longer on a machine that has none to spare.
 ANSWER_SECONDS_IF_PROVED = 20.0
 #: How often a rank is asked once more, a grace apart, when the machine has no core to spare.
 _PATIENT_TURNS = 5

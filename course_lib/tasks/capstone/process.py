@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course_lib.tasks.capstone.cases import Placed
 from course_lib.tasks.capstone.notes import Notes, read_checkpoint
-from course_lib.tasks.launching import ScriptEnded, become_a_process, run_as_main
+from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, line_in, run_as_main
 
 
 def run_script(case: Placed, script: str, folder: str) -> None:
@@ -50,12 +50,10 @@ def _run(case: Placed, script: str, folder: str, notes: Notes) -> int:
         with _watched(case, folder):
             run_as_main(script, case["arguments"])
             notes.put("finished")
-    except ScriptEnded as ended:
-        return ended.code
-    except SystemExit as error:
-        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    except (ScriptEnded, SystemExit) as ended:
+        return exit_code(ended)
     except BaseException as error:
-        notes.put("raised", type=type(error).__name__, message=str(error)[:500], line=_line(error, script))
+        notes.put("raised", type=type(error).__name__, message=str(error)[:500], line=line_in(script, error))
         traceback.print_exc()
         return 1
     return 0
@@ -68,11 +66,3 @@ def _watched(case: Placed, folder: str) -> contextlib.AbstractContextManager[Non
     from course_lib.scripts.observe import observe
 
     return observe(Path(folder) / "diagnosis.txt", waiting=False)
-
-
-def _line(error: BaseException, script: str) -> int:
-    """The last line of the script itself in the traceback."""
-    lines = [
-        frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script
-    ]
-    return lines[-1] if lines else 0

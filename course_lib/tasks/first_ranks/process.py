@@ -6,13 +6,12 @@ import functools
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypedDict, TypeVar
 
 from course_lib.outcome.steady import steady_message
-from course_lib.tasks.launching import ScriptEnded, become_a_process, run_as_main
+from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, line_in, run_as_main
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -46,17 +45,12 @@ def run_script(script: str, arguments: list[str], folder: str) -> None:
     _listen(note)
     try:
         run_as_main(script, arguments)
-    except ScriptEnded as ended:
-        note["code"] = ended.code
-    except SystemExit as error:
-        note["code"] = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except (ScriptEnded, SystemExit) as ended:
+        note["code"] = exit_code(ended)
     except BaseException as error:
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script
-        ]
         message = steady_message(str(error)).rstrip(".")
         note["code"] = 1
-        note["error"] = f"{type(error).__name__} in line {lines[-1] if lines else 0}: {message}"[:300]
+        note["error"] = f"{type(error).__name__} in line {line_in(script, error)}: {message}"[:300]
     sys.stdout.flush()
     note["printed"] = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
     Path(folder, f"note-{rank}.json").write_text(json.dumps(note))
