@@ -63,7 +63,7 @@ class Chapter:
 def chapters() -> list[Chapter]:
     """Return what is imported, in the order of the page."""
     import course_lib
-    from course_lib import faults, watch
+    from course_lib import draw, faults, watch
     from course_lib.notebook.machine import MachineReport, machine
     from course_lib.notebook.predict import Prediction
     from course_lib.outcome import outcome
@@ -119,6 +119,16 @@ def chapters() -> list[Chapter]:
                     called="out.timeline",
                 ),
                 Documented(watch.Span),
+            ),
+        ),
+        Chapter(
+            "Drawing",
+            '`from course_lib.draw import Drawing, Frame, Stepper`; CONTRIBUTING.md, "I want to add a drawing", says how.',
+            (
+                Documented(draw.Drawing, ("svg", "save")),
+                Documented(draw.Frame),
+                Documented(draw.Stepper, ("alt", "html", "strip", "save")),
+                Documented(draw.Replay, ("html", "save"), called="out.replay()"),
             ),
         ),
     ]
