@@ -350,6 +350,31 @@ def processor_use(*work: Callable[[], object]) -> float:
     return best
 
 
+def another_thread_runs_during(call: Callable[[], object]) -> bool:
+    """Whether a thread that looks at the clock a thousand times per second gets to do so while this one call lasts.
+
+    The call is to be a single operation: between two of them Python changes threads anyway.
+    """
+    import threading
+
+    looks: list[float] = []
+    done = threading.Event()
+
+    def look_at_the_clock() -> None:
+        while not done.is_set():
+            looks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=look_at_the_clock)
+    thread.start()
+    began = time.perf_counter()
+    call()
+    ended = time.perf_counter()
+    done.set()
+    thread.join()
+    return any(began < moment < ended for moment in looks)
+
+
 def value_is(name: str, value: object) -> Callable[[Outcome], bool]:
     """A prediction: rank 0's variable has this value."""
     return lambda outcome: bool(outcome[name][0] == value)

@@ -41,7 +41,7 @@ norm.running_mean.item()
 # Why not the real one? `DataParallel` is one process, so run it on one rank only, and let the model say in which thread it is called.
 
 # %%
-from course_lib.lab.dataparallel import called_once, split_over_cores, split_over_gpus
+from course_lib.lab.dataparallel import called_once, in_parallel, split_over_cores, split_over_gpus, value_is
 
 p = predict(
     "nn.DataParallel(model) is called on this machine, with a batch of eight. What happens?",
@@ -107,7 +107,7 @@ print("device 0's alone is the gradient of the batch:", torch.allclose(found[0],
 print("their sum is:", torch.allclose(sum(found.values()), whole, atol=1e-6))
 print("the original model has that sum:", torch.allclose(net[0].weight.grad, whole, atol=1e-6))
 
-# %% tags=["nbval-ignore-output"] claims={"55": "not runnable here"}
+# %% jupyter={"source_hidden": true} tags=["nbval-ignore-output", "hide-input"] claims={"55": "not runnable here"}
 # %%ranks --only 0
 if torch.cuda.device_count() < 2:
     print("Fewer than two GPUs: the real DataParallel would only call the module.")
@@ -126,8 +126,6 @@ else:
 # get the new weights? Watch an evaluation, in which nothing changes:
 
 # %%
-from course_lib.lab.dataparallel import value_is
-
 p = predict(
     "net has N bytes of weights. A forward under no_grad, 4 devices. How many bytes of weights are copied?",
     {
@@ -151,23 +149,11 @@ weights_copied
 
 # %% [markdown]
 # Nobody hands out anything until the next `forward`, which copies all weights to all devices again, whether they have changed or
-# not. A copy lives for one forward. And a model that keeps a note of its own?
-
-# %%
-p = predict(
-    "A module counts its calls with self.calls += 1. After 3 forwards on 4 devices, what is the original's count?",
-    {"12": value_is("calls", 12), "3": value_is("calls", 3), "0": value_is("calls", 0)},
-)
+# not. A copy lives for one forward. So what a model notes for itself is lost, unlike on a DDP rank, whose one model stays:
 
 
 # %%
-# %%ranks --predicted --as out
-import torch
-from course_lib.lab.devices import ByHand
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-
+# %%ranks --only 0
 class Counting(nn.Linear):
     calls = 0
 
@@ -176,17 +162,12 @@ class Counting(nn.Linear):
         return super().forward(x)
 
 
-by_hand, ddp = ByHand(Counting(4, 2), 4), DistributedDataParallel(Counting(4, 2))
+counting = Counting(4, 2)
 for _ in range(3):
-    by_hand(torch.ones(8, 4))
-    ddp(torch.ones(2, 4))
-calls = by_hand.module.calls
-print("DataParallel on 4 devices:", calls)
-print("DDP, on each of 4 ranks:", ddp.module.calls)
+    ByHand(counting, 4)(torch.ones(8, 4))
+print("calls that the model has counted:", counting.calls)
 
 # %% [markdown]
-# Each thread counted on a copy that was then thrown away. A DDP rank has one model, which stays.
-#
 # `scatter` has a surprise, too: it cuts with `chunk`, and `chunk(4)` may return fewer than four parts.
 
 # %%
@@ -248,6 +229,7 @@ draw_sent(dp["by_devices"][0], ddp)
 
 # %%
 # %%ranks --as out
+import torch
 import torch.distributed as dist
 
 rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -300,8 +282,6 @@ explore_rings()
 # how parallel is it?
 
 # %%
-from course_lib.lab.dataparallel import in_parallel
-
 p = predict(
     "Two threads. First both count in a Python loop. Then one multiplies big matrices, the other looks at the clock. "
     "When do they run at the same moment?",
@@ -314,10 +294,7 @@ p = predict(
 
 # %% claims={"56": "refined"}
 # %%ranks --only 0 --predicted --as out
-import threading
-import time
-
-from course_lib.lab.dataparallel import processor_use
+from course_lib.lab.dataparallel import another_thread_runs_during, processor_use
 
 
 def count():
@@ -325,22 +302,9 @@ def count():
         pass
 
 
-def look_at_the_clock():
-    while not done.is_set():
-        looks.append(time.perf_counter())
-        time.sleep(0.001)
-
-
-cores = processor_use(count, count)  # processor seconds per second
-looks, done, matrix = [], threading.Event(), torch.ones(1500, 1500)
-other = threading.Thread(target=look_at_the_clock)
-other.start()
-began = time.perf_counter()
-matrix @ matrix
-ended = time.perf_counter()
-done.set()
-other.join()
-beside = any(began < moment < ended for moment in looks)
+matrix = torch.ones(1500, 1500)
+cores = processor_use(count, count)  # processor seconds per second, of two threads
+beside = another_thread_runs_during(lambda: matrix @ matrix)
 print("two Python loops keep two cores busy:", cores >= 1.5)
 print("the other thread runs during the multiplication:", beside)
 
@@ -357,7 +321,7 @@ print("the other thread runs during the multiplication:", beside)
 
 # %%
 # %%ranks --as held
-from course_lib.lab.devices import held_by_data_parallel, held_by_ddp, make_net
+from course_lib.lab.devices import ByHand, held_by_data_parallel, held_by_ddp, make_net
 
 torch.manual_seed(1)
 batch, words = torch.randn(512, 64), torch.randint(4000, (512,))
@@ -400,6 +364,8 @@ draw_held(held["data_parallel"][0], held["ddp"])
 # %%
 # %%ranks --as out
 from course_lib.data import load_digits
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 images, digits = load_digits()
