@@ -17,7 +17,7 @@ from pathlib import Path
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import course_lib
-from course_lib import faults, watch
+from course_lib import draw, faults, watch
 from course_lib.notebook.machine import MachineReport, machine
 from course_lib.notebook.magics import RankMagics
 from course_lib.notebook.predict import Prediction
@@ -121,6 +121,16 @@ def chapters() -> list[Chapter]:
                     called="out.timeline",
                 ),
                 Documented(watch.Span),
+            ),
+        ),
+        Chapter(
+            "Drawing",
+            "`from course_lib.draw import Drawing, Frame, Stepper`; CONTRIBUTING.md says how to add a drawing.",
+            (
+                Documented(draw.Drawing, ("svg", "save")),
+                Documented(draw.Frame),
+                Documented(draw.Stepper, ("alt", "html", "strip", "save")),
+                Documented(draw.Replay, ("html", "save"), called="out.replay()"),
             ),
         ),
     ]

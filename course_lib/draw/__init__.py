@@ -2,7 +2,7 @@
 
 `drawing` holds the shapes and writes them as SVG, `looks` says what colour and pattern a thing has in every picture of
 the course, `lanes`, `blocks` and `grid` arrange shapes: what each rank does when, what lies beside what in memory, who
-has which piece. `replay` lets a picture of lanes be watched again.
+has which piece. `replay` lets a picture of lanes be watched again, `stepper` shows pictures one after the other.
 """
 
 from course_lib.draw.blocks import Block, Group, blocks
@@ -10,6 +10,7 @@ from course_lib.draw.drawing import Arrow, Box, Drawing, Text
 from course_lib.draw.grid import Cell, grid
 from course_lib.draw.lanes import Bar, Lane, LaneDrawing, lanes
 from course_lib.draw.replay import Moment, Replay, Told, without_overlaps
+from course_lib.draw.stepper import Frame, Stepper
 
 __all__ = [
     "Arrow",
@@ -18,11 +19,13 @@ __all__ = [
     "Box",
     "Cell",
     "Drawing",
+    "Frame",
     "Group",
     "Lane",
     "LaneDrawing",
     "Moment",
     "Replay",
+    "Stepper",
     "Text",
     "Told",
     "blocks",

@@ -1,0 +1,14 @@
+"""Lesson 01: the ring that is chosen runs on real ranks, beside all_reduce, and can be stepped through."""
+
+from course_lib.lab.dataparallel import RingExplorer
+
+
+def test_a_choice_runs_a_ring_on_real_ranks_and_shows_its_steps():
+    explorer = RingExplorer()
+    explorer.ranks.value = 3
+    assert "has given the same sums as <code>dist.all_reduce</code> on every rank" in explorer.said.value
+    assert "device 0 to all others 2.0; a ring, 2(N-1)/N 1.3" in explorer.said.value
+    (shown,) = explorer.picture.outputs
+    assert "<script>" in shown["data"]["text/html"]
+    assert shown["data"]["text/plain"].startswith("[A ring all-reduce on 3 ranks: 1. Before: ranks 0 to 2")
+    assert "rank 1 then has 7 there. Now each rank" in shown["data"]["text/plain"]
