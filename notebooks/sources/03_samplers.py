@@ -528,8 +528,8 @@ from course_lib.lab.samplers import draw_resumed
 draw_resumed(out)
 
 # %% [markdown]
-# With the same seed, two numbers in the checkpoint bring the order back: the epoch, and how many samples of it are done. Call
-# `set_epoch` first, *then* skip. `itertools.islice(loader, 3, None)` would load all that it throws away, so skip indices:
+# The checkpoint needs the epoch, and how many samples of it are done. Call `set_epoch` first, *then* skip. With
+# `itertools.islice(loader, 3, None)` the loader would load all that is thrown away, so skip indices:
 
 
 # %%
@@ -552,7 +552,7 @@ print("the rest:", trained + list(sampler) == resumed, "- the next epoch has", l
 
 # %% [markdown]
 # Let the training loop count what is done, not the sampler: a loader with workers asks the sampler ahead
-# (`_prefetch_factor` in `torch/utils/data/dataloader.py`), so the sampler's own count includes samples that nobody has trained on.
+# (`_prefetch_factor` in `torch/utils/data/dataloader.py`).
 #
 # Can the job resume on *two* ranks? All ranks deal from one deck, card by card, so what is done is the beginning of the deck:
 
@@ -595,8 +595,7 @@ print("each rank's own state:       equal masks?", equal_everywhere(drop(torch.o
 #
 # ## Deeper: the seeds of a loader's workers
 #
-# Do the `DataLoader`'s workers need seeds, too? You will read that numpy draws the same numbers in all of them. The samples of
-# `Noise` are three random numbers each, from torch, numpy and Python's `random`:
+# You will read that numpy draws the same numbers in all workers of a `DataLoader`. Each sample of `Noise` is three random numbers:
 
 # %%
 # %%ranks --as out
@@ -614,9 +613,8 @@ print("different numbers in 8 workers, one seed for all:", how_many_differ(out, 
 print("different numbers in 8 workers, a seed per rank: ", how_many_differ(out, "one_per_rank"))
 
 # %% [markdown]
-# That is outdated: on this torch `_worker_loop` (`torch/utils/data/_utils/worker.py`) seeds all three in every worker, from a number
-# that the loader draws from *its rank's* torch generator, and the worker's number. So the two workers of one rank always
-# differ, and the ranks differ as soon as `torch.manual_seed` does.
+# That is outdated: `_worker_loop` (`torch/utils/data/_utils/worker.py`) seeds all three in every worker, from the worker's number and
+# one that the loader draws from *its rank's* torch generator.
 #
 # ## Further reading
 #

@@ -104,5 +104,3 @@ def test_the_explorer_deals_anew_on_real_ranks_when_a_control_moves():
     assert about["image/svg+xml"]["alt"] == explorer.static.alt
     explorer.samples.value = 3
     assert texts(explorer.picture.value, "2×") == 1  # sample 0, for the rank that would have none
-    explorer.drop_last.value = True
-    assert texts(explorer.picture.value, "0×") == 3
