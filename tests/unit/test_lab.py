@@ -3,7 +3,6 @@
 import pytest
 
 from course_lib.lab.buckets import draw_backward, last_backward, sent_and_waited
-from course_lib.lab.samplers import draw_deal
 from course_lib.lab.stragglers import draw_last_step, waited
 from course_lib.lab.traces import timeline_of
 from course_lib.outcome.outcome import Outcome
@@ -72,13 +71,3 @@ def test_a_backward_is_drawn_from_its_own_beginning_or_from_the_first():
 def test_a_run_without_a_trace_is_refused():
     with pytest.raises(ValueError, match="not traced"):
         timeline_of(outcome())
-
-
-def test_a_deal_says_what_is_dealt_twice_and_what_is_lost():
-    drawing = draw_deal({0: [0, 2, 0], 1: [1, 2]}, 4, "t")
-    assert drawing.alt == (
-        "rank 0 takes 0, 2, 0; rank 1 takes 1, 2; dealt out more than once: 0, 2; to nobody: 3"
-    )
-    svg = drawing.svg()
-    assert svg.count(">2×</text>") == 3  # sample 0 on rank 0, sample 2 on both
-    assert svg.count(">x</text>") == 1

@@ -68,7 +68,7 @@ class SeedEverything(Task[Case, Seen, None]):
             "generator_forgotten",
             "There are three global generators - torch's, numpy's and Python's - and one of them was not seeded: "
             "what it draws cannot be repeated.",
-            taught.WORLDS,
+            taught.SEEDS,
         ),
         Misconception("seed_ignored", "The seed changes nothing (on at least one rank).", taught.SEEDS),
     )
