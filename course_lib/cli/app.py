@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from course_lib.cli import check, doctor, grade, lab, new_task, notebooks, progress, reset, selfcheck
+from course_lib.cli import check, doctor, grade, lab, new_task, notebooks, progress, reset, selfcheck, slides
 
 
 def application() -> typer.Typer:
@@ -24,6 +24,7 @@ def application() -> typer.Typer:
     app.command("notebooks")(notebooks.notebooks)
     app.command("check")(check.check)
     app.command("grade")(grade.grade)
+    app.command("slides")(slides.slides)
     app.add_typer(progress.app, name="progress")
     app.command("selfcheck")(selfcheck.selfcheck)
     app.command("new-task")(new_task.new_task)
