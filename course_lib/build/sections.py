@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +75,19 @@ class Lesson:
     @property
     def core_minutes(self) -> int:
         """Minutes for the core, a multiple of five, counted as `minutes` counts a whole lesson."""
-        core = sum(section.minutes for section in self.sections if section.core)
-        return 5 * math.ceil((core + RUNNING) / 5)
+        return self.minutes_without(())
+
+    def minutes_without(self, titles: Collection[str]) -> int:
+        """Minutes for the core without the chapters of these titles.
+
+        Raises:
+            LookupError: the core has no chapter of such a title.
+        """
+        core = [chapter for chapter in self.chapters if chapter[0].core]
+        if unknown := set(titles) - {chapter[0].title for chapter in core}:
+            raise LookupError(f"lesson {self.number} has no section {min(unknown)!r} in its core")
+        taken = (section for chapter in core if chapter[0].title not in titles for section in chapter)
+        return 5 * math.ceil((sum(section.minutes for section in taken) + RUNNING) / 5)
 
     @property
     def chapters(self) -> list[list[Section]]:

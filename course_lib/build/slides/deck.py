@@ -37,7 +37,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PICTURES = ("image/svg+xml", "image/png")
 _DRAWS = re.compile(r"^\s*(?:import matplotlib|from matplotlib)|\bplt\.", re.MULTILINE)
 _OUTPUT_LINE = 16 * 1.45
-_LARGEST_PANEL, _SMALLEST_PANEL = 1.9, 0.85
+_LARGEST_PANEL, _SMALLEST_PANEL = 1.9, 1.05
 #: A panel's text begins behind the names of the ranks.
 _NAMES = 95
 #: A replay brings its width; how high it is depends on the ranks.
@@ -236,6 +236,8 @@ class _Cut:
                 self._fill(block)
             else:
                 self._add(block)
+        if cell_id in self.deciding:
+            self._lay()
 
     def _fill(self, block: Block, *notes: str) -> None:
         """A question or a picture takes what is left of a slide: all of it, or what a short text above it leaves."""

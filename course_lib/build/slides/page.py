@@ -68,6 +68,11 @@ def _inline(text: str) -> Markup:
     return Markup(re.sub(r"^<p>(.*)</p>\s*$", r"\1", str(_markdown(text)), flags=re.DOTALL))
 
 
+def _words(text: str) -> str:
+    """A question or an answer: plain text, in which only code is marked."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _formula(latex: str, displayed: bool) -> str:
     """A formula as a picture: without MathJax, which would come from the network."""
     from io import BytesIO
@@ -102,8 +107,8 @@ def _block(block: Block) -> Markup:
     if block.look is Look.PANEL:
         return Markup(f'<div class="panel" style="zoom: {block.size:g}">{block.content}</div>')
     if block.look is Look.QUESTION:
-        answers = "".join(f"<li>{escape(answer)}</li>" for answer in block.answers)
-        return Markup(f'<p class="asks">{escape(block.content)}</p><ol class="answers">{answers}</ol>')
+        answers = "".join(f"<li>{_words(answer)}</li>" for answer in block.answers)
+        return Markup(f'<p class="asks">{_words(block.content)}</p><ol class="answers">{answers}</ol>')
     source = (
         _data(block.content.encode(), "svg+xml")
         if block.look is Look.SVG
