@@ -9,7 +9,12 @@ from typing import Annotated
 
 import typer
 
+from course_lib.build.rooms import read_entries
+from course_lib.build.sections import LESSON, read_lesson
+from course_lib.build.slides import GENERATOR, deck_page, make_deck
 from course_lib.cli.root import course_root
+from course_lib.own_files import NotOurFileError, check_ours
+from course_lib.tasks.catalogue import all_tasks
 
 
 def slides(
@@ -20,39 +25,31 @@ def slides(
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Where the files go; made if it is not there.")
     ] = Path("slides"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Write also over files that this command did not write.")
+    ] = False,
 ) -> None:
     """Make slides of lessons: one self-contained HTML file each, with speaker notes (press S), no network needed.
 
     The outputs are those that the notebooks hold. Exit code 1: a file cannot be written. 2: there is no such lesson.
     """
-    paths = _meant(names, sorted((course_root() / "notebooks").glob("[0-9][0-9]_*.ipynb")))
-    from course_lib.build.rooms import read_entries
-    from course_lib.build.sections import read_lesson
-    from course_lib.build.slides import GENERATOR, deck_page, make_deck
-    from course_lib.tasks.catalogue import all_tasks
-
+    paths = _meant(names, sorted((course_root() / "notebooks").glob(LESSON)))
     entries = read_entries()
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path in paths:
             target = out / f"{path.stem}.html"
-            if target.exists() and f'content="{GENERATOR}"' not in target.read_text(
-                encoding="utf-8", errors="replace"
-            ):
-                typer.echo(
-                    f"{target} is not a file of slides, so it stays as it is: choose another --out.", err=True
-                )
-                raise typer.Exit(1)
-            lesson = read_lesson(path)
+            if not force:
+                check_ours(target, f'content="{GENERATOR}"')
             tasks = [task for task in all_tasks() if task.lesson == path.stem]
-            deck = make_deck(lesson, tasks, entries)
+            deck = make_deck(read_lesson(path), tasks, entries)
             unfinished = target.with_suffix(".html.part")
             unfinished.write_text(deck_page(deck), encoding="utf-8", newline="\n")
             os.replace(unfinished, target)
             count = sum(map(len, deck.chapters))
             typer.echo(f"{target}  {count} slides, {target.stat().st_size / 1e6:.1f} MB")
-    except OSError as error:
-        typer.echo(f"The slides cannot be written: {error}", err=True)
+    except (NotOurFileError, OSError) as error:
+        typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 
 
