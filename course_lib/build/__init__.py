@@ -7,8 +7,9 @@
 Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to cells), ``execute`` (run them
 on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long a lesson takes),
 ``claims`` (which cell shows which claim: docs/claims.md), ``cheatsheet`` (the rules of thumb:
-docs/cheatsheet.html), ``api`` (the public API: docs/api.md). Imports nothing of the course, except for
-``api``, which reads docstrings when it is called.
+docs/cheatsheet.html), ``api`` (the public API: docs/api.md), ``instructor`` (plans and what to say:
+docs/instructor.md, docs/instructor-lessons.md; from ``sections``, ``asked``, ``rooms`` and the tasks), ``slides/``
+(lessons as slides). Of the course, only ``api``, ``instructor`` and ``slides`` import anything: docstrings and tasks.
 
 Promises: no text or code is ever read back from a notebook, so an edit made there is lost and ``check`` says
 so first; ``--prose`` keeps the outputs where only text has changed. Building twice gives the same cells, ids
@@ -40,6 +41,7 @@ from .cheatsheet import check_cheat_sheet, write_cheat_sheet
 from .check import check_notebooks
 from .claims import check_claims, write_claims_page
 from .execute import build_notebook, keep_outputs
+from .instructor import check_instructor, write_instructor_pages
 from .minutes import minutes
 from .plan import BuildError, Edition, Target, UnknownNotebookError, find_targets
 
@@ -52,6 +54,7 @@ __all__ = [
     "check_api_page",
     "check_cheat_sheet",
     "check_claims",
+    "check_instructor",
     "check_notebooks",
     "find_targets",
     "keep_outputs",
@@ -59,4 +62,5 @@ __all__ = [
     "write_api_page",
     "write_cheat_sheet",
     "write_claims_page",
+    "write_instructor_pages",
 ]

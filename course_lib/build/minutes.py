@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 import nbformat
 
-_WORDS, _LINES, _RUNNING = 180, 25, 0.5
+_WORDS, _LINES = 180, 25
+#: Minutes in which a lesson's cells run, all together.
+RUNNING = 0.5
 _WORD = re.compile(r"\w[\w'’.-]*")
 _QUESTION = re.compile(r"\bpredict\(")
 _PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
@@ -21,8 +24,13 @@ def minutes(notebook: nbformat.NotebookNode) -> int:
     """Minutes for a lesson, a multiple of five."""
     text = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    return 5 * math.ceil((reading_minutes(text, code) + RUNNING) / 5)
+
+
+def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
+    """Minutes for pieces of Markdown and of code, without the time in which cells run; not rounded."""
     words = sum(len(_WORD.findall(each)) for each in text)
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
     questions = sum(len(_QUESTION.findall(each)) for each in code)
     widgets = sum(len(_PLAY.findall(each)) for each in code)
-    return 5 * math.ceil((words / _WORDS + lines / _LINES + questions + widgets + _RUNNING) / 5)
+    return words / _WORDS + lines / _LINES + questions + widgets

@@ -40,6 +40,10 @@ COMMANDS = {
         "course_lib.cli.grade",
         "Grade a folder of learners, in parallel. Run again, only what is new or changed is graded.",
     ),
+    "slides": (
+        "course_lib.cli.slides",
+        "Make slides of lessons: one self-contained HTML file each, with speaker notes (press S), no network needed.",
+    ),
     "selfcheck": (
         "course_lib.cli.selfcheck",
         "Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.",

@@ -37,7 +37,7 @@ def notebooks(
             problems = build.check_notebooks(root, names or ())
             if not names:
                 problems += build.check_claims(root) + build.check_cheat_sheet(root)
-                problems += build.check_api_page(root, command_line)
+                problems += build.check_instructor(root) + build.check_api_page(root, command_line)
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -60,8 +60,11 @@ def notebooks(
                 show(number, len(targets))
         build.write_claims_page(root)
         build.write_cheat_sheet(root)
+        build.write_instructor_pages(root)
         build.write_api_page(root, command_line)
-        for problem in build.check_claims(root) + build.check_cheat_sheet(root):
+        for problem in (
+            build.check_claims(root) + build.check_cheat_sheet(root) + build.check_instructor(root)
+        ):
             typer.echo(problem, err=True)
     except build.UnknownNotebookError as error:
         typer.echo(str(error), err=True)

@@ -1,0 +1,98 @@
+"""The predictions of a lesson, read from the saved notebook: what is asked, what came true, how it is explained.
+
+A question's words and answers are those of its saved output, so it does not matter how the lesson puts them together.
+What came true is what the run said, in the output of the cell that decided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import nbformat
+
+from .sections import Lesson, Part, Section
+
+_SHOWN = re.compile(r"(?P<asks>.+?)\n(?P<answers>  1\. .+)", re.DOTALL)
+_ANSWER = re.compile(r"^  \d+\. (.+)$", re.MULTILINE)
+_SAID = re.compile(r"The run says “(.+?)”\.")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prediction that a lesson asks for.
+
+    Attributes:
+        lesson: its number. section: the heading under which it is asked.
+        came_true: the answer that fits the saved run; empty where the run fitted none.
+        explanation: the text after the run, up to the next heading, as Markdown.
+        asked_in: the id of the cell that asks. decided_in: that of the cell whose run decides.
+    """
+
+    lesson: str
+    section: str
+    asks: str
+    answers: tuple[str, ...]
+    came_true: str
+    explanation: str
+    asked_in: str
+    decided_in: str
+
+
+def find_questions(lesson: Lesson) -> list[Question]:
+    """Return the lesson's questions, in their order."""
+    places = [(section, part) for section in lesson.sections for part in section.parts]
+    return [
+        _question(lesson, places[index:], shown)
+        for index, (_, part) in enumerate(places)
+        if part.cell is not None and (shown := _asked(part.cell))
+    ]
+
+
+def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.Match[str]) -> Question:
+    """The question that the first place asks, with what the places after it say."""
+    section, asking = places[0]
+    assert asking.cell is not None
+    decided_in = came_true = explanation = ""
+    below: Section | None = None
+    for where, part in places[1:]:
+        if part.cell is None:
+            # Text right after the run; text before it belongs to the question.
+            if came_true and where is below:
+                explanation = part.text
+            if came_true:
+                break
+        elif _asked(part.cell):
+            break
+        else:
+            if not came_true and (said := _SAID.search("\n".join(plain_texts(part.cell)))):
+                came_true, below, decided_in = said[1], where, part.cell.get("id", "")
+    answers = tuple(_ANSWER.findall(shown["answers"]))
+    return Question(
+        lesson.number,
+        section.title,
+        " ".join(shown["asks"].split()),
+        answers,
+        came_true,
+        explanation,
+        asking.cell.get("id", ""),
+        decided_in,
+    )
+
+
+def _asked(cell: nbformat.NotebookNode) -> re.Match[str] | None:
+    """What the cell's output asks, if it is a question."""
+    for output in cell.outputs:
+        data = output.get("data", {})
+        if "ddp-ask" in data.get("text/html", "") and "<ol" in data["text/html"]:
+            return _SHOWN.fullmatch(data.get("text/plain", ""))
+    return None
+
+
+def plain_texts(cell: nbformat.NotebookNode) -> list[str]:
+    """The outputs of a code cell as text, one by one."""
+    return [
+        output.text if output.output_type == "stream" else output.get("data", {}).get("text/plain", "")
+        for output in cell.outputs
+    ]
