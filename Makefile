@@ -4,6 +4,7 @@
 # make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
 # make bench      compare speed with other ways to start ranks
+# make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
 # make lock       pin the newest versions that pyproject.toml allows
 # make clean      remove all that make made, .venv included
@@ -16,10 +17,12 @@
 #   TORCH_INDEX=ADDRESS   where to get torch from, for when pip would take the CUDA build (several GB) and you have
 #                         no GPU: the address that pytorch.org's "Get started" page shows for pip and CPU. Needed
 #                         only when .venv is made:   make lab TORCH_INDEX=ADDRESS
+#   WHEELS=FOLDER         install from this folder, made by make wheels, and ask no network:   make lab WHEELS=wheels
 
 .POSIX:
 PYTHON =
 TORCH_INDEX =
+WHEELS =
 ARGS =
 
 TORCH =
@@ -34,7 +37,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick selfcheck-long notebooks bench lint lock clean
+.PHONY: lab test quick selfcheck-long notebooks bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -63,6 +66,18 @@ notebooks: $(READY)
 bench: $(BENCH_READY)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
+# For machines of this kind, with this Python; ARGS are options of pip download, which can also fetch for others. For Linux, the
+# package index has torch with CUDA: where learners have no GPU, give TORCH_INDEX here, too. pip then prefers that build.
+wheels: $(READY)
+	@set -e; mkdir -p wheels; \
+	if [ -n "$(TORCH_INDEX)" ]; then \
+		$(BIN)/python -m pip download --quiet --no-deps --dest wheels --index-url "$(TORCH_INDEX)" \
+			"$$(grep '^torch==' requirements.lock)" $(ARGS); \
+	fi; \
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels --find-links wheels \
+		-r requirements.lock $(ARGS); \
+	du -sh wheels; echo "On a machine without a network, in a copy of this folder:  make lab WHEELS=wheels"
+
 lint: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -88,6 +103,10 @@ $(READY): requirements.lock pyproject.toml setup.py
 		fi; \
 		echo "Creating $(VENV) with $$found (once; a few minutes)"; \
 		"$$found" -m venv --clear $(VENV); \
+	fi; \
+	if [ -n "$(WHEELS)" ]; then \
+		ls "$(WHEELS)"/*.whl >/dev/null 2>&1 || { echo "There are no wheels in $(WHEELS): 'make wheels' makes them." >&2; exit 1; }; \
+		export PIP_NO_INDEX=1 PIP_FIND_LINKS="$(WHEELS)"; \
 	fi; \
 	sed 's/^torch==.*/torch==$(TORCH)/' requirements.lock > $(VENV)/requirements.lock; \
 	if [ -z "$(TORCH)" ]; then cp requirements.lock $(VENV)/requirements.lock; fi; \
@@ -126,6 +145,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv .venv-torch-* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

@@ -257,7 +257,12 @@ def _prediction(number: int, question: Question, entries: Sequence[Entry]) -> It
     if question.explanation:
         first = [shortened(each, 60).text for each in paragraphs(question.explanation)[:1]]
         yield ""
-        yield "To say: " + " ".join(" ".join(text.split()) for text in first)
+        yield _from_docs("To say: " + " ".join(" ".join(text.split()) for text in first))
+
+
+def _from_docs(text: str) -> str:
+    """The links of a lesson's text, as they are from docs/."""
+    return re.sub(r"\]\((?!https?:|#|\.\./)", "](../notebooks/", text)
 
 
 def _escaped(text: str) -> str:

@@ -22,7 +22,7 @@ async () => {
   for (const slide of Reveal.getSlides()) {
     const { h, v } = Reveal.getIndices(slide);
     Reveal.slide(h, v);
-    await pause();
+    if (slide.querySelector("img")) await pause();
     const whole = slide.getBoundingClientRect();
     const problems = new Set();
     let smallest = 100;

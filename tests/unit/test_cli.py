@@ -235,3 +235,27 @@ def test_the_doctor_refuses_what_cannot_be_run(course, words, said):
     assert done.exit_code == 2
     assert said in done.output or words == ["zeros.py"]
     assert "Diagnosis" not in done.output
+
+
+def test_slides_are_written_for_the_lessons_that_are_named_and_never_over_somebody_s_file(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(ROOT / "docs")
+    for _ in range(2):
+        done = ddp_course("slides", "16", "notebooks/16_capstone.ipynb", "--out", str(tmp_path / "talk"))
+        assert done.exit_code == 0
+        assert done.output.count(" slides, ") == 1
+    written = tmp_path / "talk/16_capstone.html"
+    assert [path.name for path in written.parent.iterdir()] == [written.name]
+    written.write_text("<p>my own", encoding="utf-8")
+    done = ddp_course("slides", "16", "--out", str(tmp_path / "talk"))
+    assert done.exit_code == 1
+    assert written.read_text(encoding="utf-8") == "<p>my own"
+
+
+def test_slides_of_no_lesson_are_refused_with_the_nearest_name(tmp_path):
+    done = ddp_course("slides", "06_alternatoin", "--out", str(tmp_path))
+    assert (done.exit_code, done.output) == (
+        2,
+        "There is no lesson '06_alternatoin'; did you mean 06_alternation?\n",
+    )

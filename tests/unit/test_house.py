@@ -8,13 +8,30 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.build import check_api_page, check_cheat_sheet, check_claims, check_notebooks
+from course_lib.build import (
+    check_api_page,
+    check_cheat_sheet,
+    check_claims,
+    check_instructor,
+    check_notebooks,
+)
 from course_lib.cli.app import command_line
 from course_lib.doctor.lessons import LESSONS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS_LIKE = re.compile(r"^\.venv-torch-|\.egg-info$|_cache$")
-NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".ipynb_checkpoints", "learner", "test-results"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    "build",
+    "dist",
+    "__pycache__",
+    ".ipynb_checkpoints",
+    "learner",
+    "slides",
+    "test-results",
+    "wheels",
+}
 TEXT = {".py", ".md", ".ipynb", ".toml", ".yml", ".lock", ".json", ".txt", ".css", ".js", ".html", ".sh", ""}
 # Names that say nothing about what is inside; such a file grows for ever.
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
@@ -78,6 +95,10 @@ def test_every_claim_is_shown_by_its_lesson_and_the_page_of_claims_is_what_the_n
 
 def test_every_lesson_has_a_rule_of_thumb_and_the_cheat_sheet_holds_them():
     assert check_cheat_sheet(ROOT) == []
+
+
+def test_the_instructor_s_pages_are_what_lessons_and_tasks_give():
+    assert check_instructor(ROOT) == []
 
 
 def test_the_page_of_the_public_api_is_what_docstrings_and_options_give():
