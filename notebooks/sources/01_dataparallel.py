@@ -244,9 +244,8 @@ def ring_all_reduce(x):
         sending = dist.isend(send, (rank + 1) % ranks)
         dist.recv(came, (rank - 1) % ranks)
         sending.wait()
-        receive.copy_(
-            receive + came if step < ranks - 1 else came
-        )  # add in the first lap, keep in the second
+        # The first lap adds, the second keeps.
+        receive.copy_(receive + came if step < ranks - 1 else came)
         states.append(x.tolist())
 
 
@@ -265,8 +264,9 @@ from course_lib.lab.dataparallel import draw_ring
 draw_ring(out)
 
 # %% [markdown]
-# Two laps of *N* - 1 steps, and in each step every rank sends 1/*N* of the tensor: $2(N-1)/N$ times its size, 1.5 for four ranks and never
-# 2. Nobody is the master. Choose how many ranks; each click runs the ring and `dist.all_reduce`, and measures what that sends:
+# Two laps of *N* - 1 steps, and in each step every rank sends 1/*N* of the tensor: 2(*N* - 1)/*N* times its size in all, 1.5 for four
+# ranks and never 2. Nobody is the master. Choose how many ranks: each click runs the ring and `dist.all_reduce`, and measures
+# what that sends.
 
 # %%
 from course_lib.lab.dataparallel import explore_rings
@@ -274,7 +274,11 @@ from course_lib.lab.dataparallel import explore_rings
 explore_rings()
 
 # %% [markdown]
-# What grows is the number of steps. Each of them takes a moment, however little it sends: lesson 15 fits a latency and a bandwidth to that.
+# What grows is the number of steps, and each of them takes a moment, however little it sends (lesson 15).
+#
+# > **On GPUs (NCCL).** NCCL chooses between the ring, a tree and other algorithms, by the size of the tensor and by the
+# > network (`NCCL_ALGO` in [its documentation](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html)). (Read,
+# > not run here.)
 #
 # ## Threads and the lock
 #

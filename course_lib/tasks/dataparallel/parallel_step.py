@@ -64,10 +64,11 @@ class ParallelStep(Task[Case, Seen, Oracle]):
     hints = (
         "Four steps: cut the batch, make a copy of the model for each part, call them in threads, put together.",
         (
-            "A copy has to stay connected with the original: weight.clone() is a copy whose gradient flows back, "
-            "copy.deepcopy alone is not."
+            "copy.deepcopy(model) is a copy that is not connected with the original. After backward of the loss of the "
+            "whole batch, each copy has the gradients of its part in .grad: add them up in those of the original."
         ),
         (
+            "Or let autograd add them up: weight.clone() is a copy whose gradient flows back to the original, and "
             "torch.func.functional_call(copy.deepcopy(model), clones, (part,)) runs a model with other weights, given "
             "by name. It puts them into the module while it runs, so each thread needs a module of its own."
         ),
