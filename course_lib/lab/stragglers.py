@@ -243,7 +243,7 @@ class LatenessExplorer:
         self.ranks = widgets.IntSlider(
             4, 2, 6, description="ranks", continuous_update=False, layout={"width": "22em"}
         )
-        self.static = draw_shadows(self.late(), 1, self._title(), "computed; move a control to measure")
+        self.static = draw_shadows(self.late(), 1, self._title(), "move a control to measure")
         self.picture = widgets.HTML(self.static.svg())
         for control in (self.who, self.delay, self.every, self.ranks):
             control.observe(self._run_and_draw, names="value")
@@ -262,7 +262,7 @@ class LatenessExplorer:
     def _title(self) -> str:
         often = "every step" if self.every.value == 1 else f"every {self.every.value} steps"
         per_step = lost(self.late(), self.every.value) / self.STEPS
-        return f"Late {self.who.value}, reduced after {often}: {per_step:.1f} ms lost per step"
+        return f"Late {self.who.value}, reduced after {often}: computed, {per_step:.1f} ms lost per step"
 
     def _run_and_draw(self, _: object) -> None:
         late, every = self.late(), self.every.value

@@ -28,7 +28,6 @@ lab.late_rank()
 # %%
 # %%ranks 4
 import time
-from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -166,7 +165,8 @@ for n in (1, 4, 16, 64, 256):
 
 # %% claims={"39": "holds"}
 # %%ranks --as out
-torch.manual_seed(0)
+from contextlib import nullcontext
+
 ddp = DistributedDataParallel(torch.nn.Linear(6, 3))
 for number in range(4):
     with nullcontext() if number == 3 else ddp.no_sync():
@@ -370,6 +370,7 @@ for short in range(1, 9):
     same &= compare(ddp).equal
     weighted = lab.gradient(ddp, mine, scale=len(mine) * world / (8 + short))
     errors[short] = [((g - right).norm() / right.norm()).item() for g in (mean_of_means, weighted)]
+print("with 2 samples on rank 1: mean of means {:.0%} off, weighted {:.0%}".format(*errors[2]))
 
 # %%
 assert out["errors"][0][2][0] > 0.05 > 1e-5 > out["errors"][0][2][1]
