@@ -1,6 +1,13 @@
-"""Lesson 05: the last step of every rank, and who waited in it."""
+"""Lesson 05: who waits for whom, drawn, computed and measured; what its predictions ask; lateness to be played with."""
 
 from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from math import comb
+from typing import TYPE_CHECKING
 
 from course_lib.draw import Bar, Drawing, Lane, lanes
 from course_lib.lab.traces import last_forward, seconds_waited, spans_since, timeline_of
@@ -8,6 +15,16 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.spans import Stage
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.timeline_drawing import tracks
+from course_lib.running import run_quietly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch import Tensor, nn
+    from torch.distributed import ProcessGroup
+    from torch.nn.parallel import DistributedDataParallel
+
+#: For each rank, by how many milliseconds it is late in each step.
+Lateness = Sequence[Sequence[float]]
 
 #: A rank that does nothing for longer between its optimizer and its next forward was asleep.
 _ASLEEP_SECONDS = 0.1
@@ -58,3 +75,482 @@ def _step_before_ended(timeline: Timeline, rank: int) -> float:
     forward = last_forward(timeline, rank)
     mine = [span for span in timeline.spans if span.rank == rank and span.stage is Stage.OPTIMIZER]
     return max((span.end for span in mine if span.start < forward), default=0.0)
+
+
+def late_rank(ranks: int = 4, late: int = 2) -> Drawing:
+    """One step of each rank; what the others do after their backward, until the late one is there, is asked."""
+    delay, forward, backward = 45, 12, 22
+    found = []
+    for rank in range(ranks):
+        begin = delay if rank == late else 0
+        bars = [
+            Bar(begin, forward, "forward", "forward"),
+            Bar(begin + forward, backward, "backward", "backward"),
+        ]
+        if rank == late:
+            bars.insert(0, Bar(0, delay, "sleep", "late"))
+        else:
+            bars.append(Bar(forward + backward, delay, "plain", "?"))
+        found.append(Lane(f"rank {rank}", (tuple(bars),)))
+    others = ", ".join(str(rank) for rank in range(ranks) if rank != late)
+    return lanes(
+        found,
+        title=f"Rank {late} is late. What do the others do meanwhile?",
+        alt=f"A lane per rank. Rank {late} begins its forward and backward late; ranks {others} begin at once, and "
+        "what they do between their backward and that of the late rank is a question mark.",
+        legend={"forward": "forward", "backward": "backward", "sleep": "late"},
+        unit="time",
+    )
+
+
+def by_turns(ranks: int, steps: int, milliseconds: float) -> list[list[float]]:
+    """In each step one rank is late, the next one in the next step."""
+    return [[milliseconds * (step % ranks == rank) for step in range(steps)] for rank in range(ranks)]
+
+
+def by_chance(ranks: int, steps: int, milliseconds: float, chance: float = 1 / 4) -> list[list[float]]:
+    """In each step each rank is late with this chance. The same on all ranks: everybody knows who is late, and when."""
+    dice = random.Random(10)
+    return [[milliseconds * (dice.random() < chance) for _ in range(steps)] for _ in range(ranks)]
+
+
+def always(rank: int, ranks: int, steps: int, milliseconds: float) -> list[list[float]]:
+    """One rank is late in every step, and no other."""
+    return [[milliseconds * (each == rank)] * steps for each in range(ranks)]
+
+
+def lost(late: Lateness, every: int = 1) -> float:
+    """Milliseconds by which all ranks are later in the end: between two reductions the largest sum counts."""
+    rounds = range(0, len(late[0]), every)
+    return sum(max(sum(mine[first : first + every]) for mine in late) for first in rounds)
+
+
+def expected_delay(every: int, ranks: int = 4, chance: float = 1 / 4, milliseconds: float = 20) -> float:
+    """Milliseconds lost per step where each rank is late with this chance: the largest of the ranks' numbers of late
+    steps between two reductions.
+    """
+    odds = [comb(every, n) * chance**n * (1 - chance) ** (every - n) for n in range(every + 1)]
+    more = [1 - sum(odds[: n + 1]) ** ranks for n in range(every)]  # somebody is late more than n times
+    return milliseconds * sum(more) / every
+
+
+def expected_maximum(times: Sequence[float], n: int) -> float:
+    """The mean of the largest of n times, drawn from these with replacement."""
+    ordered, total = sorted(times), len(times)
+    return sum(t * ((i / total) ** n - ((i - 1) / total) ** n) for i, t in enumerate(ordered, 1))
+
+
+def draw_shadows(
+    late: Lateness, every: int = 1, title: str = "", note: str = "", step: float = 4.0
+) -> Drawing:
+    """A lane per rank: its steps, its lateness before them, and the shadow of whoever is later: computed, not measured.
+
+    Args:
+        late: see `Lateness`.
+        every: after how many steps the ranks reduce.
+        title: the finding.
+        note: beside the title; what is measured.
+        step: milliseconds that a step takes apart from lateness.
+    """
+    return lanes(
+        [Lane(f"rank {rank}", (bars,)) for rank, bars in enumerate(_bars(late, every, step))],
+        title=title,
+        alt=_shadows_in_words(late, every),
+        legend={"sleep": "late", "even": "a step's own work", "waiting": "waiting, in somebody's shadow"},
+        note=note,
+    )
+
+
+def _bars(late: Lateness, every: int, step: float) -> list[tuple[Bar, ...]]:
+    found: list[list[Bar]] = [[] for _ in late]
+    begin = 0.0
+    for first in range(0, len(late[0]), every):
+        ends = []
+        for mine, bars in zip(late, found, strict=True):
+            now = begin
+            for delay in mine[first : first + every]:
+                bars += [Bar(now, delay, "sleep")] * (delay > 0) + [Bar(now + delay, step, "even")]
+                now += delay + step
+            ends.append(now)
+        begin = max(ends)
+        for end, bars in zip(ends, found, strict=True):
+            bars += [Bar(end, begin - end, "waiting")] * (begin > end)
+    return [tuple(bars) for bars in found]
+
+
+def _shadows_in_words(late: Lateness, every: int) -> str:
+    own = ", ".join(f"{sum(mine):g} on rank {rank}" for rank, mine in enumerate(late))
+    often = "every step" if every == 1 else f"every {every} steps"
+    return (
+        f"{len(late[0])} steps, reduced after {often}. Milliseconds of lateness: {own}; and every rank is "
+        f"{lost(late, every):g} later in the end, because it waits for whoever is later."
+    )
+
+
+def train_late(late: Lateness, every: int = 1) -> float:
+    """Runs on every rank: train a small model, this rank as late for its forwards as it is told to be.
+
+    Args:
+        late: see `Lateness`.
+        every: gradients are reduced after so many steps.
+
+    Returns:
+        Milliseconds until all ranks were through, the same on every rank.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    small = DistributedDataParallel(torch.nn.Linear(8, 8))
+    for _ in range(3):  # the first steps are slower, for other reasons
+        small(torch.ones(2, 8)).sum().backward()
+    dist.barrier()
+    begin = time.perf_counter()
+    for step, milliseconds in enumerate(late[dist.get_rank()], 1):
+        with nullcontext() if step % every == 0 else small.no_sync():
+            time.sleep(milliseconds / 1e3)
+            small(torch.ones(2, 8)).sum().backward()
+    seconds = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
+    dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+    return 1e3 * seconds.item()
+
+
+def train_late_and_not(late: Lateness, every: int) -> tuple[float, float]:
+    """Runs on every rank: `train_late`, and the same steps with nobody late."""
+    return train_late(late, every), train_late([[0.0] * len(mine) for mine in late], every)
+
+
+class LatenessExplorer:
+    """Choose who is late, by how much, and how often the ranks reduce: computed, drawn, and measured on real ranks."""
+
+    STEPS = 16
+
+    def __init__(self) -> None:
+        import ipywidgets as widgets
+
+        self.who = widgets.ToggleButtons(
+            options=["by chance", "by turns", "always rank 0"], description="late"
+        )
+        self.delay = widgets.IntSlider(
+            20, 0, 40, 5, description="ms late", continuous_update=False, layout={"width": "22em"}
+        )
+        self.every = widgets.SelectionSlider(
+            options=[1, 2, 4, 8, 16],
+            description="every",
+            continuous_update=False,
+            layout={"width": "22em"},
+        )
+        self.ranks = widgets.IntSlider(
+            4, 2, 6, description="ranks", continuous_update=False, layout={"width": "22em"}
+        )
+        self.static = draw_shadows(self.late(), 1, self._title(), "move a control to measure")
+        self.picture = widgets.HTML(self.static.svg())
+        for control in (self.who, self.delay, self.every, self.ranks):
+            control.observe(self._run_and_draw, names="value")
+        self.whole = widgets.VBox([self.who, self.delay, self.every, self.ranks, self.picture])
+
+    def late(self) -> Lateness:
+        """By how much each rank is late in each step."""
+        ranks, milliseconds = self.ranks.value, float(self.delay.value)
+        chosen: dict[str, Callable[[], Lateness]] = {
+            "by chance": lambda: by_chance(ranks, self.STEPS, milliseconds),
+            "by turns": lambda: by_turns(ranks, self.STEPS, milliseconds),
+            "always rank 0": lambda: always(0, ranks, self.STEPS, milliseconds),
+        }
+        return chosen[self.who.value]()
+
+    def _title(self) -> str:
+        often = "every step" if self.every.value == 1 else f"every {self.every.value} steps"
+        per_step = lost(self.late(), self.every.value) / self.STEPS
+        return f"Late {self.who.value}, reduced after {often}: computed, {per_step:.1f} ms lost per step"
+
+    def _run_and_draw(self, _: object) -> None:
+        late, every = self.late(), self.every.value
+        outcome = run_quietly(train_late_and_not, late, every, ranks=self.ranks.value)
+        with_, without = outcome.values[0]
+        note = f"measured: {(with_ - without) / self.STEPS:.1f} ms"
+        self.picture.value = draw_shadows(late, every, self._title(), note).svg()
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
+        picture, about = self.static._repr_mimebundle_()
+        return {**self.whole._repr_mimebundle_(), **picture, "text/plain": repr(self)}, about
+
+    def __repr__(self) -> str:
+        return f"[to be played with in a running notebook: late, ms late, every, ranks] {self.static!r}"
+
+
+def explore_lateness() -> LatenessExplorer:
+    """The controls and the picture, to be the last line of a cell."""
+    return LatenessExplorer()
+
+
+def timed_step(pause: float, group: ProcessGroup) -> tuple[float, float]:
+    """Runs on every rank of a group: a step that takes so many seconds, and its all-reduce.
+
+    Returns:
+        Seconds that this rank's own part took, and seconds until the group was through. Each is the shorter one of two
+        attempts, so that what else the machine is doing stays out.
+    """
+    import torch
+    import torch.distributed as dist
+
+    found = []
+    for _ in range(2):
+        dist.barrier(group)
+        begin = time.perf_counter()
+        time.sleep(pause)
+        own = time.perf_counter() - begin
+        dist.all_reduce(torch.zeros(8), group=group)
+        found.append((own, time.perf_counter() - begin))
+    return min(own for own, _ in found), min(over for _, over in found)
+
+
+def plot_tails(jobs: Outcome) -> None:
+    """What n ranks are expected to wait for their slowest, and what groups of 1, 2 and 4 really needed.
+
+    Args:
+        jobs: its ranks have `times`: by kind of rank and size of the group, the pairs that `timed_step` returned.
+    """
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+    sizes = [2**k for k in range(11)]
+    at_64 = {}
+    for kind, line, marker, colour in (("steady", "-", "o", "#0072B2"), ("hiccups", "--", "s", "#D55E00")):
+        found = {size: [jobs["times"][rank][kind, size] for rank in range(4)] for size in (1, 2, 4)}
+        times = [1e3 * own for ranks in found.values() for steps in ranks for own, _ in steps]
+        label = f"{kind}: {sum(times) / len(times):.1f} ms per rank on average"
+        axes.plot(sizes, [expected_maximum(times, n) for n in sizes], line, color=colour, label=label)
+        for size, ranks in found.items():
+            groups = [list(zip(*ranks[first : first + size], strict=True)) for first in range(0, 4, size)]
+            steps = [step for group in groups for step in group]
+            slowest = 1e3 * sum(max(own for own, _ in step) for step in steps) / len(steps)
+            over = 1e3 * sum(max(through for _, through in step) for step in steps) / len(steps)
+            axes.plot(size, slowest, marker, color=colour, markersize=8)
+            axes.plot(size, over, marker, color=colour, markersize=8, markerfacecolor="none")
+        at_64[kind] = expected_maximum(times, 64)
+    axes.plot([], [], "ks", label="really run: the slowest rank")
+    axes.plot([], [], "ks", markerfacecolor="none", label="... and the all-reduce")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    both = f"{at_64['steady']:.0f} or {at_64['hiccups']:.0f} ms"
+    axes.set(
+        title=f"The same mean, different tails: the slowest of 64 ranks needs {both}",
+        xlabel="ranks",
+        ylabel="expected time of the slowest rank (ms)",
+        ylim=(0, None),
+    )
+    axes.legend(fontsize=8)
+    plt.show()
+
+
+def plot_less_often(outcome: Outcome) -> None:
+    """What reducing in every 4th step has saved, by who is late.
+
+    Args:
+        outcome: its ranks have `late`, the lateness by who is late, and `took`, milliseconds by who and how often.
+    """
+    import matplotlib.pyplot as plt
+
+    late: Mapping[str, Lateness] = outcome["late"][0]
+    took: Mapping[tuple[str, int], float] = outcome["took"][0]
+    figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
+    for number, (every, colour, hatch) in enumerate(((1, "#0072B2", ""), (4, "#E69F00", "///"))):
+        found = [took[who, every] for who in late]
+        places = [row + 0.36 * number for row in range(len(late))]
+        label = "reduced in every step" if every == 1 else "reduced in every 4th step"
+        axes.barh(places, found, height=0.34, color=colour, hatch=hatch, edgecolor="black", label=label)
+        for place, milliseconds, who in zip(places, found, late, strict=True):
+            axes.text(milliseconds + 5, place, f"{milliseconds:.0f} ms", va="center", fontsize=9)
+            axes.plot([lost(late[who], every)] * 2, [place - 0.17, place + 0.17], "k", linewidth=3)
+    axes.plot([], [], "k", linewidth=3, label="of which sleep")
+    axes.set_yticks([row + 0.18 for row in range(len(late))], list(late))
+    axes.set(
+        title="Fewer reductions even out some chance, but no slow rank",
+        xlabel="milliseconds for 16 steps",
+        ylim=(1.7, -0.3),
+        xlim=(0, 1.15 * max(took.values())),
+    )
+    figure.legend(fontsize=8, ncols=3, loc="outside lower center", frameon=False)
+    plt.show()
+
+
+def batch(number: int, of_rank: int) -> Tensor:
+    """Eight samples of six numbers, the same wherever it is called."""
+    import torch
+
+    return torch.randn(8, 6, generator=torch.Generator().manual_seed(100 * number + of_rank))
+
+
+def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """A loss per sample, averaged."""
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
+def gradient(model: nn.Module, inputs: Tensor, scale: float = 1.0) -> Tensor:
+    """The gradient of `loss_of` times this factor: all parameters' in one row."""
+    import torch
+
+    model.zero_grad()
+    (scale * loss_of(model, inputs)).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def spreads(
+    model: DistributedDataParallel, average: Callable[[], object] = lambda: None, steps: int = 16
+) -> list[tuple[float, float]]:
+    """Runs on each of four ranks: train on other data than the others, and look at the weights after each step.
+
+    Args:
+        model: trained with plain SGD.
+        average: called after each step.
+        steps: how many.
+
+    Returns:
+        The largest differences between ranks 0 and 1, and between ranks 0 and 2.
+    """
+    import torch
+    import torch.distributed as dist
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    found = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, batch(step, dist.get_rank()) + dist.get_rank()).backward()
+        optimizer.step()
+        average()
+        mine = model.module.weight.detach()
+        ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(ranks, mine)
+        within, between = ((ranks[0] - ranks[other]).abs().max().item() for other in (1, 2))
+        found.append((within, between))
+    return found
+
+
+def plot_spreads(outcome: Outcome) -> None:
+    """How far the weights of two pairs are apart, after each step, with two ways to reduce less often."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
+    for name, line, colour, label in (
+        ("pairs_only", "s--", "#D55E00", "new_group alone"),
+        ("averaged", "o-", "#0072B2", "reduced in pairs, weights averaged every 4th step"),
+    ):
+        axes.plot([between for _, between in outcome[name][0]], line, color=colour, label=label)
+    axes.set_xticks(range(0, 16, 2))
+    axes.set(
+        title="Two groups are two models, unless somebody brings them together",
+        xlabel="step",
+        ylabel="largest difference\nbetween the pairs' weights",
+    )
+    axes.legend(fontsize=8)
+    plt.show()
+
+
+def plot_weights(outcome: Outcome) -> None:
+    """What each rank's batch weighs in each round of a joined epoch, with both choices of the divisor."""
+    import matplotlib.pyplot as plt
+
+    figure, both = plt.subplots(1, 2, figsize=(7, 2.6), layout="constrained", sharey=True)
+    titles = {"default": "default", "by_those_left": "divide_by_initial_world_size=False"}
+    for axes, (name, title) in zip(both, titles.items(), strict=True):
+        _draw_weights(axes, outcome[name])
+        axes.set_title(title, fontsize=9)
+    figure.suptitle("What a batch weighs: always 1/4, or more the fewer are left")
+    plt.show()
+
+
+def _draw_weights(axes: Axes, gradients: Mapping[int, Sequence[float]]) -> None:
+    import matplotlib.pyplot as plt
+
+    colours = plt.get_cmap("Blues")
+    for number, gradient in enumerate(gradients[max(gradients)]):  # the last rank takes part in all rounds
+        left = [rank for rank in gradients if len(gradients[rank]) > number]
+        weight = gradient / len(left)
+        ink = "white" if weight > 0.7 else "black"
+        for rank in left:
+            axes.barh(
+                rank, 0.9, left=number - 0.45, height=0.8, color=colours(0.8 * weight), edgecolor="black"
+            )
+            axes.text(number, rank, f"{weight:.2f}", ha="center", va="center", color=ink)
+    axes.set_yticks(range(4), [f"rank {rank}" for rank in range(4)])
+    axes.set_xticks(range(4))
+    axes.set(xlabel="round", xlim=(-0.6, 3.6), ylim=(3.6, -0.6))
+
+
+def plot_errors(errors: Mapping[int, Sequence[float]]) -> None:
+    """How far two gradients are off, by the number of samples on rank 1: the mean of means, and the weighted one."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
+    labels = ("each rank's mean, averaged by DDP", "loss × own samples × ranks / all samples")
+    for number, (label, line, colour) in enumerate(
+        zip(labels, ("s--", "o-"), ("#D55E00", "#0072B2"), strict=True)
+    ):
+        axes.plot(
+            list(errors), [100 * both[number] for both in errors.values()], line, color=colour, label=label
+        )
+    axes.set(
+        title="The shorter the short batch, the more each of its samples counts",
+        xlabel="samples on rank 1 (8 on rank 0)",
+        ylabel="gradient is off by (%)",
+    )
+    axes.legend(fontsize=8)
+    plt.show()
+
+
+def wait_in_backward(outcome: Outcome) -> bool:
+    """A prediction: the mean is that of all four ranks, and all but rank 2 have waited for it in backward."""
+    return set(outcome.values.values()) == {2.5} and min(_others_waited(outcome)) > 0.1
+
+
+def go_on_without(outcome: Outcome) -> bool:
+    """A prediction: the late rank's gradient is not in the mean."""
+    return bool(outcome.values[0] < 2.4)
+
+
+def wait_later(outcome: Outcome) -> bool:
+    """A prediction: it is in the mean, and nobody has waited for it in backward."""
+    return bool(outcome.values[0] == 2.5) and max(_others_waited(outcome)) < 0.1
+
+
+def _others_waited(outcome: Outcome) -> list[float]:
+    return [waited(outcome, rank) for rank in (0, 1, 3)]
+
+
+def at_least(name: str, number: float) -> Callable[[Outcome], bool]:
+    """A prediction: rank 0 has at least this number under that name."""
+    return lambda outcome: bool(outcome[name][0] >= number)
+
+
+def below(name: str, number: float) -> Callable[[Outcome], bool]:
+    """A prediction: rank 0 has less."""
+    return lambda outcome: bool(outcome[name][0] < number)
+
+
+def equals(name: str, number: float) -> Callable[[Outcome], bool]:
+    """A prediction: rank 0 has exactly this number under that name."""
+    return lambda outcome: bool(outcome[name][0] == number)
+
+
+def last_gradient(number: float) -> Callable[[Outcome], bool]:
+    """A prediction: in the last round of the default run, rank 3 has this gradient."""
+    return lambda outcome: bool(outcome["default"][3][-1] == number)
+
+
+def models_differ(outcome: Outcome) -> bool:
+    """A prediction: the ranks had different gradients."""
+    return not outcome["same"][0]
+
+
+def same_and_right(outcome: Outcome) -> bool:
+    """A prediction: all ranks had the same gradient, and with 2 samples on rank 1 it was that of one process."""
+    return bool(outcome["same"][0] and outcome["errors"][0][2][0] < 0.01)
+
+
+def same_and_wrong(outcome: Outcome) -> bool:
+    """A prediction: all ranks had the same gradient, and it was another one."""
+    return bool(outcome["same"][0] and outcome["errors"][0][2][0] > 0.01)

@@ -1,0 +1,95 @@
+"""Lesson 05's pictures, its arithmetic, its explorer and what its predictions ask, mostly on plain data."""
+
+from itertools import product
+
+import pytest
+
+from course_lib.draw import Box
+from course_lib.lab.stragglers import (
+    LatenessExplorer,
+    always,
+    at_least,
+    below,
+    by_chance,
+    by_turns,
+    draw_shadows,
+    expected_delay,
+    expected_maximum,
+    late_rank,
+    lost,
+    same_and_right,
+    same_and_wrong,
+)
+
+
+def test_the_question_is_asked_of_every_rank_but_the_late_one():
+    drawing = late_rank(ranks=4, late=2)
+    assert drawing.svg().count(">?</text>") == 3
+    assert "Rank 2 begins its forward and backward late; ranks 0, 1, 3" in drawing.alt
+
+
+def test_delays_by_turns_even_out_only_over_a_whole_turn():
+    late = by_turns(ranks=4, steps=8, milliseconds=20)
+    assert [sum(mine) for mine in late] == [40] * 4
+    assert [lost(late, every) for every in (1, 2, 4, 8)] == [160, 80, 40, 40]
+
+
+def test_a_rank_that_is_always_late_costs_the_same_however_seldom_ranks_reduce():
+    late = always(2, ranks=4, steps=16, milliseconds=20)
+    assert {lost(late, every) for every in (1, 4, 16)} == {320}
+
+
+def test_chance_is_the_same_for_everybody_who_asks():
+    assert by_chance(4, 16, 20) == by_chance(4, 16, 20)
+    assert 0 < sum(map(sum, by_chance(4, 16, 20))) < 4 * 16 * 20
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_expected_delay_is_the_mean_over_all_that_can_happen(every):
+    ranks, chance = 2, 1 / 4
+    mean = 0.0
+    for happens in product((0, 1), repeat=ranks * every):
+        odds = chance ** sum(happens) * (1 - chance) ** (len(happens) - sum(happens))
+        late = [[20.0 * each for each in happens[rank * every : (rank + 1) * every]] for rank in range(ranks)]
+        mean += odds * lost(late, every) / every
+    assert expected_delay(every, ranks, chance, 20) == pytest.approx(mean)
+
+
+def test_the_expected_maximum_is_the_mean_over_all_draws():
+    times = [1.0, 2.0, 10.0]
+    draws = [max(pair) for pair in product(times, repeat=2)]
+    assert expected_maximum(times, 2) == pytest.approx(sum(draws) / len(draws))
+    assert expected_maximum(times, 1) == pytest.approx(sum(times) / 3)
+
+
+def test_everybody_waits_in_the_shadow_of_whoever_is_later():
+    drawing = draw_shadows([[20, 0], [0, 0]], every=1, step=4)
+    lanes = [shape for shape in drawing.shapes if isinstance(shape, Box)]
+    by_look = {look: sum(box.look == look for box in lanes) for look in ("sleep", "even", "waiting")}
+    assert by_look == {"sleep": 1 + 1, "even": 4 + 1, "waiting": 1 + 1}  # one of each is in the legend
+    sleep, wait = (next(box for box in lanes if box.look == look) for look in ("sleep", "waiting"))
+    assert sleep.width == pytest.approx(wait.width)
+    assert "20 on rank 0, 0 on rank 1; and every rank is 20 later" in drawing.alt
+
+
+def test_predictions_look_at_what_the_ranks_have():
+    out = {"took": {0: 175.0}}
+    assert at_least("took", 160)(out)
+    assert not below("took", 160)(out)
+    right = {"same": {0: True}, "errors": {0: {2: (0.001, 0.0)}}}
+    wrong = {"same": {0: True}, "errors": {0: {2: (0.3, 0.0)}}}
+    assert (same_and_right(right), same_and_wrong(right)) == (True, False)
+    assert (same_and_right(wrong), same_and_wrong(wrong)) == (False, True)
+
+
+def test_the_explorer_measures_on_real_ranks_what_it_has_computed():
+    explorer = LatenessExplorer()
+    assert "ms lost per step" in repr(explorer)
+    bundle, about = explorer._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert about["image/svg+xml"]["alt"] == explorer.static.alt
+    assert "measured" not in explorer.picture.value
+    explorer.ranks.value = 2
+    assert "measured: " in explorer.picture.value
+    assert "rank 1" in explorer.picture.value
+    assert "rank 2" not in explorer.picture.value
