@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.draw import Arrow, Box, Drawing, Text
-from course_lib.draw.drawing import Shape
+from course_lib.draw.drawing import Shape, text_width
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
 
@@ -42,41 +42,43 @@ def draw_machines(outcome: Outcome | None = None) -> Drawing:
         outcome: of `torchrun` on two ranks, what each machine's workers were told; question marks without.
     """
     told = told_to_workers(outcome) if outcome else []
-    width, between, top, height = 352, 40, 4, 246
+    width, between, top, height = 352, 40, 4, 240
     shapes: list[Shape] = []
+    store_x, agents_y, workers_y = 8 + width - 142, top + 46, top + 146
     for machine in range(2):
         x = 8 + machine * (width + between)
         shapes += [
             Box(x, top, width, height, edge=1.5),
-            Text(x + 12, top + 21, f"machine {machine}", 13, bold=True),
-            Box(x + 12, top + 62, 148, 44, "even"),
-            Text(x + 86, top + 80, "the agent: torchrun", 12, "middle", colour="#000"),
-            Text(x + 86, top + 97, f"--node-rank={machine}", 11, "middle", mono=True, colour="#000"),
+            Text(x + 12, top + 24, f"machine {machine}", 13, bold=True),
+            Box(x + 12, agents_y, 150, 48, "even"),
+            Text(x + 87, agents_y + 20, "the agent: torchrun", 12, "middle", colour="#000"),
+            Text(x + 87, agents_y + 38, f"--node-rank={machine}", 11, "middle", mono=True, colour="#000"),
         ]
         for local in range(2):
-            shapes += _worker(x + 12 + local * 172, top + 150, 2 * machine + local, told)
-            shapes.append(Arrow(x + 60 + local * 40, top + 106, x + 90 + local * 172, top + 147))
-    store_x, store_y = 8 + width - 140, top + 62
+            shapes += _worker(x + 12 + local * 172, workers_y, 2 * machine + local, told)
+            shapes.append(Arrow(x + 50 + local * 56, agents_y + 48, x + 62 + local * 150, workers_y - 3, 2))
+            worker = x + 122 + local * 172
+            shapes.append(
+                Arrow(
+                    worker, workers_y, store_x + 30 + 66 * machine + 22 * local, agents_y + 51, 1, faint=True
+                )
+            )
     shapes += [
-        Box(store_x, store_y, 128, 44, "optimizer"),
-        Box(store_x + 18, store_y + 6, 92, 32, "even", edge=0),
-        Text(store_x + 64, store_y + 20, "the store", 12, "middle", bold=True, colour="#000"),
-        Text(store_x + 64, store_y + 35, "MASTER_ADDR:PORT", 11, "middle", colour="#000"),
-        Arrow(160, store_y + 22, store_x - 3, store_y + 22, dashed=True),
-        Arrow(8 + width + between + 12, store_y + 22, store_x + 131, store_y + 22, dashed=True),
-        Text(8 + width + between / 2 + 72, top + 48, "rendezvous", 11, "middle", faint=True),
-        Arrow(8 + 90, top + 150, store_x + 40, store_y + 47, 1, faint=True),
-        Arrow(8 + 262, top + 150, store_x + 64, store_y + 47, 1, faint=True),
-        Arrow(8 + width + between + 60, top + 150, store_x + 110, store_y + 47, 1, faint=True),
-        Arrow(8 + width + between + 230, top + 150, store_x + 126, store_y + 47, 1, faint=True),
-        Text(
-            8,
-            top + height + 18,
-            "agents start workers and watch them; workers write into the store",
-            11,
-            faint=True,
-        ),
+        Box(store_x, agents_y, 130, 48, edge=2),
+        Text(store_x + 65, agents_y + 20, "the store", 12, "middle", bold=True),
+        Text(store_x + 65, agents_y + 38, "at MASTER_ADDR", 11, "middle", mono=True),
+        Arrow(172, agents_y + 24, store_x - 3, agents_y + 24, dashed=True),
+        Arrow(8 + width + between + 10, agents_y + 24, store_x + 133, agents_y + 24, dashed=True),
     ]
+    y = top + height + 18
+    words = (
+        (2, False, False, "starts and watches"),
+        (1.5, True, False, "agents agree on who is which machine"),
+    )
+    x = 8
+    for line, dashed, faint, text in (*words, (1, False, True, "workers exchange their addresses")):
+        shapes += [Arrow(x, y - 4, x + 30, y - 4, line, dashed, faint=faint), Text(x + 38, y, text)]
+        x += 66 + text_width(text)
     numbers = "; ".join(
         f"worker {place}: RANK {one['RANK']}, LOCAL_RANK {one['LOCAL_RANK']}"
         for place, one in enumerate(told)
@@ -231,7 +233,7 @@ class Start:
         if found := _WAITS_FOR.search(words):
             return f"rank {found[1]}'s address"
         if found := _CLIENTS.search(words):
-            return f"clients of its store: {found[1]} of {found[2]}"
+            return f"its clients: {found[1]} of {found[2]} have come"
         if self.keys is None:
             return "somebody who listens at the port"
         return words.splitlines()[0]
@@ -309,16 +311,17 @@ def seconds(number: float) -> timedelta:
 
 def draw_start(start: Start) -> Drawing:
     """Ranks on the left, what the store holds on the right; dashed: an address that is waited for, or not there."""
-    left, width, right, row, top = 8, 350, 500, 46, 34
+    left, width, right, row, top = 8, 350, 500, 44, 4
     store_width = 760 - right - 8
     shapes: list[Shape] = [
-        Text(left, 20, "ranks", 12, bold=True),
         Text(right + 12, top + 18, start.holder.replace(" holds the store", "'s store"), 12, bold=True),
         Box(right, top, store_width, RANKS * row + 22, edge=1.5, dashed=start.keys is None),
     ]
     if start.keys is None:
-        nobody = f"nobody listens at {'this port'}: rank 0 has not come"
-        shapes.append(Text(right + 12, top + 42, nobody, 11))
+        shapes += [
+            Text(right + 12, top + 46, "There is none: rank 0 has not come,", 12),
+            Text(right + 12, top + 64, "and nobody listens at this port.", 12),
+        ]
     for rank in range(RANKS):
         y = top + 26 + rank * row
         shapes += _rank_box(start, rank, left, y, width)

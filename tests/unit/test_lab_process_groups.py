@@ -24,10 +24,11 @@ NOBODY = "The client socket has timed out after 500ms while trying to connect to
 def test_each_of_torchs_messages_says_who_is_waited_for():
     start = Start(RANK_0, {0: CLIENTS, 1: WAITS.format(0), 3: ""}, frozenset({1, 3}))
     assert [start.waits_for(rank) for rank in (0, 1, 3)] == [
-        "clients of its store: 3 of 4",
+        "its clients: 3 of 4 have come",
         "rank 0's address",
         "",
     ]
+    assert ">rank 0 waits for its clients: 3 of 4 have come</text>" in draw_start(start).svg(), "it fits"
     assert Start(RANK_0, {3: NOBODY}, None).waits_for(3) == "somebody who listens at the port"
 
 
