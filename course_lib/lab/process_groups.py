@@ -267,6 +267,8 @@ def _come(come: Sequence[int], with_agent: bool, port: int) -> Any:
         return _hold_or_look(board, come, with_agent, port)
     if me not in come:
         return None
+    # As torchrun sets them: torch takes the agent's word only for a store at just this address.
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = str(with_agent)
     board.set(f"lesson/here/{me}", "yes")
     board.wait([f"lesson/here/{rank}" for rank in come])  # so that nobody's time begins long before another's
