@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ from course_lib.tasks.toys import is_odd
 _PATIENCE = 4.0
 #: Seconds that a group waits where nobody has asked for another timeout.
 _DEFAULT = 1800.0
+#: A learner's line that calls a collective.
+_COLLECTIVE = re.compile(r"\b(?:barrier|monitored_barrier|broadcast|(?:all_)?reduce|(?:all_)?gather)\(")
 
 
 class Case(TypedDict):
@@ -245,8 +248,11 @@ class Setup(Task[Case, Seen, None]):
         messages = " ".join(error.message for error in outcome.errors.values())
         if "default process group twice" in messages:
             return "initialised_twice"
-        if "Process group cannot be None" in messages or "has not been initialized" in messages:
+        if "Process group cannot be None" in messages:
             return "destroyed_twice"
+        if "has not been initialized" in messages:  # raised by whatever was called without a group
+            collective = any(_COLLECTIVE.search(error.traceback) for error in outcome.errors.values())
+            return "waits_at_the_end" if collective else "destroyed_twice"
         calls = {waiting.call for waiting in outcome.waiting.values()}
         played = {trial.case["scene"] for trial in trials if trial.world_size == outcome.world_size}
         at_failure = {"twice", "anew", "unbegun"} <= played

@@ -1,0 +1,18 @@
+"""Lesson 02: who comes is who comes, on real ranks and a real store, and the picture shows who waits for whom."""
+
+import re
+
+from course_lib.lab.process_groups import RANK_0, StartExplorer
+
+
+def test_a_choice_is_a_start_of_real_ranks_and_is_drawn():
+    explorer = StartExplorer()
+
+    def label() -> str:
+        return re.search(r'aria-label="([^"]*)"', explorer.picture.value)[1].replace("&#x27;", "'")
+
+    explorer.come[3].value = True
+    assert label().startswith("torchrun holds the store: rank 0 has not come;")
+    assert label().endswith("rank 3 waits for rank 0's address; the store has the addresses of ranks 3")
+    explorer.holder.value = RANK_0
+    assert label().endswith("rank 3 waits for somebody who listens at the port; there is no store")
