@@ -123,7 +123,7 @@ def chapters() -> list[Chapter]:
         ),
         Chapter(
             "Drawing",
-            '`from course_lib.draw import Drawing, Frame, Stepper`; CONTRIBUTING.md, "I want to add a drawing", says how.',
+            "`from course_lib.draw import Drawing, Frame, Stepper`; CONTRIBUTING.md says how to add a drawing.",
             (
                 Documented(draw.Drawing, ("svg", "save")),
                 Documented(draw.Frame),
