@@ -16,9 +16,9 @@ from course_lib.lab.buckets import buckets_fill
 buckets_fill()
 
 # %% [markdown]
-# How large should a bucket be? Two ranks run the same backward with three values of `bucket_cap_mb`. Between them is a network
-# of your choice, with a latency of 8 ms per message and 100 MiB per second: each real all-reduce is held back until such
-# a network would have delivered it. The cell returns the caps, the fastest backward first.
+# How large should a bucket be? Two ranks run the same backward with three values of `bucket_cap_mb`. Between them is a slow
+# network, with a latency of 8 ms per message and 100 MiB per second: each real all-reduce is held back until such a network
+# would have delivered it. The cell returns the caps, the fastest backward first.
 
 # %%
 # %%ranks 2
@@ -276,8 +276,8 @@ if rank == 0:
 # and only then does `backward()` return. `optimizer.step()` sends nothing. It does not know that there are ranks.
 #
 # > **On GPUs (NCCL).** Here `backward()` may return while buckets are still under way: `WorkNCCL::wait` makes the GPU's
-# > current *stream* wait for the all-reduce, and the program only where a timeout or `TORCH_NCCL_BLOCKING_WAIT` is given
-# > (`synchronizeStream` and `wait` in `ProcessGroupNCCL.cpp`). So a rank without a backward is noticed later, where the program
+# > current *stream* wait for the all-reduce, and blocks the program only where a timeout or `TORCH_NCCL_BLOCKING_WAIT` is
+# > given (`synchronizeStream` and `wait` in `ProcessGroupNCCL.cpp`). So a rank without a backward is noticed later, where the program
 # > next waits for the GPU, as in `loss.item()`. (Read there, not run here.)
 #
 # The same wait is why no rank is left behind. Rank 1 now needs a fifth of a second longer than rank 0 in its backward.
@@ -342,8 +342,8 @@ for cap in (0.5, 2, 25):
 sorted(seconds, key=seconds.get)
 
 # %% [markdown]
-# The more a message costs, the larger the best bucket; where a message costs nothing, small buckets win. Find a network for each
-# cap below. Every row is a new run on two ranks, and takes a few seconds.
+# The more a message costs, the larger the best bucket. Move the sliders with the mouse or the arrow keys: which network makes
+# the smallest cap the best one, and which makes all caps equal? Every row is a run on two ranks; the picture takes a few seconds.
 
 # %%
 from course_lib.lab.network import explore_caps
@@ -406,6 +406,7 @@ from course_lib.watch import buckets
 ddp = DistributedDataParallel(make_model())
 backward(ddp), backward(ddp)
 seen = buckets(ddp)
+len(seen.built), len(seen.rebuilt)
 
 # %%
 out["seen"][0].plot("Default: the small bucket holds the last layers and goes first")
