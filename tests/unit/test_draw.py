@@ -8,8 +8,10 @@ import pytest
 from course_lib.draw import Arrow, Bar, Block, Box, Cell, Drawing, Group, Lane, Text, blocks, grid, lanes
 from course_lib.draw.drawing import SMALLEST, text_width
 from course_lib.draw.looks import LOOKS, PATTERNS
+from course_lib.lab.buckets import buckets_fill
 from course_lib.lab.dataparallel import one_step, ring
 from course_lib.lab.first_ranks import COLLECTIVES, draw_collectives, draw_one, four_processes
+from course_lib.lab.network import CAPS, Network, computed_step, draw_caps
 
 SVG = "{http://www.w3.org/2000/svg}"
 MAIN = (Bar(0, 4, "forward"), Bar(4, 6, "backward"), Bar(10, 3, "waiting"))
@@ -19,12 +21,15 @@ BROUGHT = {rank: [2.0**rank] * 4 for rank in range(4)}
 LEFT = {"all_gather": [1.0, 2.0, 4.0, 8.0], "reduce_scatter": [15.0]}
 AFTER = {rank: {name: LEFT.get(name, [15.0] * 4) for name in COLLECTIVES} for rank in range(4)}
 RING = {0: [[1, 1], [1, 3], [3, 3]], 1: [[2, 2], [3, 2], [3, 3]]}
+SLOW = Network(latency=0.008, bandwidth=100)
 PICTURES = {
     "processes": four_processes(),
     "collectives": draw_collectives({"mine": BROUGHT, "after": AFTER}),
     **{name: draw_one({r: AFTER[r][name] for r in range(4)}, name, 2, [1, 2, 4, 8]) for name in COLLECTIVES},
     "two schemes": one_step(),
     **{f"ring {step}": frame.drawing for step, frame in enumerate(ring(RING).frames)},
+    **{f"buckets fill {place}": frame.drawing for place, frame in enumerate(buckets_fill().frames)},
+    "caps": draw_caps({cap: computed_step(cap, SLOW) for cap in CAPS}, SLOW),
     "lanes": lanes(
         [Lane(f"rank {r}", (MAIN, SENT)) for r in range(4)], title="A step", alt="4", legend=LEGEND
     ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lab.buckets import draw_backward, last_backward, sent_and_waited
+from course_lib.lab.buckets import draw_backward, last_backward
 from course_lib.lab.stragglers import draw_last_step, waited
 from course_lib.lab.traces import timeline_of
 from course_lib.outcome.outcome import Outcome
@@ -55,7 +55,6 @@ def test_a_backward_is_drawn_from_its_own_beginning_or_from_the_first():
     timeline = timeline_of(OUT)
     assert last_backward(timeline, 0) == pytest.approx(0.040)
     assert last_backward(timeline, 1) == pytest.approx(0.340)
-    assert sent_and_waited(OUT, 0) == (0, pytest.approx(300))
     rows = {"fast": (OUT, 0), "late": (OUT, 1)}
 
     def starts(one_clock: bool) -> list[float]:
@@ -66,6 +65,16 @@ def test_a_backward_is_drawn_from_its_own_beginning_or_from_the_first():
     assert fast == late
     fast, late, _ = starts(one_clock=True)
     assert fast < late
+
+
+def test_what_is_copied_after_the_backward_is_drawn_and_operators_of_other_threads_and_times_are_not():
+    elsewhere = {**event("aten::cat", 32, 40), "thread": 2}
+    copies = (event("aten::cat", 5, 8), event("aten::cat", 32, 40), event("aten::mul", 41, 42), elsewhere)
+    out = traced((event(TRACED, 0, 100), event(GRADIENT, 20, 30), *copies))
+    drawing = draw_backward({"flat": (out, 0)}, "t")
+    copied = [s for s in drawing.shapes if getattr(s, "look", "") == "even" and s.hint]
+    assert [shape.hint for shape in copied] == ["aten::cat, 8.0 ms"]
+    assert "copying into a buffer, and back" in drawing.svg()
 
 
 def test_a_run_without_a_trace_is_refused():

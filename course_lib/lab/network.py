@@ -1,0 +1,384 @@
+"""Lesson 04: DDP's buckets on a network of chosen latency and bandwidth, and how long a step takes for each cap.
+
+`Network` carries the buckets of a DDP model on real ranks: its communication hook issues the real all-reduce, and hands
+the result to DDP only when a network with this latency and bandwidth would have delivered it. `sixteen_layers` makes
+a model whose backward takes a chosen time per layer. Both sleep instead of working, so neither needs a core, and
+a small machine shows what a cluster does. What can be computed of such a step is in `computed_step`, beside what was
+measured.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from course_lib.draw import Arrow, Box, Drawing, Text
+from course_lib.draw.drawing import Shape
+from course_lib.outcome.outcome import Outcome
+from course_lib.running import run_quietly
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.futures import Future
+    from torch.nn.parallel import DistributedDataParallel
+
+#: The caps that are compared; None is DDP's default: 1 MiB for the first bucket, 25 for the others.
+CAPS: tuple[float | None, ...] = (0.5, 1, 2, 4, 25, None)
+#: The model: so many layers, of so many MiB each, whose backward takes so many seconds each.
+LAYERS, LAYER_MIB, LAYER_SECONDS = 16, 0.5, 0.005
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Step:
+    """One backward on one rank; times are seconds since it began.
+
+    Attributes:
+        ready: when each layer's gradient was computed.
+        sent: begin and end of each message on the network.
+        seconds: when `backward()` returned.
+    """
+
+    ready: tuple[float, ...]
+    sent: tuple[tuple[float, float], ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network between the ranks.
+
+    Attributes:
+        latency: seconds that each message takes, however small it is.
+        bandwidth: MiB per second that it carries, one message after the other.
+    """
+
+    latency: float
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        if self.latency < 0 or self.bandwidth <= 0:
+            raise ValueError("a network has a latency of at least 0 s and a bandwidth above 0 MiB/s")
+
+    def seconds(self, mib: float) -> float:
+        """How long one message is on its way."""
+        return self.latency + mib / self.bandwidth
+
+    def steps(self, ddp: DistributedDataParallel, count: int = 2) -> list[Step]:
+        """Let this network carry the model's buckets from now on, and run so many steps after DDP's rebuild."""
+        import torch
+
+        wire = _Wire(self)
+        # No annotations in sight: DDP compares them with its own classes, and these are strings.
+        ddp.register_comm_hook(wire, lambda wire, bucket: wire.send(bucket))
+        pace: _Pace = ddp.module.pace
+        inputs = torch.ones(1, ddp.module[0].in_features, device=next(ddp.parameters()).device)
+        found = []
+        for step in range(1 + count):
+            output = ddp(inputs).sum()
+            torch.distributed.barrier()
+            wire.begin(open_wide=step == 0)
+            began = pace.begin(resting=step == 0)
+            output.backward()
+            ended = time.perf_counter()
+            sent = tuple((start - began, end - began) for start, end in wire.sent)
+            found.append(Step(tuple(at - began for at in pace.ready), sent, ended - began))
+        return found[1:]
+
+    def seconds_per_step(self, ddp: DistributedDataParallel, count: int = 3) -> float:
+        """The shortest of some steps, in seconds: what is measured on a busy machine is never too short."""
+        return min(step.seconds for step in self.steps(ddp, count))
+
+
+def sixteen_layers(seconds: float = LAYER_SECONDS) -> nn.Sequential:
+    """Layers of 0.5 MiB; in a backward each takes so many seconds, asleep, as while a GPU computes."""
+    import torch
+
+    torch.manual_seed(0)
+    wide, narrow = 512, 256
+    shapes = [(narrow, wide) if number % 2 else (wide, narrow) for number in range(LAYERS)]
+    model = torch.nn.Sequential(*(torch.nn.Linear(*shape, bias=False) for shape in shapes))
+    pace = _Pace(seconds)
+    for layer in model:
+        layer.register_forward_hook(pace.follow)
+    model.pace = pace  # type: ignore[assignment]  # not a module: nobody trains or saves it
+    return model
+
+
+class _Pace:
+    """Holds the backward back: the k-th layer is not done before k times the seconds of a layer have passed.
+
+    Moments are counted from the beginning, so a sleep that is too long does not make all later ones late.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._began = 0.0
+        self._resting = True
+        self.ready: list[float] = []
+
+    def begin(self, *, resting: bool) -> float:
+        """A backward begins now; resting, it is not held back."""
+        self._resting, self.ready = resting, []
+        self._began = time.perf_counter()
+        return self._began
+
+    def follow(self, layer: nn.Module, inputs: object, output: torch.Tensor) -> None:
+        """A forward hook: be there when the gradient comes back to this layer."""
+        output.register_hook(self._wait)
+
+    def _wait(self, gradient: torch.Tensor) -> None:
+        if not self._resting:
+            _sleep_until(self._began + (len(self.ready) + 1) * self._seconds)
+        self.ready.append(time.perf_counter())
+
+
+@dataclass
+class _Wire:
+    """What a network does with one model's buckets on one rank: one message after the other."""
+
+    network: Network
+    sent: list[tuple[float, float]] = field(default_factory=list)
+    _open_wide: bool = True
+
+    def begin(self, *, open_wide: bool) -> None:
+        """A step begins; open wide, the network takes no time."""
+        self.sent, self._open_wide = [], open_wide
+
+    def send(self, bucket: torch.distributed.GradBucket) -> Future[torch.Tensor]:
+        """The communication hook: what DDP would do (`allreduce_hook`), delivered when the network is through."""
+        import torch.distributed as dist
+        from torch.futures import Future
+
+        buffer = bucket.buffer().div_(dist.get_world_size())
+        work = dist.all_reduce(buffer, async_op=True)
+        done: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
+
+        def deliver() -> None:
+            try:
+                if work is not None:
+                    work.wait()
+            except Exception as error:  # else DDP would wait for ever
+                done.set_exception(error)  # type: ignore[arg-type]  # typed as the result
+            else:
+                done.set_result(buffer)
+
+        now = time.perf_counter()
+        start = max([now, *(end for _, end in self.sent[-1:])])
+        end = now if self._open_wide else start + self.network.seconds(buffer.nbytes / _MIB)
+        self.sent.append((start, end))
+        threading.Timer(end - now, deliver).start()
+        return done
+
+
+def _sleep_until(moment: float) -> None:
+    while (left := moment - time.perf_counter()) > 0:
+        time.sleep(left)
+
+
+# -- computed -----------------------------------------------------------------------------------------------------
+
+
+def buckets_of(cap: float | None) -> list[int]:
+    """How many of the layers each bucket has: it is closed when it has reached its cap (`None`: 1 MiB, then 25)."""
+    limits = [1.0, 25.0] if cap is None else [cap]
+    found = [0]
+    for _ in range(LAYERS):
+        if found[-1] * LAYER_MIB >= limits[min(len(found), len(limits)) - 1]:
+            found.append(0)
+        found[-1] += 1
+    return found
+
+
+def computed_step(cap: float | None, network: Network, layer: float = LAYER_SECONDS) -> Step:
+    """What a step would take if nothing but the layers and the network took time.
+
+    A bucket leaves when its last gradient is there and the network is free; `backward()` returns when the last one
+    has arrived.
+    """
+    ready = tuple(layer * (number + 1) for number in range(LAYERS))
+    sent: list[tuple[float, float]] = []
+    done, free = 0, 0.0
+    for count in buckets_of(cap):
+        done += count
+        start = max(ready[done - 1], free)
+        free = start + network.seconds(count * LAYER_MIB)
+        sent.append((start, free))
+    return Step(ready, tuple(sent), max(ready[-1], free))
+
+
+# -- measured -----------------------------------------------------------------------------------------------------
+
+
+def one_step(caps: Sequence[float | None], network: Network, layer: float) -> list[Step]:
+    """Runs on every rank: for each cap the shorter one of two steps."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    found = []
+    for cap in caps:
+        ddp = DistributedDataParallel(sixteen_layers(layer), bucket_cap_mb=cap)
+        found.append(min(network.steps(ddp, 2), key=lambda step: step.seconds))
+    return found
+
+
+def measured_steps(
+    caps: Sequence[float | None], network: Network, layer: float = LAYER_SECONDS
+) -> dict[float | None, Step]:
+    """A step for each cap, on two real ranks of their own: what rank 0 has seen."""
+    outcome = run_quietly(one_step, list(caps), network, layer, ranks=2)
+    return dict(zip(caps, outcome.values[0], strict=True))
+
+
+def fastest(cap: float) -> Callable[[Outcome], bool]:
+    """A prediction: of the caps in the cell's `seconds`, the step with this one was the shortest."""
+
+    def is_fastest(outcome: Outcome) -> bool:
+        by_rank = outcome["seconds"].values()
+        slowest = {one: max(seconds[one] for seconds in by_rank) for one in next(iter(by_rank))}
+        return bool(min(slowest, key=lambda one: slowest[one]) == cap)
+
+    return is_fastest
+
+
+# -- drawn --------------------------------------------------------------------------------------------------------
+
+_LEFT, _RIGHT, _WIDTH, _BAR, _ROW = 176, 118, 760, 15, 44
+
+
+def cap_in_words(cap: float | None) -> str:
+    """As it is written in a call; the default says so."""
+    return "default" if cap is None else f"{cap:g}"
+
+
+def draw_caps(
+    measured: Mapping[float | None, Step],
+    network: Network,
+    layer: float = LAYER_SECONDS,
+    title: str = "A short step needs messages that are few, and early",
+) -> Drawing:
+    """A row per cap: the backward above, the messages below it, and when `backward()` returned.
+
+    The dashed line is where `computed_step` has it.
+    """
+    computed = {cap: computed_step(cap, network, layer) for cap in measured}
+    longest = max(step.seconds for step in (*measured.values(), *computed.values()))
+    scale = (_WIDTH - _LEFT - _RIGHT) / longest
+    shortest = min(measured, key=lambda cap: measured[cap].seconds)
+    shapes: list[Shape] = [
+        Text(_LEFT - 10, 14, "bucket_cap_mb", 12, "end", mono=True),
+        Text(_WIDTH - 8, 14, "measured (computed)", 12, "end", faint=True),
+    ]
+    for place, (cap, step) in enumerate(measured.items()):
+        top = 22 + place * _ROW
+        count = len(step.sent)
+        shapes += [
+            Text(_LEFT - 10, top + 13, cap_in_words(cap), 13, "end", bold=cap == shortest),
+            Text(
+                _LEFT - 10, top + 28, f"{count} all-reduce{'s' if count > 1 else ''}", 11, "end", faint=True
+            ),
+            *_row(step, top, scale),
+        ]
+        end = _LEFT + computed[cap].seconds * scale
+        shapes.append(Arrow(end, top - 4, end, top + 2 * _BAR + 6, 1.5, dashed=True, plain=True))
+        said = f"{1e3 * step.seconds:.0f} ms ({1e3 * computed[cap].seconds:.0f})"
+        shapes.append(Text(_WIDTH - 8, top + 13, said, 12, "end", bold=cap == shortest))
+        if cap == shortest:
+            shapes.append(Text(_WIDTH - 8, top + 28, "the shortest", 11, "end"))
+    bottom = 22 + len(measured) * _ROW
+    shapes += [
+        Box(_LEFT, bottom, 20, 12, "backward", edge=0.5),
+        Text(_LEFT + 26, bottom + 10, f"backward of {LAYERS} layers", 12),
+        Box(_LEFT + 176, bottom, 20, 12, "communication", edge=0.5),
+        Text(_LEFT + 202, bottom + 10, "all-reduces on the network", 12),
+        Arrow(_LEFT + 386, bottom - 1, _LEFT + 386, bottom + 14, 1.5, dashed=True, plain=True),
+        Text(_LEFT + 394, bottom + 10, "backward() returns, computed", 12),
+    ]
+    caps = ", ".join(map(cap_in_words, measured))
+    return Drawing(
+        _WIDTH,
+        bottom + 22,
+        tuple(shapes),
+        f"A row for each bucket_cap_mb of {caps}: the backward of {LAYERS} layers, below it the all-reduces on the "
+        "network, one after the other, and a dashed line where the computed step ends. The more messages there are, "
+        "the earlier the first one leaves, and the more often the latency is paid.",
+        title,
+        f"{1e3 * network.latency:g} ms, {network.bandwidth:g} MiB/s",
+    )
+
+
+def _row(step: Step, top: float, scale: float) -> list[Shape]:
+    shapes: list[Shape] = []
+    for number, (start, end) in enumerate(zip((0.0, *step.ready), step.ready, strict=False)):
+        hint = f"layer {LAYERS - number}, ready after {1e3 * end:.1f} ms"
+        shapes.append(
+            Box(_LEFT + start * scale, top, (end - start) * scale, _BAR, "backward", "", hint, edge=0.5)
+        )
+    for number, (start, end) in enumerate(step.sent):
+        hint = f"bucket {number}, {1e3 * (end - start):.1f} ms"
+        place = (_LEFT + start * scale, top + _BAR + 2, (end - start) * scale, _BAR)
+        shapes.append(Box(*place, "communication", str(number), hint, edge=0.5, size=11))
+    return shapes
+
+
+class CapsExplorer:
+    """Choose a network, the pace of the backward and a cap of your own: every row is a run on two real ranks."""
+
+    def __init__(self) -> None:
+        import ipywidgets as widgets
+
+        wide = {
+            "layout": {"width": "30em"},
+            "style": {"description_width": "13em"},
+            "continuous_update": False,
+        }
+        self.latency = widgets.IntSlider(8, 0, 20, description="latency (ms per message)", **wide)
+        self.bandwidth = widgets.SelectionSlider(
+            options=[25, 50, 100, 200, 400, 1000], value=100, description="bandwidth (MiB per s)", **wide
+        )
+        self.layer = widgets.IntSlider(5, 1, 10, description="backward (ms per layer)", **wide)
+        self.cap = widgets.FloatSlider(3, min=0.5, max=8, step=0.5, description="a cap of your own", **wide)
+        self.status = widgets.HTML(
+            "<i>Move a slider: two ranks start, and the picture comes within a few seconds.</i>"
+        )
+        self.picture = widgets.HTML()
+        self._kept: dict[tuple[Network, float], dict[float | None, Step]] = {}
+        for control in (self.latency, self.bandwidth, self.layer, self.cap):
+            control.observe(self._run_and_draw, names="value")
+        self.whole = widgets.VBox(
+            [self.latency, self.bandwidth, self.layer, self.cap, self.status, self.picture]
+        )
+
+    @property
+    def network(self) -> Network:
+        """The one that is chosen."""
+        return Network(1e-3 * self.latency.value, self.bandwidth.value)
+
+    @property
+    def found(self) -> dict[float | None, Step]:
+        """What has been measured on this network at this pace, by cap."""
+        return self._kept.setdefault((self.network, self.layer.value), {})
+
+    def _run_and_draw(self, _: object) -> None:
+        network, layer, found = self.network, 1e-3 * self.layer.value, self.found
+        caps = [*sorted({self.cap.value, *(cap for cap in CAPS if cap is not None)}), None]
+        if missing := [cap for cap in caps if cap not in found]:
+            self.status.value = "<i>Two ranks are running ...</i>"
+            found.update(measured_steps(missing, network, layer))
+        rows = {cap: found[cap] for cap in caps}
+        self.picture.value = draw_caps(rows, network, layer, "Step time against bucket_cap_mb").svg()
+        self.status.value = "<i>Every row is a run on two ranks.</i>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return "[to be played with in a running notebook: latency, bandwidth, pace of the backward, bucket_cap_mb]"
+
+
+def explore_caps() -> CapsExplorer:
+    """The controls and the picture, to be the last line of a cell."""
+    return CapsExplorer()
