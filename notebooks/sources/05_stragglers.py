@@ -167,6 +167,7 @@ for n in (1, 4, 16, 64, 256):
 # %%ranks --as out
 from contextlib import nullcontext
 
+torch.manual_seed(0)
 ddp = DistributedDataParallel(torch.nn.Linear(6, 3))
 for number in range(4):
     with nullcontext() if number == 3 else ddp.no_sync():
@@ -360,6 +361,7 @@ from course_lib.watch import compare
 from torch.nn.parallel import DistributedDataParallel
 
 rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
 ddp = DistributedDataParallel(torch.nn.Linear(6, 3))
 errors, same = {}, True
 for short in range(1, 9):
