@@ -10,7 +10,7 @@ from course_lib.draw.drawing import SMALLEST, text_width
 from course_lib.draw.looks import LOOKS, PATTERNS
 from course_lib.lab.buckets import buckets_fill
 from course_lib.lab.first_ranks import COLLECTIVES, draw_collectives, draw_one, four_processes
-from course_lib.lab.network import CAPS, Network, computed_step, draw_caps
+from course_lib.lab.network import CAPS, Network, computed_step, draw_caps, draw_computed
 
 SVG = "{http://www.w3.org/2000/svg}"
 MAIN = (Bar(0, 4, "forward"), Bar(4, 6, "backward"), Bar(10, 3, "waiting"))
@@ -25,6 +25,7 @@ PICTURES = {
     "collectives": draw_collectives({"mine": BROUGHT, "after": AFTER}),
     **{name: draw_one({r: AFTER[r][name] for r in range(4)}, name, 2, [1, 2, 4, 8]) for name in COLLECTIVES},
     **{f"buckets fill {place}": frame.drawing for place, frame in enumerate(buckets_fill().frames)},
+    "caps, computed": draw_computed(CAPS, SLOW),
     "caps": draw_caps({cap: computed_step(cap, SLOW) for cap in CAPS}, SLOW),
     "lanes": lanes(
         [Lane(f"rank {r}", (MAIN, SENT)) for r in range(4)], title="A step", alt="4", legend=LEGEND
