@@ -368,9 +368,7 @@ class CapsExplorer:
             options=[25, 50, 100, 200, 400, 1000], value=100, description="bandwidth (MiB per s)", **wide
         )
         self.layer = widgets.IntSlider(5, 1, 10, description="backward (ms per layer)", **wide)
-        self.cap = widgets.FloatSlider(
-            3, min=0.5, max=8, step=0.5, description="bucket_cap_mb of your own", **wide
-        )
+        self.cap = widgets.FloatSlider(3, min=0.5, max=8, step=0.5, description="your bucket_cap_mb", **wide)
         self.status = widgets.HTML("<i>Computed. Move a slider, and two ranks measure it.</i>")
         self.picture = widgets.HTML(self.computed().svg())
         for control in (self.latency, self.bandwidth, self.layer, self.cap):
