@@ -265,14 +265,40 @@ def draw_caps(
     The dashed line is where `computed_step` has it.
     """
     computed = {cap: computed_step(cap, network, layer) for cap in measured}
-    longest = max(step.seconds for step in (*measured.values(), *computed.values()))
+    said = {
+        cap: f"{1e3 * measured[cap].seconds:.0f} ms ({1e3 * computed[cap].seconds:.0f})" for cap in measured
+    }
+    return _drawn(measured, computed, said, "measured (computed)", network, title)
+
+
+def draw_computed(
+    caps: Sequence[float | None],
+    network: Network,
+    layer: float = LAYER_SECONDS,
+    title: str = "Computed: step time against bucket_cap_mb",
+) -> Drawing:
+    """The same of computed steps only: there at once, and the same on every machine."""
+    computed = {cap: computed_step(cap, network, layer) for cap in caps}
+    said = {cap: f"{1e3 * step.seconds:.0f} ms" for cap, step in computed.items()}
+    return _drawn(computed, computed, said, "computed", network, title)
+
+
+def _drawn(
+    steps: Mapping[float | None, Step],
+    computed: Mapping[float | None, Step],
+    said: Mapping[float | None, str],
+    heading: str,
+    network: Network,
+    title: str,
+) -> Drawing:
+    longest = max(step.seconds for step in (*steps.values(), *computed.values()))
     scale = (_WIDTH - _LEFT - _RIGHT) / longest
-    shortest = min(measured, key=lambda cap: measured[cap].seconds)
+    shortest = min(steps, key=lambda cap: steps[cap].seconds)
     shapes: list[Shape] = [
         Text(_LEFT - 10, 14, "bucket_cap_mb", 12, "end", mono=True),
-        Text(_WIDTH - 8, 14, "measured (computed)", 12, "end", faint=True),
+        Text(_WIDTH - 8, 14, heading, 12, "end", faint=True),
     ]
-    for place, (cap, step) in enumerate(measured.items()):
+    for place, (cap, step) in enumerate(steps.items()):
         top = 22 + place * _ROW
         count = len(step.sent)
         shapes += [
@@ -284,11 +310,10 @@ def draw_caps(
         ]
         end = _LEFT + computed[cap].seconds * scale
         shapes.append(Arrow(end, top - 4, end, top + 2 * _BAR + 6, 1.5, dashed=True, plain=True))
-        said = f"{1e3 * step.seconds:.0f} ms ({1e3 * computed[cap].seconds:.0f})"
-        shapes.append(Text(_WIDTH - 8, top + 13, said, 12, "end", bold=cap == shortest))
+        shapes.append(Text(_WIDTH - 8, top + 13, said[cap], 12, "end", bold=cap == shortest))
         if cap == shortest:
             shapes.append(Text(_WIDTH - 8, top + 28, "the shortest", 11, "end"))
-    bottom = 22 + len(measured) * _ROW
+    bottom = 22 + len(steps) * _ROW
     shapes += [
         Box(_LEFT, bottom, 20, 12, "backward", edge=0.5),
         Text(_LEFT + 26, bottom + 10, f"backward of {LAYERS} layers", 12),
@@ -297,7 +322,7 @@ def draw_caps(
         Arrow(_LEFT + 386, bottom - 1, _LEFT + 386, bottom + 14, 1.5, dashed=True, plain=True),
         Text(_LEFT + 394, bottom + 10, "backward() returns, computed", 12),
     ]
-    caps = ", ".join(map(cap_in_words, measured))
+    caps = ", ".join(map(cap_in_words, steps))
     return Drawing(
         _WIDTH,
         bottom + 22,
@@ -325,32 +350,32 @@ def _row(step: Step, top: float, scale: float) -> list[Shape]:
 
 
 class CapsExplorer:
-    """Choose a network, the pace of the backward and a cap of your own: every row is a run on two real ranks."""
+    """Choose a network, the pace of the backward and a cap of your own.
+
+    What is computed is drawn at once; then every row is a run on two real ranks.
+    """
 
     def __init__(self) -> None:
         import ipywidgets as widgets
 
         wide = {
-            "layout": {"width": "30em"},
-            "style": {"description_width": "13em"},
+            "layout": {"width": "32em"},
+            "style": {"description_width": "14em"},
             "continuous_update": False,
         }
-        self.latency = widgets.IntSlider(8, 0, 20, description="latency (ms per message)", **wide)
+        self.latency = widgets.IntSlider(8, 0, 20, description="latency (ms)", **wide)
         self.bandwidth = widgets.SelectionSlider(
             options=[25, 50, 100, 200, 400, 1000], value=100, description="bandwidth (MiB per s)", **wide
         )
         self.layer = widgets.IntSlider(5, 1, 10, description="backward (ms per layer)", **wide)
-        self.cap = widgets.FloatSlider(3, min=0.5, max=8, step=0.5, description="a cap of your own", **wide)
-        self.status = widgets.HTML(
-            "<i>Move a slider: two ranks start, and the picture comes within a few seconds.</i>"
-        )
-        self.picture = widgets.HTML()
-        self._kept: dict[tuple[Network, float], dict[float | None, Step]] = {}
+        self.cap = widgets.FloatSlider(3, min=0.5, max=8, step=0.5, description="your bucket_cap_mb", **wide)
+        self.status = widgets.HTML("<i>Computed. Move a slider, and two ranks measure it.</i>")
+        self.picture = widgets.HTML(self.computed().svg())
         for control in (self.latency, self.bandwidth, self.layer, self.cap):
             control.observe(self._run_and_draw, names="value")
-        self.whole = widgets.VBox(
-            [self.latency, self.bandwidth, self.layer, self.cap, self.status, self.picture]
-        )
+        controls = (self.latency, self.bandwidth, self.layer, self.cap)
+        self.whole = widgets.VBox([*controls, self.status, self.picture])
+        self._kept: dict[tuple[Network, float], dict[float | None, Step]] = {}
 
     @property
     def network(self) -> Network:
@@ -358,25 +383,40 @@ class CapsExplorer:
         return Network(1e-3 * self.latency.value, self.bandwidth.value)
 
     @property
+    def caps(self) -> list[float | None]:
+        """The usual ones and the learner's, from the smallest on; the default comes last."""
+        return [*sorted({self.cap.value, *(cap for cap in CAPS if cap is not None)}), None]
+
+    @property
     def found(self) -> dict[float | None, Step]:
         """What has been measured on this network at this pace, by cap."""
         return self._kept.setdefault((self.network, self.layer.value), {})
 
+    def computed(self) -> Drawing:
+        """What there is to see before anything has run."""
+        return draw_computed(self.caps, self.network, 1e-3 * self.layer.value)
+
     def _run_and_draw(self, _: object) -> None:
         network, layer, found = self.network, 1e-3 * self.layer.value, self.found
-        caps = [*sorted({self.cap.value, *(cap for cap in CAPS if cap is not None)}), None]
-        if missing := [cap for cap in caps if cap not in found]:
-            self.status.value = "<i>Two ranks are running ...</i>"
+        if missing := [cap for cap in self.caps if cap not in found]:
+            self.status.value = "<i>Computed. Two ranks are running ...</i>"
+            self.picture.value = self.computed().svg()
             found.update(measured_steps(missing, network, layer))
-        rows = {cap: found[cap] for cap in caps}
-        self.picture.value = draw_caps(rows, network, layer, "Step time against bucket_cap_mb").svg()
-        self.status.value = "<i>Every row is a run on two ranks.</i>"
+        rows = {cap: found[cap] for cap in self.caps}
+        self.picture.value = draw_caps(
+            rows, network, layer, "Measured: step time against bucket_cap_mb"
+        ).svg()
+        self.status.value = "<i>Measured: every row is a run on two ranks.</i>"
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, object], dict[str, object]]:
+        data, metadata = self.computed()._repr_mimebundle_()
+        widget = self.whole._repr_mimebundle_()
+        return {**data, **widget, "text/plain": repr(self)}, dict(metadata)
 
     def __repr__(self) -> str:
-        return "[to be played with in a running notebook: latency, bandwidth, pace of the backward, bucket_cap_mb]"
+        return f"[sliders in a running notebook: latency, bandwidth, backward, bucket_cap_mb. {self.computed()!r}]"
 
 
 def explore_caps() -> CapsExplorer:

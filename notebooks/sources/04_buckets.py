@@ -343,7 +343,7 @@ sorted(seconds, key=seconds.get)
 
 # %% [markdown]
 # The more a message costs, the larger the best bucket. Move the sliders with the mouse or the arrow keys: which network makes
-# the smallest cap the best one, and which makes all caps equal? Every row is a run on two ranks; the picture takes a few seconds.
+# the smallest cap the best one, and which makes all caps equal? What is computed is there at once; then two ranks measure it.
 
 # %%
 from course_lib.lab.network import explore_caps

@@ -11,7 +11,7 @@ from course_lib.draw.looks import LOOKS, PATTERNS
 from course_lib.lab.buckets import buckets_fill
 from course_lib.lab.dataparallel import one_step, ring
 from course_lib.lab.first_ranks import COLLECTIVES, draw_collectives, draw_one, four_processes
-from course_lib.lab.network import CAPS, Network, computed_step, draw_caps
+from course_lib.lab.network import CAPS, Network, computed_step, draw_caps, draw_computed
 
 SVG = "{http://www.w3.org/2000/svg}"
 MAIN = (Bar(0, 4, "forward"), Bar(4, 6, "backward"), Bar(10, 3, "waiting"))
@@ -29,6 +29,7 @@ PICTURES = {
     "two schemes": one_step(),
     **{f"ring {step}": frame.drawing for step, frame in enumerate(ring(RING).frames)},
     **{f"buckets fill {place}": frame.drawing for place, frame in enumerate(buckets_fill().frames)},
+    "caps, computed": draw_computed(CAPS, SLOW),
     "caps": draw_caps({cap: computed_step(cap, SLOW) for cap in CAPS}, SLOW),
     "lanes": lanes(
         [Lane(f"rank {r}", (MAIN, SENT)) for r in range(4)], title="A step", alt="4", legend=LEGEND
