@@ -244,7 +244,7 @@ class _Cut:
         if self.pile.height > (_LEAD if block.look is Look.QUESTION else _LEAD * 0.75):
             self._lay()
         self.pile.blocks.append(replace(block, height=ROOM_HEIGHT - self.pile.height))
-        self.pile.notes += notes
+        self.pile.notes[:0] = notes  # first what is needed while the slide is up
         self._lay()
 
     def _code(self, source: str, below: float, decides: bool) -> None:
