@@ -17,7 +17,7 @@ from .asked import Question
 
 @dataclass(frozen=True)
 class Entry:
-    """The ideas behind the answers of one question, by the answers' words."""
+    """The ideas behind the answers of one question, by how the answers begin."""
 
     lesson: str
     asks: str
@@ -31,8 +31,9 @@ def read_entries(text: str | None = None) -> list[Entry]:
 
 
 def ideas_for(question: Question, entries: Sequence[Entry]) -> Mapping[str, str]:
-    """Return the ideas behind this question's answers; empty where nobody has written any."""
-    return next((entry.ideas for entry in entries if _belongs(entry, question)), {})
+    """Return the ideas behind this question's answers, by their whole words; empty where nobody has written any."""
+    ideas = next((entry.ideas for entry in entries if _belongs(entry, question)), {})
+    return {answer: idea for answer in question.answers if (idea := _idea(answer, question, ideas))}
 
 
 def check_entries(entries: Sequence[Entry], questions: Sequence[Question]) -> Iterator[str]:
@@ -45,12 +46,17 @@ def check_entries(entries: Sequence[Entry], questions: Sequence[Question]) -> It
             continue
         (question,) = found
         wrong = [answer for answer in question.answers if answer != question.came_true]
+        said, known = ideas_for(question, [entry]), entry.ideas
         yield from (
-            f"{place}: there is no answer {idea!r}" for idea in entry.ideas if idea not in question.answers
+            f"{place}: there is no answer {begin!r}" for begin in known if known[begin] not in said.values()
         )
-        yield from (
-            f"{place}: nothing is said of {answer!r}" for answer in wrong if answer not in entry.ideas
-        )
+        yield from (f"{place}: nothing is said of {answer!r}" for answer in wrong if answer not in said)
+
+
+def _idea(answer: str, question: Question, ideas: Mapping[str, str]) -> str | None:
+    """What is said of an answer: under its own words, or under words with which it alone begins."""
+    begins = (words for words in ideas if words not in question.answers and answer.startswith(words))
+    return ideas.get(answer) or next((ideas[words] for words in begins), None)
 
 
 def _belongs(entry: Entry, question: Question) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
@@ -193,11 +193,18 @@ def plot_costs() -> None:
     plt.show()
 
 
-def bucket_sizes(iterations: int = 2, **options: Any) -> list[list[float]]:
-    """Runs on a rank: MiB of each bucket of a model, in the order in which they are sent, for the first iterations.
+class Caps(TypedDict, total=False):
+    """How large DDP's buckets may be, as `DistributedDataParallel` takes it: MiB."""
+
+    bucket_cap_mb: int
+    bucket_cap_mb_list: list[int]
+
+
+def bucket_sizes(**caps: Unpack[Caps]) -> list[list[float]]:
+    """Runs on a rank: MiB of each bucket of a model, in the order in which they are sent, for the first two iterations.
 
     Args:
-        options: what the model is given to `DistributedDataParallel` with.
+        caps: what the model is given to `DistributedDataParallel` with.
     """
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -207,11 +214,11 @@ def bucket_sizes(iterations: int = 2, **options: Any) -> list[list[float]]:
         seen[-1].append(round(bucket.buffer().nbytes / 2**20, 2))
         return allreduce_hook(dist.group.WORLD, bucket)  # type: ignore[arg-type]  # typed as if it could be None
 
-    ddp = DistributedDataParallel(make_model(), **options)
+    ddp = DistributedDataParallel(make_model(), **caps)
     # No annotations in sight: DDP compares them with its own classes, and these are strings.
     ddp.register_comm_hook(None, lambda _, bucket: note(bucket))
     seen: list[list[float]] = []
-    for _ in range(iterations):
+    for _ in range(2):
         seen.append([])
         backward(ddp)
     return seen

@@ -9,6 +9,7 @@ from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text
 from course_lib.draw.drawing import Shape
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
+from course_lib.watch.wire import bytes_sent
 
 #: What a device or rank holds, in the order in which it is drawn.
 _HELD = {
@@ -168,8 +169,6 @@ def try_ring() -> dict[str, object]:
     import torch
     import torch.distributed as dist
 
-    from course_lib.watch.wire import bytes_sent
-
     rank, n = dist.get_rank(), dist.get_world_size()
     x = torch.full((n,), 2.0**rank)
     summed, states, chunks = x.clone(), [x.tolist()], list(x.chunk(n))
@@ -294,7 +293,6 @@ def _ddp_step() -> float:
     from torch.nn.parallel import DistributedDataParallel
 
     from course_lib.lab.devices import make_net
-    from course_lib.watch.wire import bytes_sent
 
     ranks = dist.get_world_size()
     ddp = DistributedDataParallel(make_net(2048))

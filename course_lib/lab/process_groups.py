@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape, text_width
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 #: How many ranks meet in the pictures of a start.
 RANKS = 4
@@ -72,11 +75,11 @@ def draw_machines(outcome: Outcome | None = None) -> Drawing:
     ]
     y = top + height + 18
     words = (
-        (2, False, False, "starts and watches"),
+        (2.0, False, False, "starts and watches"),
         (1.5, True, False, "agents agree on who is which machine"),
     )
-    x = 8
-    for line, dashed, faint, text in (*words, (1, False, True, "workers exchange their addresses")):
+    x = 8.0
+    for line, dashed, faint, text in (*words, (1.0, False, True, "workers exchange their addresses")):
         shapes += [Arrow(x, y - 4, x + 30, y - 4, line, dashed, faint=faint), Text(x + 38, y, text)]
         x += 66 + text_width(text)
     numbers = "; ".join(
@@ -255,7 +258,7 @@ def start_ranks(come: Collection[int], holder: str = AGENT) -> Start:
     return Start(holder, said, None if keys is None else frozenset(keys))
 
 
-def _come(come: Sequence[int], with_agent: bool, port: int) -> Any:
+def _come(come: Sequence[int], with_agent: bool, port: int) -> str | dict[str, list[int] | None] | None:
     """Runs on five processes: four ranks, and one that holds the store, as torchrun's agent, or looks into it."""
     import torch
     import torch.distributed as dist
@@ -292,7 +295,7 @@ def _come(come: Sequence[int], with_agent: bool, port: int) -> Any:
 
 
 def _hold_or_look(
-    board: Any, come: Sequence[int], with_agent: bool, port: int
+    board: dist.TCPStore, come: Sequence[int], with_agent: bool, port: int
 ) -> dict[str, list[int] | None]:
     """The fifth process: the ranks whose addresses the store holds when nobody waits any more."""
     import torch.distributed as dist

@@ -37,6 +37,7 @@ MEANT = {
 }
 
 _TORCH = "it needs torch; who imports it late is loaded before torch is, and answers meanwhile"
+_TORCH_IN_RANKS = "it needs torch; a kernel loads the file that imports it, and ranks run what is in it"
 _KERNEL = "a kernel loads it when it is first used: `import course_lib` stays quick"
 #: What is imported inside functions, and why. (torch itself, and other libraries, are imported late wherever a kernel
 #: may load the file.)
@@ -46,6 +47,8 @@ LATE = {
     "course_lib.ranks.inside.tracing": _TORCH,
     "course_lib.ranks.inside.on_terminate": _TORCH,
     "course_lib.ranks.inside.self_report": _TORCH,
+    "course_lib.data": "it needs numpy, which most kernels never load",
+    "course_lib.lab.devices": _TORCH_IN_RANKS,
     "course_lib.ranks.inside.worker": "a forkserver loads torch before it, and the store's host never needs it",
     "course_lib.ranks.inside.figures": "it needs matplotlib, which most ranks never load",
     "course_lib.ranks.server.store": "only one child of a forkserver hosts the store",

@@ -117,7 +117,7 @@ def test_an_entry_without_its_question_and_a_forgotten_answer_are_told():
     told = list(
         check_entries(
             [
-                Entry("06", "Does", {"yes": "x", "never": "y"}),
+                Entry("06", "Does", {"ye": "x", "never": "y"}),
                 Entry("06", "Will it?", {}),
                 Entry("07", "Does", {}),
             ],

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+
+import nbformat
 
 from course_lib.build.asked import Question, find_questions
 from course_lib.build.rooms import Entry, ideas_for
@@ -244,7 +245,7 @@ class _Cut:
         if self.pile.height > (_LEAD if block.look is Look.QUESTION else _LEAD * 0.75):
             self._lay()
         self.pile.blocks.append(replace(block, height=ROOM_HEIGHT - self.pile.height))
-        self.pile.notes += notes
+        self.pile.notes[:0] = notes  # first what is needed while the slide is up
         self._lay()
 
     def _code(self, source: str, below: float, decides: bool) -> None:
@@ -323,7 +324,7 @@ def _visible(part: Part) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def _outputs(outputs: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+def _outputs(outputs: Sequence[nbformat.NotebookNode]) -> Iterator[Block]:
     """The blocks of a cell's saved outputs. Panels that stand one below the other are enlarged alike."""
     panels: list[tuple[str, str]] = []
     for output in outputs:
@@ -337,7 +338,7 @@ def _outputs(outputs: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     yield from _panels(panels)
 
 
-def _plain_or_picture(output: Mapping[str, Any]) -> Iterator[Block]:
+def _plain_or_picture(output: nbformat.NotebookNode) -> Iterator[Block]:
     if output["output_type"] == "stream":
         yield from _printed(output["text"])
         return

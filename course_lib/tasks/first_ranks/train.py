@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import TypedDict
 
-from course_lib.data import load_digits
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.first_ranks import taught
@@ -129,6 +128,8 @@ class Train(Task[Case, Seen, list[float]]):
         """The weights of one process that trains on whole batches."""
         import torch
 
+        from course_lib.data import load_digits
+
         images, labels = load_digits()
         train = case["digits"][:-_TESTS]
         pixels = torch.from_numpy(images[train]).float().flatten(1) / 16
@@ -233,6 +234,8 @@ class Train(Task[Case, Seen, list[float]]):
 
 def _write_images(case: Case, path: Path) -> None:
     import numpy as np
+
+    from course_lib.data import load_digits
 
     images, labels = load_digits()
     train, tests = case["digits"][:-_TESTS], case["digits"][-_TESTS:]
