@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,6 +10,7 @@ from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text
 from course_lib.draw.drawing import Shape
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
+from course_lib.watch.wire import bytes_sent
 
 #: What a device or rank holds, in the order in which it is drawn.
 _HELD = {
@@ -168,8 +170,6 @@ def try_ring() -> dict[str, object]:
     import torch
     import torch.distributed as dist
 
-    from course_lib.watch.wire import bytes_sent
-
     rank, n = dist.get_rank(), dist.get_world_size()
     x = torch.full((n,), 2.0**rank)
     summed, states, chunks = x.clone(), [x.tolist()], list(x.chunk(n))
@@ -294,7 +294,6 @@ def _ddp_step() -> float:
     from torch.nn.parallel import DistributedDataParallel
 
     from course_lib.lab.devices import make_net
-    from course_lib.watch.wire import bytes_sent
 
     ranks = dist.get_world_size()
     ddp = DistributedDataParallel(make_net(2048))
@@ -336,8 +335,6 @@ def draw_held(data_parallel: Sequence[Mapping[str, int]], ddp: Mapping[int, Mapp
 
 def processor_use(*work: Callable[[], object]) -> float:
     """How many cores are busy while each function runs in a thread: processor seconds per second, best of two tries."""
-    import threading
-
     best = 0.0
     for _ in range(2):
         wall, used = time.perf_counter(), time.process_time()
@@ -355,8 +352,6 @@ def another_thread_runs_during(call: Callable[[], object]) -> bool:
 
     The call is to be a single operation: between two of them Python changes threads anyway.
     """
-    import threading
-
     looks: list[float] = []
     done = threading.Event()
 

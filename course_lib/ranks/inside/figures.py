@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
 from matplotlib.figure import Figure
 
 from course_lib.draw.described import described
+from course_lib.ranks.inside import worker
 
 __all__ = ["FigureCanvas", "FigureManager", "open_figures", "png_of", "show"]
 
@@ -52,8 +53,6 @@ def open_figures() -> list[bytes]:
 
 def show(*_: object, **__: object) -> None:
     """Send the open figures now."""
-    from course_lib.ranks.inside import worker
-
     if worker.CURRENT is not None:
         for picture in open_figures():
             worker.CURRENT._show_picture(picture)
