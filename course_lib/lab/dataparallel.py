@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -334,8 +335,6 @@ def draw_held(data_parallel: Sequence[Mapping[str, int]], ddp: Mapping[int, Mapp
 
 def processor_use(*work: Callable[[], object]) -> float:
     """How many cores are busy while each function runs in a thread: processor seconds per second, best of two tries."""
-    import threading
-
     best = 0.0
     for _ in range(2):
         wall, used = time.perf_counter(), time.process_time()
@@ -353,8 +352,6 @@ def another_thread_runs_during(call: Callable[[], object]) -> bool:
 
     The call is to be a single operation: between two of them Python changes threads anyway.
     """
-    import threading
-
     looks: list[float] = []
     done = threading.Event()
 

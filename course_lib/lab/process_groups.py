@@ -78,13 +78,16 @@ def draw_machines(outcome: Outcome | None = None) -> Drawing:
         (2.0, False, False, "starts and watches"),
         (1.5, True, False, "agents agree on who is which machine"),
     )
-    x = 8.0
+    place = 8.0
     for line, dashed, faint, text in (*words, (1.0, False, True, "workers exchange their addresses")):
-        shapes += [Arrow(x, y - 4, x + 30, y - 4, line, dashed, faint=faint), Text(x + 38, y, text)]
-        x += 66 + text_width(text)
+        shapes += [
+            Arrow(place, y - 4, place + 30, y - 4, line, dashed, faint=faint),
+            Text(place + 38, y, text),
+        ]
+        place += 66 + text_width(text)
     numbers = "; ".join(
-        f"worker {place}: RANK {one['RANK']}, LOCAL_RANK {one['LOCAL_RANK']}"
-        for place, one in enumerate(told)
+        f"worker {worker}: RANK {one['RANK']}, LOCAL_RANK {one['LOCAL_RANK']}"
+        for worker, one in enumerate(told)
     )
     alt = (
         "Two machines. On each an agent, torchrun, which starts two workers. The store is on machine 0; both agents "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import struct
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Cells shorter than this show nothing before they end: no flicker.
 _LIVE_AFTER = 0.4
+#: What a PNG begins with; behind it come its chunks: length, kind, data, checksum.
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def _shell() -> InteractiveShell | None:
@@ -109,7 +112,22 @@ class View:
             from IPython.display import display
 
             bundle = {"text/plain": f"<figure of {owner}>", "image/png": base64.b64encode(png).decode()}
-            display(bundle, raw=True)
+            words = description_in(png)
+            display(bundle, metadata={"image/png": {"alt": words}} if words else None, raw=True)
+
+
+def description_in(png: bytes) -> str:
+    """The text that a PNG has under the keyword `Description` (PNG specification, section 11.3.4); "" for none."""
+    place = len(_PNG)
+    while png.startswith(_PNG) and place + 8 <= len(png):
+        length, kind = struct.unpack_from(">I4s", png, place)
+        keyword, _, text = png[place + 8 : place + 8 + length].partition(b"\0")
+        if keyword == b"Description" and kind == b"tEXt":
+            return text.decode("latin-1")
+        if keyword == b"Description" and kind == b"iTXt" and text[:1] == b"\0":  # not compressed
+            return text[2:].split(b"\0", 2)[-1].decode()  # behind the language and the translated keyword
+        place += length + 12
+    return ""
 
 
 def show_html(text: str, html: str) -> None:

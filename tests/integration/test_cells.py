@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from course_lib.notebook.show import description_in
 from course_lib.outcome.outcome import Kind
 from course_lib.outcome.packed import NotSent
 from tests.integration.ranks_and_kernels import until
@@ -128,11 +129,14 @@ def test_memory_addresses_do_not_differ_from_rank_to_rank(shared_ranks):
 
 def test_figures_are_sent_as_pictures(shared_ranks):
     outcome = shared_ranks(
-        "import matplotlib.pyplot as plt\nplt.plot([1, 2, rank]);\nplt.show()\nfigure, _ = plt.subplots();"
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2, rank]);plt.title('×, … and so on')\nplt.show()\n"
+        "figure, axes = plt.subplots(); axes.set_title('×');"
     )
     assert outcome.ok, str(outcome)
     assert {rank: len(found) for rank, found in outcome.pictures.items()} == {0: 2, 1: 2, 2: 2, 3: 2}
     assert outcome.pictures[0][0].startswith(b"\x89PNG")
+    # Each says what it shows, for readers who do not see it.
+    assert [description_in(png) for png in outcome.pictures[0]] == ["×, … and so on.", "×."]
 
 
 def test_input_is_refused_with_a_reason(shared_ranks):

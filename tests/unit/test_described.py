@@ -1,5 +1,6 @@
 """Every figure says in words what it shows: made from its titles, labels and data, and saved with it."""
 
+import io
 import json
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from course_lib.draw.described import described
+from course_lib.notebook.show import description_in
+from course_lib.ranks.inside.figures import png_of
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(ROOT.glob("*/*.ipynb"))
@@ -79,3 +82,19 @@ def test_no_saved_picture_is_without_alternative_text(path):
         if kind in output.get("data", {}) and not output["metadata"].get(kind, {}).get("alt")
     ]
     assert without == [], "build these notebooks anew: their figures say nothing"
+
+
+@pytest.mark.parametrize("title", ["speed × 2", "speed … and so on", "plain"])
+def test_a_figure_of_a_rank_carries_its_description_in_its_png(title):
+    figure, axes = plt.subplots(figsize=(1, 1))
+    axes.set_title(title)
+    assert description_in(png_of(figure.savefig)) == f"{title}."
+
+
+def test_a_picture_without_a_description_or_that_is_no_png_has_none():
+    figure, _ = plt.subplots(figsize=(1, 1))
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    assert description_in(buffer.getvalue()) == ""
+    assert description_in(b"\x89PNG") == ""
+    assert description_in(b"JFIF") == ""

@@ -1,17 +1,21 @@
 """A matplotlib backend for ranks: `plt.show()` sends the open figures to the notebook as pictures.
 
-Loaded by matplotlib itself (MPLBACKEND) when a rank imports pyplot.
+Loaded by matplotlib itself (MPLBACKEND) when a rank imports pyplot. What a picture shows is in the PNG in words, too,
+under the keyword that PNG has for it: equal pictures stay equal bytes, and one that is saved keeps its text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable
 
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureManagerBase as _FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
+from matplotlib.figure import Figure
 
+from course_lib.draw.described import described
 from course_lib.ranks.inside import worker
 
 __all__ = ["FigureCanvas", "FigureManager", "open_figures", "png_of", "show"]
@@ -30,9 +34,13 @@ FigureCanvas.manager_class = FigureManager  # type: ignore[method-assign, assign
 
 
 def png_of(savefig: Callable[..., object]) -> bytes:
-    """A figure as PNG bytes, by its own method `savefig`."""
-    buffer = io.BytesIO()
-    savefig(buffer, format="png", dpi=96, bbox_inches="tight")
+    """A figure as PNG bytes, by its own method `savefig`; with its description in it, where it is matplotlib's own."""
+    buffer, words = io.BytesIO(), {}
+    figure = getattr(savefig, "__self__", None)
+    if isinstance(figure, Figure):
+        with contextlib.suppress(Exception):  # a figure that cannot be put into words is shown all the same
+            words = {"metadata": {"Description": described(figure)}}
+    savefig(buffer, format="png", dpi=96, bbox_inches="tight", **words)
     return buffer.getvalue()
 
 
