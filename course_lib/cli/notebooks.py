@@ -6,9 +6,9 @@ import time
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from course_lib import build
+from course_lib.cli.app import command_line as every_command
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
 from course_lib.grading import HARNESS
@@ -17,7 +17,6 @@ from course_lib.ranks.server.zygote import start_zygote
 
 
 def notebooks(
-    context: typer.Context,
     names: Annotated[
         list[str] | None,
         typer.Argument(help="For example 03, 03_samplers or exercises/03_samplers; else all."),
@@ -30,8 +29,7 @@ def notebooks(
 ) -> None:
     """Build the notebooks from their sources and execute them, or check that the saved ones match."""
     root = course_root()
-    command_line = context.find_root().command
-    assert isinstance(command_line, TyperGroup)
+    command_line = every_command()  # the one that runs has loaded this command only
     try:
         if check:
             problems = build.check_notebooks(root, names or ())
