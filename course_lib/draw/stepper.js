@@ -5,7 +5,7 @@ function (name, data) {
     [data-ddp-stepper] [data-is="controls"] { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; padding: 4px 8px; }
     [data-ddp-stepper] button { min-width: 4.4em; padding: 2px 6px; }
     [data-ddp-stepper] button[aria-disabled="true"] { opacity: 0.5; }
-    [data-ddp-stepper] input { flex: 1; min-width: 8em; margin-left: 8px; }
+    [data-ddp-stepper] input { flex: 1; min-width: 8em; }
     [data-ddp-stepper] :focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
     [data-ddp-stepper] [data-is="said"] { margin: 2px 8px 8px 8px; min-height: 2.8em; line-height: 1.4; }
     [data-ddp-stepper] [data-is="strip"] { display: none; }

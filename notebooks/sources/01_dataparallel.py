@@ -314,8 +314,8 @@ print("the other thread runs during the multiplication:", beside)
 
 # %% [markdown]
 # The lock is real, and the story has a second half: PyTorch releases it *inside* an operation. What queues is the Python between
-# operations. On a GPU that Python is nearly all that a thread does: it *launches* kernels and does not wait for them. A model of
-# many small kernels is then held up by its launches, in `DataParallel` by those of all copies, through one lock. Each DDP process has
+# operations. On a GPU that Python is nearly all that a thread does: it *launches* kernels and does not wait for them (PyTorch,
+# *CUDA semantics*, “Asynchronous execution”). A model of many small kernels is then held up by its launches, in `DataParallel` by those of all copies, through one lock. Each DDP process has
 # its own. (Python can be built without the lock since 3.13; then another of the answers may be right.)
 #
 # ## The master's memory

@@ -259,3 +259,12 @@ def test_slides_of_no_lesson_are_refused_with_the_nearest_name(tmp_path):
         2,
         "There is no lesson '06_alternatoin'; did you mean 06_alternation?\n",
     )
+
+
+def test_notebooks_writes_the_options_of_all_commands_to_the_page_of_the_api(course, monkeypatch):
+    (course / "docs").mkdir()
+    monkeypatch.setattr("course_lib.build.find_targets", lambda *_: [])
+    assert ddp_course("notebooks", "--prose").exit_code == 0
+    page = (course / "docs/api.md").read_text(encoding="utf-8")
+    assert "- `--prose`: " in page
+    assert "- `--only-copy`: " in page  # that of a command which has not run
