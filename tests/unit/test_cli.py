@@ -259,3 +259,10 @@ def test_slides_of_no_lesson_are_refused_with_the_nearest_name(tmp_path):
         2,
         "There is no lesson '06_alternatoin'; did you mean 06_alternation?\n",
     )
+
+
+def test_notebooks_compares_the_api_page_with_all_commands_and_their_options(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for name in ("check_notebooks", "check_claims", "check_cheat_sheet", "check_instructor"):
+        monkeypatch.setattr(f"course_lib.build.{name}", lambda *_: [])
+    assert ddp_course("notebooks", "--check").output == ""
