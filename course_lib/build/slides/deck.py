@@ -125,7 +125,7 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = (), entries: Sequence[Entr
     clock = 0.0
     chapters: list[tuple[Slide, ...]] = []
     for chapter in lesson.chapters:
-        minutes = sum(section.minutes for section in chapter)
+        minutes = sum(section.room_minutes for section in chapter)
         clock += minutes if chapter[0].core else 0
         slides: list[Slide] = []
         for section in chapter:
@@ -135,7 +135,7 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = (), entries: Sequence[Entr
             slides += _Cut(section, questions, entries).slides()
         if not slides:  # a heading and nothing else
             slides = [Slide(chapter[0].title, ())]
-        about = _time(chapter[0], minutes, clock, lesson.core_minutes)
+        about = _time(chapter[0], minutes, clock, lesson.room_minutes())
         if chapter[0].title.lower().startswith("your turn"):
             about += _tasks(tasks)
         notes = "\n\n".join(filter(None, (about, slides[0].notes)))
