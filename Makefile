@@ -3,6 +3,7 @@
 # make quick      a part of it for while you work: a minute   (make quick ARGS=-x)
 # make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
+# make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm; minutes)
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
@@ -37,7 +38,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick selfcheck-long notebooks bench wheels lint lock clean
+.PHONY: lab test quick test-hub selfcheck-long notebooks bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -65,6 +66,21 @@ notebooks: $(READY)
 
 bench: $(BENCH_READY)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
+
+# A class on a real JupyterHub, with six learners and a deadlock in all at once (docs/hub.md). In an environment of its own,
+# which sees the course's: the course does not depend on JupyterHub. Needs npm, for the hub's proxy.
+HUB_READY = .venv-hub/.ready
+test-hub: $(HUB_READY)
+	@$(BIN)/python -m tests.hub.try_hub $(ARGS)
+
+$(HUB_READY): $(READY)
+	@set -e; \
+	$(BIN)/python -m venv --clear .venv-hub; \
+	.venv-hub/bin/python -m pip install --quiet --disable-pip-version-check jupyterhub jupyterhub-idle-culler; \
+	packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	$(BIN)/python -c "$$packages" > "$$(.venv-hub/bin/python -c "$$packages")/course.pth"; \
+	npm install --silent --prefix .venv-hub configurable-http-proxy; \
+	touch $@
 
 # For machines of this kind, with this Python; ARGS are options of pip download, which can also fetch for others. For Linux, the
 # package index has torch with CUDA: where learners have no GPU, give TORCH_INDEX here, too. pip then prefers that build.
@@ -145,6 +161,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv .venv-torch-* wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* .venv-hub wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

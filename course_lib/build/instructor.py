@@ -35,10 +35,10 @@ For each lesson: its sections with their minutes, its predictions with what to s
 its tasks with the mistakes that the grader knows by name. [The instructor's guide](instructor.md) says how to use this
 in a class; the speaker notes of `ddp-course slides` hold the same.
 
-Minutes are those of an attentive reader (`course_lib/build/minutes.py`): rounded for each section, rounded up to five
-for a lesson. Beside each answer stands what somebody who gives it usually has in mind, and what to tell them. How many
-do is not known: no figures of real rooms have been collected. What *your* room answered is on the class board
-(`ddp-course board`).
+Minutes of sections are those of an attentive reader (`course_lib/build/minutes.py`), rounded. A lesson's are rounded up
+to five; in a room, each prediction takes two minutes more. Beside each answer stands what somebody who gives it usually
+has in mind, and what to tell them. How many do is not known: no figures of real rooms have been collected. What *your*
+room answered is on the class board (`ddp-course board`).
 
 This page is written by `ddp-course notebooks` from the lessons, the tasks and `course_lib/build/rooms.toml`.
 """
@@ -173,7 +173,7 @@ def _minutes(row: dict[str, object], lessons: dict[str, Lesson]) -> int:
     if row.get("slack"):
         return 0
     if "lesson" in row:
-        return lessons[str(row["lesson"])].minutes_without(_left_out(row))
+        return lessons[str(row["lesson"])].room_minutes(_left_out(row))
     minutes = row["minutes"]
     assert isinstance(minutes, int)
     return minutes
@@ -219,20 +219,21 @@ def _anchor(lesson: Lesson) -> str:
 
 def _chapter(lesson: Lesson, tasks: Sequence[Task], entries: Sequence[Entry]) -> str:
     builds = f" Builds on {', '.join(lesson.before)}." if lesson.before else ""
+    minutes = f"{lesson.core_minutes} minutes for a reader, {lesson.room_minutes()} in a room"
     slides = f"slides: `ddp-course slides {lesson.number}`"
     lines = [
         "",
         f"## {lesson.number} · {lesson.title}",
         "",
-        f"Core: {lesson.core_minutes} minutes.{builds} [Lesson](../notebooks/{lesson.name}.ipynb), {slides}.",
+        f"Core: {minutes}.{builds} [Lesson](../notebooks/{lesson.name}.ipynb), {slides}.",
         "",
         "| section | about | |",
         "| --- | --: | --- |",
     ]
     for chapter in lesson.chapters:
-        minutes = sum(section.minutes for section in chapter)
+        time = sum(section.minutes for section in chapter)
         title = "Beginning" if chapter[0].level == 1 else chapter[0].title
-        about = f"{round(minutes)} min" if minutes >= 0.75 else "½ min"
+        about = f"{round(time)} min" if time >= 0.75 else "½ min"
         lines.append(
             f"| {title.replace('|', chr(92) + '|')} | {about} | {'' if chapter[0].core else 'Deeper'} |"
         )

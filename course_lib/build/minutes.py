@@ -35,7 +35,7 @@ def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
     """Minutes for pieces of Markdown and of code, without the time in which cells run; not rounded."""
     words = sum(len(_WORD.findall(each)) for each in text)
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
-    questions = sum(len(_QUESTION.findall(each)) for each in code)
+    questions = count_questions(code)
     widgets = sum(len(_PLAY.findall(each)) for each in code)
     return words / _WORDS + lines / _LINES + questions + widgets
 
@@ -57,3 +57,8 @@ def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
 
 def _is_collapsed(cell: nbformat.NotebookNode) -> bool:
     return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
+
+
+def count_questions(code: Sequence[str]) -> int:
+    """How many predictions these pieces of code ask for."""
+    return sum(len(_QUESTION.findall(each)) for each in code)

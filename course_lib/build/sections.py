@@ -14,8 +14,10 @@ from pathlib import Path
 
 import nbformat
 
-from .minutes import RUNNING, reading_minutes
+from .minutes import RUNNING, count_questions, reading_minutes
 
+#: Minutes that a prediction takes in a room beyond the one that it takes a reader.
+ROOM_PER_QUESTION = 2
 LESSON = "[0-9][0-9]_*.ipynb"
 _HEADING = re.compile(r"(#{1,6}) +(.+?)\s*$")
 _DEEPER = re.compile(r"deeper\b", re.IGNORECASE)
@@ -54,7 +56,16 @@ class Section:
     def minutes(self) -> float:
         """How long an attentive reader needs; the cells' running time is counted once per lesson, not here."""
         text = [f"{self.title}\n", *(part.text for part in self.parts if part.cell is None)]
-        return reading_minutes(text, [part.text for part in self.parts if part.cell is not None])
+        return reading_minutes(text, self._code)
+
+    @property
+    def room_minutes(self) -> float:
+        """How long a room needs: the time of a reader, and what choosing, counting and asking for reasons takes."""
+        return self.minutes + ROOM_PER_QUESTION * count_questions(self._code)
+
+    @property
+    def _code(self) -> list[str]:
+        return [part.text for part in self.parts if part.cell is not None]
 
 
 @dataclass(frozen=True)
@@ -75,19 +86,23 @@ class Lesson:
     @property
     def core_minutes(self) -> int:
         """Minutes for the core, a multiple of five, counted as `minutes` counts a whole lesson."""
-        return self.minutes_without(())
+        core = sum(section.minutes for section in self.sections if section.core)
+        return 5 * math.ceil((core + RUNNING) / 5)
 
-    def minutes_without(self, titles: Collection[str]) -> int:
-        """Minutes for the core without the chapters of these titles.
+    def room_minutes(self, without: Collection[str] = ()) -> int:
+        """Minutes that a room needs for the core, a multiple of five.
+
+        Args:
+            without: titles of chapters that are left out.
 
         Raises:
             LookupError: the core has no chapter of such a title.
         """
         core = [chapter for chapter in self.chapters if chapter[0].core]
-        if unknown := set(titles) - {chapter[0].title for chapter in core}:
+        if unknown := set(without) - {chapter[0].title for chapter in core}:
             raise LookupError(f"lesson {self.number} has no section {min(unknown)!r} in its core")
-        taken = (section for chapter in core if chapter[0].title not in titles for section in chapter)
-        return 5 * math.ceil((sum(section.minutes for section in taken) + RUNNING) / 5)
+        taken = [section for chapter in core if chapter[0].title not in without for section in chapter]
+        return 5 * math.ceil((sum(section.room_minutes for section in taken) + RUNNING) / 5)
 
     @property
     def chapters(self) -> list[list[Section]]:

@@ -268,3 +268,10 @@ def test_notebooks_writes_the_options_of_all_commands_to_the_page_of_the_api(cou
     page = (course / "docs/api.md").read_text(encoding="utf-8")
     assert "- `--prose`: " in page
     assert "- `--only-copy`: " in page  # that of a command which has not run
+
+
+def test_notebooks_compares_the_api_page_with_all_commands_and_their_options(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for name in ("check_notebooks", "check_claims", "check_cheat_sheet", "check_instructor"):
+        monkeypatch.setattr(f"course_lib.build.{name}", lambda *_: [])
+    assert ddp_course("notebooks", "--check").output == ""

@@ -19,7 +19,7 @@ from course_lib.cli.app import command_line
 from course_lib.doctor.lessons import LESSONS
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_OURS_LIKE = re.compile(r"^\.venv-torch-|\.egg-info$|_cache$")
+NOT_OURS_LIKE = re.compile(r"^\.venv-|\.egg-info$|_cache$")
 NOT_OURS = {
     ".git",
     ".venv",

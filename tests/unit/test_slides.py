@@ -72,7 +72,7 @@ def test_the_notes_of_a_question_say_which_answer_comes_true_and_what_to_say_to_
     assert "**A. yes.** Believes in it." in notes
     assert "**B. no.** **This is what the run does.**" in notes
     assert "It does not." in notes
-    assert "about 1 min" in notes
+    assert "about 3 min" in notes
 
 
 def test_a_cell_that_draws_shows_its_figure_alone_with_its_alternative_text():

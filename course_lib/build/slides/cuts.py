@@ -19,9 +19,13 @@ TEXT_SIZE, TEXT_LINE, TEXT_GAP = 28, 1.36, 14
 #: Code and printed output: the largest size, the one that is still comfortable, the smallest; a character's width in
 #: parts of the size.
 CODE_LARGEST, CODE_MIDDLE, CODE_SMALLEST, CODE_LINE, CODE_PADDING = 27, 20, 16, 1.32, 24
+#: So small code may become to stay on one slide with its outputs.
+CODE_TOGETHER = 18
 _MONO = 0.61
 _PROSE = 0.5
 
+#: With fewer words, a beginning says nothing: "**Construction.**"
+_FEWEST = 5
 _SENTENCE = re.compile(r"(?<=[.!?:])[*”’)`]*\s+(?=[A-Z“(`*\d])")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
@@ -81,7 +85,7 @@ def shortened(block: str, words: int = 34) -> Shortened:
 
 
 def _lead(paragraph: str, words: int) -> Shortened:
-    """The first sentences, as long as they have no more words than this; at least one."""
+    """The first sentences, as long as they have no more words than this; at least one that says something."""
     text = " ".join(paragraph.split())
     if len(text.split()) <= words + 6:
         return Shortened(text, False)
@@ -92,7 +96,7 @@ def _lead(paragraph: str, words: int) -> Shortened:
             end += 1
         if not _balanced(text[:end]):
             continue
-        if kept and len(text[:end].split()) > words:
+        if len(kept.split()) >= _FEWEST and len(text[:end].split()) > words:
             break
         kept = text[:end]
     # A sentence that ends in a colon announces what follows.

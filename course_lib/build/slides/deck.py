@@ -22,6 +22,7 @@ from course_lib.tasks.task import Task
 from .cuts import (
     CODE_MIDDLE,
     CODE_SMALLEST,
+    CODE_TOGETHER,
     ROOM_HEIGHT,
     ROOM_WIDTH,
     code_height,
@@ -125,7 +126,7 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = (), entries: Sequence[Entr
     clock = 0.0
     chapters: list[tuple[Slide, ...]] = []
     for chapter in lesson.chapters:
-        minutes = sum(section.minutes for section in chapter)
+        minutes = sum(section.room_minutes for section in chapter)
         clock += minutes if chapter[0].core else 0
         slides: list[Slide] = []
         for section in chapter:
@@ -135,7 +136,7 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = (), entries: Sequence[Entr
             slides += _Cut(section, questions, entries).slides()
         if not slides:  # a heading and nothing else
             slides = [Slide(chapter[0].title, ())]
-        about = _time(chapter[0], minutes, clock, lesson.core_minutes)
+        about = _time(chapter[0], minutes, clock, lesson.room_minutes())
         if chapter[0].title.lower().startswith("your turn"):
             about += _tasks(tasks)
         notes = "\n\n".join(filter(None, (about, slides[0].notes)))
@@ -249,32 +250,45 @@ class _Cut:
         self._lay()
 
     def _code(self, source: str, below: float, decides: bool) -> None:
+        if self.pile.blocks and self.pile.blocks[0].look in (Look.PANEL, Look.PRINTED):
+            self._lay()  # what another cell has printed, whose code is on the slide before
         pieces = list(split_lines(one_blank_line(source)))
         for number, piece in enumerate(pieces, start=1):
             notes = []
             if decides and number == len(pieces):
                 notes.append("**Run this cell in the notebook.** The next slide shows the saved run.")
             if len(pieces) > 1:
-                notes.append(
-                    f"The cell is long: part {number} of {len(pieces)}. Say what it is for, and go on."
-                )
-            # Below the text that leads to it, and above what it prints, where there is room in a comfortable size.
-            sizes = (
-                code_size(piece, ROOM_HEIGHT - used)
-                for used in (self.pile.height + below, self.pile.height)
-                if used < ROOM_HEIGHT and len(pieces) == 1 and not (decides and used > self.pile.height)
-            )
-            size = next((size for size in sizes if size and size >= CODE_MIDDLE), None)
-            if size is None:
-                if self.pile.height > ROOM_HEIGHT / 4 or number > 1:
-                    self._lay()
-                size = code_size(piece, ROOM_HEIGHT - self.pile.height)
-                if size is None:
-                    self._lay()
-                    size = code_size(piece) or CODE_SMALLEST
+                of = f"part {number} of {len(pieces)}"
+                notes.append(f"The cell is long: {of}. Say what it is for, and go on.")
+            size = self._place(piece, None if decides or len(pieces) > 1 else below, number == 1)
             self._add(Block(Look.CODE, "\n".join(piece), code_height(piece, size), size), *notes)
         if decides or len(pieces) > 1:
             self._lay()
+
+    def _place(self, code: Sequence[str], below: float | None, may_join: bool) -> int:
+        """The size for a piece of code; begins a new slide where it is not to stand below what is on this one.
+
+        Args:
+            below: how high its outputs are, if they may stand on the same slide.
+        """
+        led = self.pile.height
+        ways = (
+            [(led, below or 0, CODE_TOGETHER), (0.0, below or 0, CODE_TOGETHER)] if below is not None else []
+        )
+        ways += [(led, 0, CODE_MIDDLE)]
+        for above, under, least in ways:
+            size = code_size(code, ROOM_HEIGHT - above - under) if above + under < ROOM_HEIGHT else None
+            if size and size >= least and (may_join or not above):
+                if not above:
+                    self._lay()
+                return size
+        if led > ROOM_HEIGHT / 4 or not may_join:
+            self._lay()
+        size = code_size(code, ROOM_HEIGHT - self.pile.height)
+        if size is None:
+            self._lay()
+            size = code_size(code)
+        return size or CODE_SMALLEST
 
 
 def _pieces_of(markdown: str) -> Iterator[str]:
