@@ -428,9 +428,10 @@ finally:
 #
 # > **On GPUs (NCCL).** `destroy_process_group` is for the good path. It is NCCL's *normal exit*
 # > ([`ProcessGroupNCCL::shutdown`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L980);
-# > `abort` is another function), and it waits for kernels that are under way. A collective that the others never join does not
-# > end: in a `finally`, a rank that has failed would hang with its traceback unprinted. After an exception let the process end;
-# > `torchrun` ends the others. (Read, not run here.)
+# > `abort` is another function), and it waits until all kernels have ended (the comment above it in
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)). The
+# > kernel of a collective that the others never join does not end: in a `finally`, a rank that has failed would hang with its
+# > traceback unprinted. After an exception let the process end; `torchrun` ends the others. (Read, not run here.)
 #
 # In a notebook you run cells again, and a second `init_process_group` is refused. Ask `dist.is_initialized()` first. If
 # there is a group, leave it as it is: whatever uses the first one would be left behind by a second. If there is none, there is
