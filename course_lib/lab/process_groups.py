@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape, text_width
+from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
 
@@ -74,20 +75,17 @@ def draw_machines(outcome: Outcome | None = None) -> Drawing:
         Arrow(8 + width + between + 10, agents_y + 24, store_x + 133, agents_y + 24, dashed=True),
     ]
     y = top + height + 18
-    words = (
+    key = 8.0
+    for line, dashed, faint, text in (
         (2.0, False, False, "starts and watches"),
         (1.5, True, False, "agents agree on who is which machine"),
-    )
-    place = 8.0
-    for line, dashed, faint, text in (*words, (1.0, False, True, "workers exchange their addresses")):
-        shapes += [
-            Arrow(place, y - 4, place + 30, y - 4, line, dashed, faint=faint),
-            Text(place + 38, y, text),
-        ]
-        place += 66 + text_width(text)
+        (1.0, False, True, "workers exchange their addresses"),
+    ):
+        shapes += [Arrow(key, y - 4, key + 30, y - 4, line, dashed, faint=faint), Text(key + 38, y, text)]
+        key += 66 + text_width(text)
     numbers = "; ".join(
-        f"worker {worker}: RANK {one['RANK']}, LOCAL_RANK {one['LOCAL_RANK']}"
-        for worker, one in enumerate(told)
+        f"worker {number}: RANK {one['RANK']}, LOCAL_RANK {one['LOCAL_RANK']}"
+        for number, one in enumerate(told)
     )
     alt = (
         "Two machines. On each an agent, torchrun, which starts two workers. The store is on machine 0; both agents "
@@ -99,7 +97,7 @@ def draw_machines(outcome: Outcome | None = None) -> Drawing:
 
 
 def told_to_workers(outcome: Outcome) -> list[dict[str, str]]:
-    """What each worker was told, one machine after the other."""
+    """The variables of each worker, one machine after the other."""
     return [one for machine in sorted(outcome.values) for one in outcome.values[machine]]
 
 
@@ -332,7 +330,7 @@ def draw_start(start: Start) -> Drawing:
         ]
     for rank in range(RANKS):
         y = top + 26 + rank * row
-        shapes += _rank_box(start, rank, left, y, width)
+        shapes.append(_rank_box(start, rank, left, y, width))
         if start.keys is not None:
             held = rank in start.keys
             place = (right + 12, y, store_width - 24, 30)
@@ -353,13 +351,11 @@ def draw_start(start: Start) -> Drawing:
     return Drawing(760, top + RANKS * row + 34, tuple(shapes), _told(start), _title(start))
 
 
-def _rank_box(start: Start, rank: int, x: float, y: float, width: float) -> Iterator[Shape]:
+def _rank_box(start: Start, rank: int, x: float, y: float, width: float) -> Box:
     if rank not in start.said:
-        yield Box(x, y, width, 30, text=f"rank {rank} has not come", dashed=True)
-        return
-    awaited = start.waits_for(rank)
-    words = f"rank {rank} waits for {awaited}" if awaited else f"rank {rank} is in the group"
-    yield Box(x, y, width, 30, "even" if awaited else "good", words, start.said[rank])
+        return Box(x, y, width, 30, text=_words(start, rank), dashed=True)
+    look = "even" if start.waits_for(rank) else "good"
+    return Box(x, y, width, 30, look, _words(start, rank), start.said[rank])
 
 
 def _title(start: Start) -> str:
@@ -371,22 +367,18 @@ def _title(start: Start) -> str:
 
 
 def _told(start: Start) -> str:
-    ranks = []
-    for rank in range(RANKS):
-        if rank not in start.said:
-            ranks.append(f"rank {rank} has not come")
-        else:
-            awaited = start.waits_for(rank)
-            ranks.append(f"rank {rank} waits for {awaited}" if awaited else f"rank {rank} is in the group")
     if start.keys is None:
         store = "there is no store"
     else:
-        store = (
-            f"the store has the addresses of ranks {sorted(start.keys)}"
-            if start.keys
-            else "the store is empty"
-        )
-    return f"{start.holder}: {'; '.join(ranks)}; {store}".replace("[", "").replace("]", "")
+        store = f"addresses in the store: {rank_list(sorted(start.keys)) if start.keys else 'none'}"
+    return f"{start.holder}: {'; '.join(_words(start, rank) for rank in range(RANKS))}; {store}"
+
+
+def _words(start: Start, rank: int) -> str:
+    if rank not in start.said:
+        return f"rank {rank} has not come"
+    awaited = start.waits_for(rank)
+    return f"rank {rank} waits for {awaited}" if awaited else f"rank {rank} is in the group"
 
 
 class StartExplorer:
@@ -401,17 +393,22 @@ class StartExplorer:
         ]
         self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], description="")
         self.holder.style.button_width = "14em"
-        self.picture = widgets.HTML("<i>Choose who comes: a start takes a second or two.</i>")
+        self.status = widgets.HTML("<i>Choose who comes. A start takes a second or two.</i>")
+        self.picture = widgets.HTML()
         for control in (*self.come, self.holder):
             control.observe(self._start_and_draw, names="value")
-        self.whole = widgets.VBox([widgets.HBox(self.come), self.holder, self.picture])
+        self.whole = widgets.VBox([widgets.HBox(self.come), self.holder, self.status, self.picture])
 
     def _start_and_draw(self, _: object) -> None:
         come = [rank for rank, button in enumerate(self.come) if button.value]
+        self.status.value = "<i>The ranks start, and those that wait wait until their time is up ...</i>"
         try:
-            self.picture.value = draw_start(start_ranks(come, self.holder.value)).svg()
+            start = start_ranks(come, self.holder.value)
+            words = "\n".join(f"rank {rank}: {said}" for rank, said in start.said.items() if said)
+            self.picture.value = f"{draw_start(start).svg()}<pre>{escape(words)}</pre>"
         except RuntimeError as error:  # an exception in a callback is shown nowhere
             self.picture.value = f"<pre>{escape(str(error))}</pre>"
+        self.status.value = "<i>That is who waits for whom; torch's own words are below.</i>"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}

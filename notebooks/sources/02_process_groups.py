@@ -5,7 +5,8 @@
 # > for?”*
 #
 # Before the first gradient is averaged, processes on several machines have to find each other. The picture shows who takes
-# part: on each machine an **agent** (`torchrun`), which starts and watches the **workers**, and one **store** for all.
+# part: on each machine an [**agent**](glossary.ipynb) (`torchrun`), which starts and watches the **workers**, the processes
+# that run your script, and one **store** for all.
 #
 # **You will be able to** start a script on two machines, say who sets rank, local rank and world size, read the error of a
 # start that failed, make smaller groups without a deadlock, and end a process group, with gloo and with NCCL. 25 minutes;
@@ -42,8 +43,8 @@ if os.environ["RANK"] != "2":
     dist.init_process_group("gloo")
 
 # %% [markdown]
-# They wait, for as long as the `timeout` says: 30 minutes with gloo unless you choose another. The verdict is the course's.
-# (It then freed the three ranks by cutting their connections to the store, which is what the line under *stderr* complains of.)
+# They wait for as long as the `timeout` says: 30 minutes with gloo, unless you choose another. The verdict above is the course's.
+# (It then freed the three ranks by closing their connections to the store. That is what the line under *stderr* is about.)
 #
 # ## The store: a dictionary that waits
 #
@@ -64,7 +65,7 @@ store.set(f"lesson/{rank}", f"house {rank}")
 [store.get(f"lesson/{other}").decode() for other in range(4)]
 
 # %% [markdown]
-# That is a whole **rendezvous**: each rank writes down its address, reads the addresses of the others, and connects. gloo
+# That is a whole [**rendezvous**](glossary.ipynb): each rank writes down its address, reads the addresses of the others, and connects. gloo
 # does this with one key per rank. So the ranks above waited for *rank 2's key*, and torch says so when the time is up. Give it
 # 0.3 seconds, and ask for two ranks where there is one:
 
@@ -89,8 +90,8 @@ from course_lib.lab.process_groups import draw_start, start_ranks
 draw_start(start_ranks(come=[0, 1, 3]))
 
 # %% [markdown]
-# Now you decide who comes. Try these: only rank 3; all but rank 0; then the same two where rank 0 holds the store, as it does
-# when nobody uses `torchrun` (`_create_c10d_store` in `rendezvous.py`). Then there are two more messages for the same fault.
+# Now you decide who comes. Try these: only rank 3; all but rank 0; all but rank 2. Then the same where rank 0 holds the store,
+# as it does without `torchrun` (`_create_c10d_store` in `rendezvous.py`): there are two more messages for the same fault.
 
 # %%
 from course_lib.lab.process_groups import explore_start
@@ -98,14 +99,14 @@ from course_lib.lab.process_groups import explore_start
 explore_start()
 
 # %% [markdown]
-# Every message means that somebody is not there. “wait timeout” names the rank. “3/4 clients joined” counts, on rank 0. A client
-# socket that cannot connect says that whoever holds the store has not come. In the log of the rank that is *missing* you find out
-# why: it died while importing, still loads data, or was never started.
+# Every message means that somebody is not there. “wait timeout” names the rank. “3/4 clients joined” says how many have come.
+# “The client socket has timed out” means that the rank or agent that holds the store has not come. The log of the rank that is
+# *missing* says why: it died while importing, still loads data, or was never started.
 #
 # ## torchrun: who says who is who
 #
 # Somebody has to set these variables, differently in every process. That is what a launcher is for. On two machines with two
-# GPUs each, one of which has the address 10.0.0.1, you type one line on each:
+# GPUs each you type one line on each:
 #
 # ```bash
 # # on machine 0, whose address is 10.0.0.1
@@ -115,7 +116,7 @@ explore_start()
 # ```
 #
 # Whoever comes first waits for the other. The address must be one that *all* machines can reach (not 127.0.0.1), and no
-# firewall may block the port. Let two ranks play these two machines: each runs its line, with a script that prints what it was told.
+# firewall may block the port. Let two ranks play these two machines: each runs its line, with a script that prints its variables.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 import os
@@ -165,9 +166,10 @@ draw_machines(out)
 # `torchrun` sets more (`worker_env` in `torch/distributed/elastic/agent/server/local_elastic_agent.py`).
 # `TORCHELASTIC_USE_AGENT_STORE` says that the agent holds the store, so with `torchrun` the store stays when rank 0 dies.
 #
-# With `--rdzv-backend=c10d --rdzv-endpoint=10.0.0.1:29400 --rdzv-id=job7` every machine gets the *same* line, without a number
-# (lesson 12 needs this form). The agents then number the machines themselves (`config_from_args` in
-# `torch/distributed/run.py`). On one machine `--standalone` is all you need: `torchrun` chooses a free port.
+# With `--rdzv-backend=c10d --rdzv-endpoint=10.0.0.1:29400 --rdzv-id=job7` you type the *same* line on every machine, without a
+# number (lesson 12 uses this form). The agents then number the machines themselves (`_mark_rendezvous_complete` in
+# `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`). On one machine `--standalone` is enough: `torchrun` chooses a free
+# port (`run` in `torch/distributed/run.py`).
 #
 # ## Backends: which one when
 #
@@ -420,15 +422,16 @@ finally:
 # `torchrun` sees healthy processes only. So there is one rule for each way out:
 #
 # - **All is well.** A barrier before `destroy_process_group` does no harm, and is needed only in a script that is over at once:
-#   a rank that destroys its group while another still connects to it leaves that rank waiting. Any collective does as well.
+#   a rank that destroys its group while another still connects to it may leave that rank waiting. Any collective does as well.
 # - **A rank has failed.** No barrier, no collective: nobody answers. With gloo, `destroy_process_group` itself waits for nobody,
-#   so it may stand in a `finally`.
+#   so you can call it in a `finally`.
 #
 # > **On GPUs (NCCL).** `destroy_process_group` is for the good path. It is NCCL's *normal exit*
 # > ([`ProcessGroupNCCL::shutdown`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L980);
-# > `abort` is another function), and it waits for kernels that are under way. A collective that the others never join does not
-# > end: in a `finally`, a rank that has failed would hang with its traceback unprinted. After an exception let the process end;
-# > `torchrun` ends the others. (Read, not run here.)
+# > `abort` is another function), and it waits until all kernels have ended (the comment above it in
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)). The
+# > kernel of a collective that the others never join does not end: in a `finally`, a rank that has failed would hang with its
+# > traceback unprinted. After an exception let the process end; `torchrun` ends the others. (Read, not run here.)
 #
 # In a notebook you run cells again, and a second `init_process_group` is refused. Ask `dist.is_initialized()` first. If
 # there is a group, leave it as it is: whatever uses the first one would be left behind by a second. If there is none, there is

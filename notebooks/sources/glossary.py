@@ -7,7 +7,7 @@
 # [10](10_accumulation.ipynb)
 #
 # **Agent.** The process of `torchrun` on each machine: it starts the workers there, watches them, and restarts all of them
-# when one fails. [12](12_elastic.ipynb)
+# when one fails. [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
 #
 # **All-gather.** A collective after which every rank has what each rank brought. [00](00_first_ranks.ipynb),
 # [02](02_process_groups.ipynb)

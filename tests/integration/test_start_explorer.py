@@ -13,6 +13,6 @@ def test_a_choice_is_a_start_of_real_ranks_and_is_drawn():
 
     explorer.come[3].value = True
     assert label().startswith("torchrun holds the store: rank 0 has not come;")
-    assert label().endswith("rank 3 waits for rank 0's address; the store has the addresses of ranks 3")
+    assert label().endswith("rank 3 waits for rank 0's address; addresses in the store: rank 3")
     explorer.holder.value = RANK_0
     assert label().endswith("rank 3 waits for somebody who listens at the port; there is no store")

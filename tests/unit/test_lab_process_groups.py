@@ -42,7 +42,7 @@ def test_a_start_is_drawn_with_what_the_store_holds_and_with_what_is_not_there()
     drawing = draw_start(start)
     assert drawing.alt == (
         "torchrun holds the store: rank 0 waits for rank 2's address; rank 1 waits for rank 2's address; rank 2 has "
-        "not come; rank 3 waits for rank 2's address; the store has the addresses of ranks 0, 1, 3"
+        "not come; rank 3 waits for rank 2's address; addresses in the store: ranks 0, 1 and 3"
     )
     assert drawing.title == "Who has come waits for those who have not"
     dashed = [
