@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, cast
 
-from course_lib.data import load_digits
 from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
+from course_lib.lab.deals import deal, deal_all
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from torch.utils.data import DistributedSampler, TensorDataset
 
 #: What each rank takes: the indices of its samples, in order.
 Deal = Mapping[int, Sequence[int]]
@@ -164,33 +158,6 @@ def _listed(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices)) or "none"
 
 
-def deal(samples: int, epoch: int, shuffle: bool, drop_last: bool, seed: int | None) -> list[int]:
-    """Runs on every rank: what this rank's DistributedSampler gives out in an epoch.
-
-    Args:
-        seed: None: each rank's own number.
-    """
-    import torch.distributed as dist
-
-    own = dist.get_rank() if seed is None else seed
-    sampler = _sampler(samples, shuffle=shuffle, seed=own, drop_last=drop_last)
-    sampler.set_epoch(epoch)
-    return list(sampler)
-
-
-def _sampler(samples: int, shuffle: bool, seed: int = 0, drop_last: bool = False) -> DistributedSampler[int]:
-    from torch.utils.data import Dataset, DistributedSampler
-
-    # Of its data set it asks no more than the length.
-    data_set = cast("Dataset[int]", range(samples))
-    return DistributedSampler(data_set, shuffle=shuffle, seed=seed, drop_last=drop_last)
-
-
-def deal_all(settings: Iterable[tuple[int, int, bool, bool, int | None]]) -> list[list[int]]:
-    """Runs on every rank: `deal` with one setting after the other."""
-    return [deal(*setting) for setting in settings]
-
-
 class DealExplorer:
     """Choose how many samples and ranks, and the sampler's options: each choice is a run on as many real ranks."""
 
@@ -256,61 +223,10 @@ def _shown_deals() -> dict[str, tuple[Deal, int]]:
     }
 
 
-def equal_everywhere(tensor: Tensor) -> bool:
-    """Runs on every rank: whether all ranks hold the same numbers."""
-    import torch
-    import torch.distributed as dist
-
-    others = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(others, tensor)
-    return all(torch.equal(tensor, other) for other in others)
-
-
-def digits() -> tuple[TensorDataset, TensorDataset]:
-    """The handwritten digits: 1,400 to train on, and the other 397."""
-    import torch
-    from torch.utils.data import TensorDataset
-
-    images, labels = load_digits()
-    pixels, targets = torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long()
-    return TensorDataset(pixels[:1400], targets[:1400]), TensorDataset(pixels[1400:], targets[1400:])
-
-
-class Noise:
-    """A data set of two samples: numbers from the global generators of torch, numpy and Python."""
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> dict[str, float]:
-        import numpy as np
-        import torch
-
-        return {"torch": torch.rand(()).item(), "numpy": float(np.random.rand()), "random": random.random()}
-
-
 def how_many_differ(outcome: Outcome, name: str) -> str:
     """Of the samples of `Noise` that the ranks have under this name: how many different numbers of each kind."""
     samples = [sample for rank in outcome[name].values() for sample in rank]
     return ", ".join(f"{kind} {len({sample[kind] for sample in samples})}" for kind in samples[0])
-
-
-def padding_errors(first_mistake: int, most: int = 60) -> list[float]:
-    """Runs on every rank: how far DistributedSampler's padding moves an accuracy, for test sets of 1 to `most` samples.
-
-    The classifier is wrong on every seventh sample, from `first_mistake` on. Percentage points.
-    """
-    import torch
-    import torch.distributed as dist
-
-    right = [(sample - first_mistake) % 7 != 0 for sample in range(most)]
-    found = []
-    for n in range(1, most + 1):
-        mine = list(_sampler(n, shuffle=False))
-        counts = torch.tensor([sum(right[index] for index in mine), len(mine)])
-        dist.all_reduce(counts)
-        found.append(100 * (counts[0].item() / counts[1].item() - sum(right[:n]) / n))
-    return found
 
 
 def plot_padding(errors: Mapping[int, Sequence[float]]) -> None:

@@ -173,7 +173,7 @@ draw_deal(out["mine"], 10, "A seed per rank: each rank deals from a deck of its 
 # %%ranks
 import numpy as np
 
-from course_lib.lab.samplers import equal_everywhere
+from course_lib.lab.deals import equal_everywhere
 
 
 def own_seed(seed):
@@ -270,7 +270,7 @@ equal_everywhere(model.weight.detach())
 
 # %%
 # %%ranks
-from course_lib.lab.samplers import digits
+from course_lib.lab.deals import digits
 
 train_set, test_set = digits()
 torch.manual_seed(0)
@@ -326,7 +326,7 @@ print("range(rank, n, 4):  {} of {}".format(*counts(list(range(rank, len(right),
 
 # %%
 # %%ranks --as out
-from course_lib.lab.samplers import padding_errors
+from course_lib.lab.deals import padding_errors
 
 errors = {first_mistake: padding_errors(first_mistake) for first_mistake in (0, 3)}
 both = zip(*errors.values(), strict=True)
@@ -599,7 +599,7 @@ print("each rank's own state:       equal masks?", equal_everywhere(drop(torch.o
 
 # %%
 # %%ranks --as out
-from course_lib.lab.samplers import Noise
+from course_lib.lab.deals import Noise
 
 torch.manual_seed(0)
 one_for_all = list(DataLoader(Noise(), batch_size=None, num_workers=2))

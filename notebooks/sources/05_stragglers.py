@@ -31,7 +31,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from course_lib.lab import stragglers as lab
+from course_lib.lab import lateness as lab
 from torch.nn.parallel import DistributedDataParallel
 
 rank, world = dist.get_rank(), dist.get_world_size()
@@ -356,7 +356,7 @@ p = predict(
 # %%ranks 2 --predicted --as out
 import torch
 import torch.distributed as dist
-from course_lib.lab import stragglers as lab
+from course_lib.lab import lateness as lab
 from course_lib.watch import compare
 from torch.nn.parallel import DistributedDataParallel
 
@@ -533,7 +533,7 @@ with ddp.join():
 # %%ranks 4 --as out
 import torch
 import torch.distributed as dist
-from course_lib.lab import stragglers as lab
+from course_lib.lab import lateness as lab
 from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as local_sgd
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn.parallel import DistributedDataParallel

@@ -113,7 +113,8 @@ def evaluate(model, dataset):
 # - all ranks have the same weights, drawn with `seed`;
 # - whatever is drawn *after* that - augmentation, dropout, exploration - differs from rank to rank, from each of the three
 #   global generators: `torch`, `numpy.random` and `random`;
-# - a second call with the same seed gives the same weights and the same numbers again, another seed gives others.
+# - a second call with the same seed gives the same weights and the same numbers again, another seed gives others;
+# - runs with neighbouring seeds can be compared: with the next seed, no rank draws what another rank draws with this one.
 
 # %%
 # %%task samplers.seed_everything

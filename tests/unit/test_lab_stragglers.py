@@ -5,13 +5,11 @@ from itertools import product
 import pytest
 
 from course_lib.draw import Box
+from course_lib.lab.lateness import always, by_chance, by_turns
 from course_lib.lab.stragglers import (
     LatenessExplorer,
-    always,
     at_least,
     below,
-    by_chance,
-    by_turns,
     draw_shadows,
     expected_delay,
     expected_maximum,

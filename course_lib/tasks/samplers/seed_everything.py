@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Case(TypedDict):
-    """What the answer is called with: twice with one seed, once with the other."""
+    """What the answer is called with: twice with one seed, once with the next one, once with the other."""
 
     seed: int
     other_seed: int
@@ -29,7 +29,7 @@ class Run(TypedDict):
     noise: dict[str, list[float]]
 
 
-#: The `first` run, the same `again`, and one with the `other` seed.
+#: The `first` run, the same `again`, one with the `next` seed, and one with the `other`.
 Seen = dict[str, Run]
 ThisTrial = Trial[Case, Seen, None]
 
@@ -48,7 +48,10 @@ class SeedEverything(Task[Case, Seen, None]):
             "There are two phases: until the model is built, the ranks must draw the same numbers; from then on, "
             "different ones."
         ),
-        "torch.manual_seed(seed) before build_model(), and torch.manual_seed(something with the rank in it) after it.",
+        (
+            "torch.manual_seed(seed) before build_model(), and after it torch.manual_seed(a number mixed from seed and "
+            "rank): numpy.random.SeedSequence([seed, rank]).generate_state(1) is such a number."
+        ),
         "Augmentations also draw from numpy.random and from random: seed those two as well, per rank.",
     )
     misconceptions = (
@@ -71,6 +74,12 @@ class SeedEverything(Task[Case, Seen, None]):
             taught.SEEDS,
         ),
         Misconception("seed_ignored", "The seed changes nothing (on at least one rank).", taught.SEEDS),
+        Misconception(
+            "seeds_added",
+            "Seed and rank are added, so seed 1 on rank 0 is seed 0 on rank 1: runs that are to be compared share most "
+            "of their random numbers.",
+            taught.SEEDS,
+        ),
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
@@ -84,7 +93,7 @@ class SeedEverything(Task[Case, Seen, None]):
         return f"seed={case['seed']}"
 
     def trial(self, answer: Callable[[Callable[[], nn.Module], int], object], case: Case) -> Seen:
-        """The model's weights and what the three generators draw next: twice with one seed, once with another."""
+        """The model's weights and what the three generators draw next: twice with one seed, then with two others."""
         import random
 
         import numpy as np
@@ -102,7 +111,9 @@ class SeedEverything(Task[Case, Seen, None]):
             }
             return {"weights": weights, "noise": noise}
 
-        return {"first": once(case["seed"]), "again": once(case["seed"]), "other": once(case["other_seed"])}
+        seed = case["seed"]
+        first, again = once(seed), once(seed)
+        return {"first": first, "again": again, "next": once(seed + 1), "other": once(case["other_seed"])}
 
     @check("Every rank gets the model.", gate=True)
     def gives_model(self, trial: ThisTrial) -> Miss | None:
@@ -171,5 +182,21 @@ class SeedEverything(Task[Case, Seen, None]):
                 if seen["first"]["noise"][name] == seen["other"]["noise"][name]:
                     return Miss(
                         f"rank {rank} draws the same numbers from {name} with {seeds}", "seed_ignored"
+                    )
+        return None
+
+    @check("With the next seed, no rank draws what another rank has drawn with this one.")
+    def independent_runs(self, trial: ThisTrial) -> Miss | None:
+        """Runs with neighbouring seeds can be compared."""
+        for name in ("torch", "numpy", "random"):
+            drawn = {tuple(seen["first"]["noise"][name]): rank for rank, seen in trial.seen.items()}
+            for rank, seen in trial.seen.items():
+                other = drawn.get(tuple(seen["next"]["noise"][name]), rank)
+                if other != rank:
+                    seed = trial.case["seed"]
+                    return Miss(
+                        f"with seed {seed + 1}, {name} drew on rank {rank} what it had drawn on rank {other} with "
+                        f"seed {seed}",
+                        "seeds_added",
                     )
         return None

@@ -106,8 +106,8 @@ class WaitingSeconds(Task[Case, Seen, None]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """One rank is late: before its backward, or in the middle of it."""
-        for place in ("start", "middle"):
+        """One rank is late: in the middle of its backward, which most misconceptions overlook, or before it."""
+        for place in ("middle", "start"):
             late = round(_LATE * chance.uniform(0.9, 1.1), 3) if world_size > 1 else 0.0
             seed = chance.randint(1, 10**6)
             yield {"place": place, "rank": chance.randrange(world_size), "late": late, "seed": seed}

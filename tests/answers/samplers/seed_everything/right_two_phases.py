@@ -8,7 +8,7 @@ import torch.distributed as dist
 def seed_everything(build_model, seed):
     torch.manual_seed(seed)
     model = build_model()
-    mine = seed + 1 + dist.get_rank()
+    mine = 1000 * seed + 1 + dist.get_rank()
     torch.manual_seed(mine)
     np.random.seed(mine)
     random.seed(mine)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 
 def seed_everything(build_model, seed):
-    mine = seed + dist.get_rank()
+    mine = 1000 * seed + dist.get_rank()
     torch.manual_seed(mine)
     np.random.seed(mine)
     random.seed(mine)

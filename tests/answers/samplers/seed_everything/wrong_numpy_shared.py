@@ -11,7 +11,7 @@ import torch.distributed as dist
 def seed_everything(build_model, seed):
     torch.manual_seed(seed)
     model = build_model()
-    torch.manual_seed(seed + dist.get_rank())
+    torch.manual_seed(1000 * seed + dist.get_rank())
     np.random.seed(seed)
-    random.seed(seed + dist.get_rank())
+    random.seed(1000 * seed + dist.get_rank())
     return model

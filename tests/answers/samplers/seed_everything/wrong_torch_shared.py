@@ -10,7 +10,7 @@ import torch.distributed as dist
 def seed_everything(build_model, seed):
     torch.manual_seed(seed)
     model = build_model()
-    mine = seed + 1 + dist.get_rank()
+    mine = 1000 * seed + 1 + dist.get_rank()
     np.random.seed(mine)
     random.seed(mine)
     return model

@@ -1,0 +1,140 @@
+"""Lesson 05, on the ranks: who is late when, and steps that take their time. Loads quickly: each rank imports it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed import ProcessGroup
+    from torch.nn.parallel import DistributedDataParallel
+
+#: For each rank, by how many milliseconds it is late in each step.
+Lateness = Sequence[Sequence[float]]
+
+
+def by_turns(ranks: int, steps: int, milliseconds: float) -> list[list[float]]:
+    """In each step one rank is late, the next one in the next step."""
+    return [[milliseconds * (step % ranks == rank) for step in range(steps)] for rank in range(ranks)]
+
+
+def by_chance(ranks: int, steps: int, milliseconds: float, chance: float = 1 / 4) -> list[list[float]]:
+    """In each step each rank is late with this chance. The same on all ranks: everybody knows who is late, and when."""
+    dice = random.Random(10)
+    return [[milliseconds * (dice.random() < chance) for _ in range(steps)] for _ in range(ranks)]
+
+
+def always(rank: int, ranks: int, steps: int, milliseconds: float) -> list[list[float]]:
+    """One rank is late in every step, and no other."""
+    return [[milliseconds * (each == rank)] * steps for each in range(ranks)]
+
+
+def train_late(late: Lateness, every: int = 1) -> float:
+    """Runs on every rank: train a small model, this rank as late for its forwards as it is told to be.
+
+    Args:
+        late: see `Lateness`.
+        every: gradients are reduced after so many steps.
+
+    Returns:
+        Milliseconds until all ranks were through, the same on every rank.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    small = DistributedDataParallel(torch.nn.Linear(8, 8))
+    for _ in range(3):  # the first steps are slower, for other reasons
+        small(torch.ones(2, 8)).sum().backward()
+    dist.barrier()
+    begin = time.perf_counter()
+    for step, milliseconds in enumerate(late[dist.get_rank()], 1):
+        with nullcontext() if step % every == 0 else small.no_sync():
+            time.sleep(milliseconds / 1e3)
+            small(torch.ones(2, 8)).sum().backward()
+    seconds = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
+    dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+    return 1e3 * seconds.item()
+
+
+def train_late_and_not(late: Lateness, every: int) -> tuple[float, float]:
+    """Runs on every rank: `train_late`, and the same steps with nobody late."""
+    return train_late(late, every), train_late([[0.0] * len(mine) for mine in late], every)
+
+
+def timed_step(pause: float, group: ProcessGroup) -> tuple[float, float]:
+    """Runs on every rank of a group: a step that takes so many seconds, and its all-reduce.
+
+    Returns:
+        Seconds that this rank's own part took, and seconds until the group was through. Each is the shorter one of two
+        attempts, so that what else the machine is doing stays out.
+    """
+    import torch
+    import torch.distributed as dist
+
+    found = []
+    for _ in range(2):
+        dist.barrier(group)
+        begin = time.perf_counter()
+        time.sleep(pause)
+        own = time.perf_counter() - begin
+        dist.all_reduce(torch.zeros(8), group=group)
+        found.append((own, time.perf_counter() - begin))
+    return min(own for own, _ in found), min(over for _, over in found)
+
+
+def batch(number: int, of_rank: int) -> Tensor:
+    """Eight samples of six numbers, the same wherever it is called."""
+    import torch
+
+    return torch.randn(8, 6, generator=torch.Generator().manual_seed(100 * number + of_rank))
+
+
+def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """A loss per sample, averaged."""
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
+def gradient(model: nn.Module, inputs: Tensor, scale: float = 1.0) -> Tensor:
+    """The gradient of `loss_of` times this factor: all parameters' in one row."""
+    import torch
+
+    model.zero_grad()
+    (scale * loss_of(model, inputs)).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def spreads(
+    model: DistributedDataParallel, average: Callable[[], object] = lambda: None, steps: int = 16
+) -> list[tuple[float, float]]:
+    """Runs on each of four ranks: train on other data than the others, and look at the weights after each step.
+
+    Args:
+        model: trained with plain SGD.
+        average: called after each step.
+        steps: how many.
+
+    Returns:
+        The largest differences between ranks 0 and 1, and between ranks 0 and 2.
+    """
+    import torch
+    import torch.distributed as dist
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    found = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, batch(step, dist.get_rank()) + dist.get_rank()).backward()
+        optimizer.step()
+        average()
+        mine = model.module.weight.detach()
+        ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(ranks, mine)
+        within, between = ((ranks[0] - ranks[other]).abs().max().item() for other in (1, 2))
+        found.append((within, between))
+    return found
