@@ -16,6 +16,14 @@ from pathlib import Path
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+import course_lib
+from course_lib import draw, faults, watch
+from course_lib.notebook.machine import MachineReport, machine
+from course_lib.notebook.magics import RankMagics
+from course_lib.notebook.predict import Prediction
+from course_lib.notebook.task_magics import TaskMagics
+from course_lib.outcome import outcome
+
 from .pages import is_up_to_date, write_page
 
 PAGE = Path("docs/api.md")
@@ -62,12 +70,6 @@ class Chapter:
 
 def chapters() -> list[Chapter]:
     """Return what is imported, in the order of the page."""
-    import course_lib
-    from course_lib import draw, faults, watch
-    from course_lib.notebook.machine import MachineReport, machine
-    from course_lib.notebook.predict import Prediction
-    from course_lib.outcome import outcome
-
     outcome_members = ("values", "__getitem__", "collectives", "timeline", "ok")
     return [
         Chapter(
@@ -182,9 +184,6 @@ def _names_of(what: Callable[..., object]) -> set[str]:
 
 
 def _magics() -> Iterator[str]:
-    from course_lib.notebook.magics import RankMagics
-    from course_lib.notebook.task_magics import TaskMagics
-
     yield "## Magics"
     yield "`%load_ext course_lib` gives a notebook these."
     magics: list[tuple[str, Callable[..., object]]] = [

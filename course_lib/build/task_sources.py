@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nbformat import NotebookNode
+
+from course_lib.build.plan import Edition, Target
+from course_lib.build.source import notebook_for
 from course_lib.grading.cells import answer_in_file
 from course_lib.learner.course import course_folder
 from course_lib.tasks import Task
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
 
 
 def task_cell(task: Task, *, solved: bool, root: Path | None = None) -> str | None:
@@ -66,9 +66,6 @@ def _below_magic(cell: NotebookNode) -> str:
 
 def _cells(task: Task, solved: bool, root: Path) -> list[NotebookNode]:
     """The cells of the notebook that the task is in; none where there is no such notebook."""
-    from course_lib.build.plan import Edition, Target
-    from course_lib.build.source import notebook_for
-
     source = root / "solutions" / "sources" / f"{task.lesson}.py"
     if not source.exists():
         return []

@@ -1,45 +1,110 @@
-"""`ddp-course` itself: every command is registered here and nowhere else."""
+"""`ddp-course` itself: every command is registered here and nowhere else.
+
+A command's module is loaded when the command is used: `ddp-course --help` needs none of them, and `ddp-course grade`
+does not load what builds notebooks.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from course_lib.cli import check, doctor, grade, lab, new_task, notebooks, progress, reset, selfcheck
+from course_lib.versions import versions_line
+
+#: The commands in the order of `--help`: the module of each, and the first line of its docstring. The module has a
+#: function of the command's name, and perhaps `CONTEXT`, its settings; or `app`, commands below this one.
+COMMANDS = {
+    "lab": (
+        "course_lib.cli.lab",
+        (
+            "Open your copy of the course in JupyterLab; "
+            "further arguments go to JupyterLab (--no-browser, --port 9000 ...)."
+        ),
+    ),
+    "reset": (
+        "course_lib.cli.reset",
+        "Put a lesson, or its exercises, in your copy back as the course gives it; your old one is kept.",
+    ),
+    "notebooks": (
+        "course_lib.cli.notebooks",
+        "Build the notebooks from their sources and execute them, or check that the saved ones match.",
+    ),
+    "check": (
+        "course_lib.cli.check",
+        "Check your answers: task cells of notebooks or scripts, on real ranks.",
+    ),
+    "grade": (
+        "course_lib.cli.grade",
+        "Grade a folder of learners, in parallel. Run again, only what is new or changed is graded.",
+    ),
+    "selfcheck": (
+        "course_lib.cli.selfcheck",
+        "Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.",
+    ),
+    "new-task": (
+        "course_lib.cli.new_task",
+        "Begin a new task: a small working one, with its cell and a catalogue of answers, to be changed into yours.",
+    ),
+    "doctor": (
+        "course_lib.cli.doctor",
+        "Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.",
+    ),
+    "progress": (
+        "course_lib.cli.progress",
+        "Your progress: show it, carry it to another machine, begin anew.",
+    ),
+}
+
+
+class _Listed(TyperGroup):
+    """The commands by name and first line; one that is to be run is loaded then."""
+
+    def __init__(self, **settings: object) -> None:
+        settings["commands"] = {name: TyperCommand(name, help=line) for name, (_, line) in COMMANDS.items()}
+        super().__init__(**settings)  # type: ignore[arg-type]
+
+    def resolve_command(self, ctx, args):  # type: ignore[no-untyped-def]  # its types are of typer's own copy of click
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, _load(name) if name is not None else listed, rest
+
+
+def _load(name: str) -> TyperCommand | TyperGroup:
+    path, _ = COMMANDS[name]
+    module = importlib.import_module(path)
+    if hasattr(module, "app"):
+        return typer.main.get_group(module.app)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, context_settings=getattr(module, "CONTEXT", None))(
+        getattr(module, path.split(".")[-1])
+    )
+    return typer.main.get_command(alone)  # type: ignore[return-value]
 
 
 def application() -> typer.Typer:
     """Return the application with all its commands."""
     app = typer.Typer(
         name="ddp-course",
+        cls=_Listed,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_course)
-    app.command("lab", context_settings=lab.CONTEXT)(lab.lab)
-    app.command("reset")(reset.reset)
-    app.command("notebooks")(notebooks.notebooks)
-    app.command("check")(check.check)
-    app.command("grade")(grade.grade)
-    app.add_typer(progress.app, name="progress")
-    app.command("selfcheck")(selfcheck.selfcheck)
-    app.command("new-task")(new_task.new_task)
-    app.command("doctor", context_settings=doctor.CONTEXT)(doctor.doctor)
     return app
 
 
 def command_line() -> TyperGroup:
-    """Return `ddp-course` as a command with those below it, for the page of the public API."""
-    return typer.main.get_group(application())
+    """Return `ddp-course` as a command with those below it, all loaded, for the page of the public API."""
+    group = typer.main.get_group(application())
+    group.commands = {name: _load(name) for name in COMMANDS}
+    return group
 
 
 def _say_version(wanted: bool) -> None:
     if wanted:
-        from course_lib.versions import versions_line
-
         typer.echo(versions_line())
         raise typer.Exit(0)
 

@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.root import course_root
+from course_lib.grading.check import Checker, CheckError, files_of
+from course_lib.grading.check import watch as keep_watching
+from course_lib.grading.hints import next_hint
+from course_lib.grading.progress import Progress
+from course_lib.grading.report import plain
+from course_lib.grading.terminal import console, shown, shown_hint
+from course_lib.grading.verdict import Verdict
 from course_lib.learner.news import news
 from course_lib.learner.place import learner_folder
+from course_lib.ranks.kernel.gang import GangError, LaunchError
+from course_lib.tasks import UnknownTaskError, find_task
 
 WATCH_SECONDS = 0.5
 
@@ -42,13 +51,6 @@ def check(
     if hint is not None:
         _show_hint(hint)
         return
-    from course_lib.grading.check import Checker, CheckError, files_of
-    from course_lib.grading.check import watch as keep_watching
-    from course_lib.grading.progress import Progress
-    from course_lib.grading.report import plain
-    from course_lib.grading.terminal import console, shown
-    from course_lib.grading.verdict import Verdict
-    from course_lib.ranks.kernel.gang import GangError, LaunchError
 
     unseen: set[Path] = set()
     if not paths:
@@ -93,11 +95,6 @@ def exercises() -> tuple[Path, set[Path]]:
 
 
 def _show_hint(name: str) -> None:
-    from course_lib.grading.hints import next_hint
-    from course_lib.grading.progress import Progress
-    from course_lib.grading.terminal import console, shown_hint
-    from course_lib.tasks import UnknownTaskError, find_task
-
     log = Progress()
     try:
         console().print(shown_hint(next_hint(find_task(name), log)))

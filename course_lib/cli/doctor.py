@@ -10,8 +10,12 @@ from typing import Annotated
 
 import typer
 
+from course_lib.cli.doctor_report import show
 from course_lib.outcome.outcome import Diagnosis
+from course_lib.ranks.kernel.gang import GangError, LaunchError
+from course_lib.scripts.examine import error_text, examine, verdict_text, waiting_sentence
 from course_lib.scripts.launching import Launcher
+from course_lib.versions import versions_line
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -92,11 +96,6 @@ def doctor(
     The script runs unchanged, as torchrun would run it; once, where it starts its ranks itself. Exit code 0: nothing
     found; 1: a diagnosis is printed; 2: it could not be run.
     """
-    from course_lib.cli.doctor_report import show
-    from course_lib.ranks.kernel.gang import GangError, LaunchError
-    from course_lib.scripts.examine import error_text, examine, verdict_text, waiting_sentence
-    from course_lib.versions import versions_line
-
     if problem := _problem_with(script):
         typer.echo(problem, err=True)
         raise typer.Exit(2)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from course_lib.cli.how_far import how_far
+from course_lib.grading.cells import SUFFIXES
+from course_lib.grading.classroom import gradebook
+from course_lib.grading.classroom.batch import ClassReport, Entry, grade_class
+from course_lib.grading.classroom.gradebook import JSON_MARK
 from course_lib.grading.classroom.layout import Layout
-
-if TYPE_CHECKING:
-    from course_lib.grading.classroom.batch import ClassReport, Entry
+from course_lib.grading.classroom.pages import MARK, write_pages
+from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
+from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
+from course_lib.grading.report import one_line
+from course_lib.grading.terminal import console
+from course_lib.own_files import NotOurFileError, check_ours, remember
+from course_lib.versions import versions_line
 
 
 def grade(
@@ -51,11 +60,6 @@ def grade(
 
     Exit code 0: everything could be read and graded. 1: something could not; it is named. 2: nothing to grade.
     """
-    from course_lib.grading.classroom.batch import grade_class
-    from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
-    from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
-    from course_lib.own_files import NotOurFileError
-
     kept = results if results is not None else submissions / FILE_NAME
     try:
         _check_outputs(submissions, csv, json, html, force)
@@ -94,11 +98,6 @@ def _check_outputs(
     Raises:
         NotOurFileError: one line. What was handed in is never written over, `force` or not.
     """
-    from course_lib.grading.cells import SUFFIXES
-    from course_lib.grading.classroom.gradebook import JSON_MARK
-    from course_lib.grading.classroom.pages import MARK
-    from course_lib.own_files import NotOurFileError, check_ours
-
     for path, mark in (
         (csv, ""),
         (json, JSON_MARK),
@@ -133,16 +132,11 @@ def _cores() -> int:
 def _write(
     report: ClassReport, csv: Path | None, layout: Layout, json: Path | None, html: Path | None
 ) -> None:
-    from course_lib.grading.classroom import gradebook
-    from course_lib.own_files import remember
-
     for path, text in ((csv, gradebook.as_csv(report, layout)), (json, gradebook.as_json(report))):
         if path is not None:
             path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
             remember(path)
     if html is not None:
-        from course_lib.grading.classroom.pages import write_pages
-
         typer.echo(f"Written: {write_pages(report, html)}", err=True)
 
 
@@ -151,12 +145,6 @@ def _state(entry: Entry) -> str:
 
 
 def _print(report: ClassReport) -> None:
-    from rich.table import Table
-
-    from course_lib.grading.report import one_line
-    from course_lib.grading.terminal import console
-    from course_lib.versions import versions_line
-
     screen = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("learner")

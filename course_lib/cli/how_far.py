@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 @contextlib.contextmanager
@@ -16,9 +15,6 @@ def how_far(what: str, console: Console | None = None) -> Iterator[Callable[[int
 
     What is printed meanwhile stands above the bar. In a pipe or a file nothing is shown.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     console = console or Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import jinja2
 import typer
 
 from course_lib.cli.root import course_root
 from course_lib.cli.selfcheck import ANSWERS
+from course_lib.tasks import all_tasks
 
 
 class NewTaskError(Exception):
@@ -115,8 +117,6 @@ def carry_out(plan: Plan) -> list[Path]:
 
 
 def _lesson_of(root: Path, group: str) -> str:
-    from course_lib.tasks import all_tasks
-
     known = {task.lesson for task in all_tasks() if task.name.startswith(f"{group}.")}
     known |= {path.stem for path in (root / "notebooks" / "sources").glob(f"[0-9][0-9]_{group}.py")}
     if len(known) != 1:
@@ -137,8 +137,6 @@ def _templates() -> Path:
 
 
 def _filled(template: str, words: dict[str, object]) -> str:
-    import jinja2
-
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_templates()),
         keep_trailing_newline=True,

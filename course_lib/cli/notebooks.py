@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+from course_lib import build
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
 from course_lib.grading import HARNESS
@@ -28,8 +29,6 @@ def notebooks(
     ] = False,
 ) -> None:
     """Build the notebooks from their sources and execute them, or check that the saved ones match."""
-    from course_lib import build
-
     root = course_root()
     command_line = context.find_root().command
     assert isinstance(command_line, TyperGroup)

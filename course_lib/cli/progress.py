@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from course_lib.cli.root import find_course
+from course_lib.grading.progress import Progress
+from course_lib.grading.progress_files import ProgressFileError, export_progress, import_progress
 from course_lib.learner.place import learner_folder
-
-if TYPE_CHECKING:
-    from course_lib.grading.progress import Progress
+from course_lib.notebook.course_map import lessons, newer_versions, text_map
 
 app = typer.Typer(
     help="Your progress: show it, carry it to another machine, begin anew.", invoke_without_command=True
@@ -28,9 +28,6 @@ def progress(context: typer.Context) -> None:
 @app.command()
 def show() -> None:
     """The course map: what you have passed, how long it took, what is next."""
-    from course_lib.grading.progress import Progress
-    from course_lib.notebook.course_map import lessons, newer_versions, text_map
-
     log = Progress()
     known = log.all()
     course = find_course()
@@ -53,9 +50,6 @@ def export(
     ] = False,
 ) -> None:
     """Write your progress to a file."""
-    from course_lib.grading.progress import Progress
-    from course_lib.grading.progress_files import ProgressFileError, export_progress
-
     log = Progress()
     try:
         number = export_progress(log, file, force=force)
@@ -70,9 +64,6 @@ def import_(
     file: Annotated[Path, typer.Argument(help="A file that 'export' has written.")],
 ) -> None:
     """Add the progress of a file to yours; importing it twice changes nothing."""
-    from course_lib.grading.progress import Progress
-    from course_lib.grading.progress_files import ProgressFileError, import_progress
-
     log = Progress()
     try:
         number = import_progress(log, file)
@@ -89,8 +80,6 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Begin anew; the old progress is kept in a file beside the new one."""
-    from course_lib.grading.progress import Progress
-
     if not yes:
         typer.confirm("Put your progress aside and begin anew?", abort=True)
     log = Progress()

@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.root import course_root
+from course_lib.learner.course import CourseError, given_files, paths_meant
+from course_lib.learner.place import learner_folder
+from course_lib.learner.update import CopyError, put_back
 
 
 def reset(
@@ -25,10 +28,6 @@ def reset(
     Your progress stays as it is: 'ddp-course progress reset' begins that anew. Exit code 1: the copy cannot be written.
     2: there is no such lesson.
     """
-    from course_lib.learner.course import CourseError, given_files, paths_meant
-    from course_lib.learner.place import learner_folder
-    from course_lib.learner.update import CopyError, put_back
-
     course = course_root()
     folder = learner_folder(course)
     if not (folder / "notebooks").is_dir():

@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from course_lib.build import BuildError, check_notebooks
+from course_lib.build.plan import NOTEBOOK_FOLDERS
+from course_lib.build.task_sources import task_cell, task_statement
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
-
-if TYPE_CHECKING:
-    from course_lib.grading.selfcheck import Specimen
-    from course_lib.tasks import Task
+from course_lib.grading import selfcheck as checks
+from course_lib.grading.selfcheck import Specimen, catalogue, problems_with_catalogue, problems_with_task
+from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 
 ANSWERS = Path("tests/answers")
 _BESIDE = {".ipynb_checkpoints", "__pycache__"}
@@ -60,9 +62,6 @@ def selfcheck(
 
     Exit code 0: all is as it should be. 1: something is not; each thing is one line. 2: no such task.
     """
-    from course_lib.build import check_notebooks
-    from course_lib.tasks import UnknownTaskError, all_tasks, find_task
-
     try:
         chosen = [find_task(name) for name in tasks] if tasks else list(all_tasks())
     except UnknownTaskError as error:
@@ -86,9 +85,6 @@ def selfcheck(
 
 def problems_on_paper(root: Path) -> list[str]:
     """What is wrong with tasks, catalogue and folders, as far as reading shows. Notebooks: see `check_notebooks`."""
-    from course_lib.grading.selfcheck import catalogue, problems_with_catalogue, problems_with_task
-    from course_lib.tasks import all_tasks
-
     specimens = catalogue(root / ANSWERS)
     problems = problems_with_catalogue(root / ANSWERS)
     for task in all_tasks():
@@ -111,9 +107,6 @@ def problems_on_paper(root: Path) -> list[str]:
 
 
 def _without_cell(task: Task, root: Path) -> list[str]:
-    from course_lib.build import BuildError
-    from course_lib.build.task_sources import task_cell
-
     try:
         found = task_cell(task, solved=False, root=root) is not None
     except BuildError as error:
@@ -157,9 +150,6 @@ def _stems(text: str) -> set[str]:
 
 def stray_files(root: Path) -> list[str]:
     """Files in notebooks/, exercises/ and solutions/ that are neither notebooks nor sources."""
-    from course_lib.build.plan import NOTEBOOK_FOLDERS
-    from course_lib.tasks import all_tasks
-
     scripts = {task.script for task in all_tasks()}
     problems = []
     for folder in NOTEBOOK_FOLDERS:
@@ -179,9 +169,6 @@ def stray_files(root: Path) -> list[str]:
 
 def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
     """The task's cell; None also where it cannot be read, which `problems_on_paper` says."""
-    from course_lib.build import BuildError
-    from course_lib.build.task_sources import task_cell
-
     try:
         return task_cell(task, solved=solved, root=root)
     except BuildError:
@@ -190,9 +177,6 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
 
 def _statement(task: Task, root: Path) -> str | None:
     """What a learner reads of the task; None where there is no cell for it, or none that can be read."""
-    from course_lib.build import BuildError
-    from course_lib.build.task_sources import task_statement
-
     try:
         return task_statement(task, root=root)
     except BuildError:
@@ -206,8 +190,6 @@ def things_to_run(root: Path, names: list[str], seeds: int = 1, *, only_right: b
         seeds: from how many seeds the cases of right answers and solutions are drawn.
         only_right: leave out stubs and wrong answers.
     """
-    from course_lib.grading import selfcheck as checks
-
     specimens = checks.catalogue(root / ANSWERS)
     todo: list[Thing] = []
     for name in names:
@@ -260,9 +242,6 @@ class Thing:
 
     def run(self) -> list[str]:
         """What is wrong with it."""
-        from course_lib.grading import selfcheck as checks
-        from course_lib.tasks import find_task
-
         if self.specimen is not None:
             return checks.problems_with_answer(self.specimen, self.seeds)
         task = find_task(self.task)

@@ -25,6 +25,7 @@ from course_lib.ranks.inside.on_terminate import last_words
 from course_lib.ranks.messages import Hello, written
 from course_lib.ranks.protocol import BlockingChannel
 from course_lib.scripts.attached_run import AttachedRun
+from course_lib.watch import probe
 
 #: How long a rank that raised waits for the verdict: its peers may have to compute until they need it.
 _PATIENCE_AFTER_ERROR = 60.0
@@ -47,8 +48,6 @@ def observe(
 
     Works for ranks that are on one machine; otherwise it says so and watches nothing.
     """
-    from course_lib.watch import probe
-
     if process_starts.CURRENT is not None:
         yield  # in a process of a script that the doctor runs: watched from the moment it joins a process group
         return

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,42 @@ MEANT = {
     ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
 }
 
+_TORCH = "it needs torch; who imports it late is loaded before torch is, and answers meanwhile"
+_KERNEL = "a kernel loads it when it is first used: `import course_lib` stays quick"
+#: What is imported inside functions, and why. (torch itself, and other libraries, are imported late wherever a kernel
+#: may load the file.)
+LATE = {
+    "course_lib.ranks.inside.process_group": _TORCH,
+    "course_lib.ranks.inside.flight_recorder": _TORCH,
+    "course_lib.ranks.inside.tracing": _TORCH,
+    "course_lib.ranks.inside.on_terminate": _TORCH,
+    "course_lib.ranks.inside.self_report": _TORCH,
+    "course_lib.ranks.inside.worker": "a forkserver loads torch before it, and the store's host never needs it",
+    "course_lib.ranks.inside.figures": "it needs matplotlib, which most ranks never load",
+    "course_lib.ranks.server.store": "only one child of a forkserver hosts the store",
+    "course_lib.ranks.server.try_gpus": "only one child of a forkserver tries the GPUs",
+    "course_lib.ranks.server.forkserver": "a process that runs it as __main__ hands over to the real module",
+    "course_lib.ranks.server.zygote": "a Jupyter server that opens no notebook of the course loads next to nothing",
+    "course_lib.ranks.server.preload": "a Jupyter server that opens no notebook of the course loads next to nothing",
+    "course_lib.grading": _KERNEL,
+    "course_lib.grading.grader": _KERNEL,
+    "course_lib.grading.verdict": _KERNEL,
+    "course_lib.notebook.task_panel": _KERNEL,
+    "course_lib.notebook.course_map": _KERNEL,
+    "course_lib.notebook.extension": _KERNEL,
+    "course_lib.notebook.machine": _KERNEL,
+    "course_lib.notebook.predict": _KERNEL,
+    "course_lib.notebook.task_magics": _KERNEL,
+    "course_lib.running": _KERNEL,
+    "course_lib.build.task_sources": _KERNEL,
+    "course_lib.draw": _KERNEL,
+    "course_lib.draw.blocks": _KERNEL,
+    "course_lib.draw.described": _KERNEL,
+    "course_lib.outcome.timeline_drawing": _KERNEL,
+    "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes",
+    "course_lib.grading.report": "a verdict prints itself with it, and it is made from verdicts",
+}
+
 
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -46,7 +83,17 @@ MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
 def imported(path: Path, *, top_only: bool = False) -> set[str]:
     """The modules of the course that a file imports, or names in a string such as `course_lib.x:function`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = at_import_time(tree) if top_only else ast.walk(tree)
+    return named(at_import_time(tree) if top_only else ast.walk(tree), strings=not top_only)
+
+
+def imported_late(path: Path) -> set[str]:
+    """The modules of the course that a file imports inside a function."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return named((node for function in functions for node in ast.walk(function)), strings=False)
+
+
+def named(nodes: Iterable[ast.AST], *, strings: bool) -> set[str]:
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -54,7 +101,7 @@ def imported(path: Path, *, top_only: bool = False) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in MODULES else node.module for name in names}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not top_only:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and strings:
             found.add(node.value.partition(":")[0])
     return (found & MODULES.keys()) - {"course_lib"}
 
@@ -123,6 +170,10 @@ def test_the_doctor_reads_and_runs_nothing():
         for name in tools.findall(path.read_text(encoding="utf-8"))
     }
     assert found == set()
+
+
+def test_what_is_imported_late_has_a_reason():
+    assert set().union(*map(imported_late, MODULES.values())) == LATE.keys()
 
 
 def test_no_files_import_each_other_in_a_circle():

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from course_lib.cli.app import application
+from course_lib.cli.app import COMMANDS, application, command_line
 from course_lib.cli.check import exercises
 from course_lib.cli.lab import lab_process, up_to_date_copy
 from course_lib.cli.root import course_root
@@ -191,6 +191,12 @@ def test_the_version_line_says_what_a_bug_report_needs(course):
     for word in ("ddp-course 0.", "torch 2.", "Python 3.", "core", "GB"):
         assert word in done.output
     assert done.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_with_the_first_line_of_its_help(name):
+    first_line = " ".join((command_line().commands[name].help or "").partition("\n\n")[0].split())
+    assert first_line == COMMANDS[name][1]
 
 
 def test_the_command_answers_from_a_terminal_without_loading_what_is_heavy():

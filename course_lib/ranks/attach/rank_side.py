@@ -13,7 +13,9 @@ import threading
 import time
 
 from course_lib.ranks.attach.meeting import ONLY_JOB
-from course_lib.ranks.inside import worker
+from course_lib.ranks.inside import control_thread, self_report, worker
+from course_lib.ranks.inside.cell import report_exception
+from course_lib.ranks.inside.control_thread import answer
 from course_lib.ranks.kernel.interrupts import deferred
 from course_lib.ranks.messages import Done, Verdict, number_of, written
 from course_lib.ranks.protocol import BlockingChannel
@@ -41,8 +43,6 @@ class Watched:
             inherited_dumps: a handler of crashes that is there is the course's own, of the process that has forked this
                 one. Any other is the script's, which may have its own use for it.
         """
-        from course_lib.ranks.inside import control_thread
-
         if inherited_dumps or not faulthandler.is_enabled():
             control_thread.stack_on_signal(self.crashes.sock.fileno())
             self._our_faulthandler = True
@@ -65,9 +65,6 @@ class Watched:
             wire.sock.close()
 
     def _say_how(self, error: BaseException | None) -> None:
-        from course_lib.ranks.inside import self_report
-        from course_lib.ranks.inside.cell import report_exception
-
         facts = None
         with contextlib.suppress(Exception):
             at, main = self_report.facts_at, self_report.facts_of
@@ -83,8 +80,6 @@ class Watched:
             self.channel.send(written(done, ONLY_JOB))
 
     def _answer(self) -> None:
-        from course_lib.ranks.inside.control_thread import answer
-
         while True:
             message = self.channel.receive()
             if message is None or message.kind == Verdict.kind:

@@ -12,6 +12,8 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureManagerBase as _FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
 
+from course_lib.ranks.inside import worker
+
 __all__ = ["FigureCanvas", "FigureManager", "open_figures", "png_of", "show"]
 
 
@@ -43,8 +45,6 @@ def open_figures() -> list[bytes]:
 
 def show(*_: object, **__: object) -> None:
     """Send the open figures now."""
-    from course_lib.ranks.inside import worker
-
     if worker.CURRENT is not None:
         for picture in open_figures():
             worker.CURRENT._show_picture(picture)

@@ -27,6 +27,7 @@ from course_lib.outcome.packed import NotSent
 from course_lib.ranks.codec import prepare
 from course_lib.ranks.inside import control_thread, self_report, values
 from course_lib.ranks.inside.cell import compile_cell, report_exception, shown
+from course_lib.ranks.inside.script import run_script
 from course_lib.ranks.messages import (
     Around,
     Body,
@@ -46,6 +47,7 @@ from course_lib.ranks.messages import (
     read_job,
     written,
 )
+from course_lib.ranks.process import die_with_parent
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
 from course_lib.ranks.starting import RankConfig
 
@@ -156,8 +158,6 @@ class Rank:
             raise KeyboardInterrupt
 
     def _forked(self) -> None:
-        from course_lib.ranks.process import die_with_parent
-
         self.channel.sock.close()
         # The system counts the forking *thread* as the parent: a child of a helper thread would die with that.
         if threading.get_ident() == self.main_thread:
@@ -260,8 +260,6 @@ class Rank:
 
     def _script(self, job: Script) -> Done:
         def body() -> None:
-            from course_lib.ranks.inside.script import run_script
-
             run_script(self.main, job.path, job.arguments)
 
         return self._run_learners(job, body)

@@ -25,6 +25,7 @@ from typing import NoReturn, Protocol
 
 from course_lib.ranks.codec import decode
 from course_lib.ranks.process import lives, name_process, run_and_exit
+from course_lib.ranks.server import forkserver, huge_pages, preload
 from course_lib.ranks.server.fitting import Request, fitting_of
 from course_lib.ranks.server.orphans import children
 from course_lib.ranks.server.zygote_folder import locked
@@ -161,7 +162,6 @@ class _Zygote:
 
     def _become(self, request: Request, wire: socket.socket, sock: int, log: int) -> NoReturn:
         """In a forked child: be the forkserver of the kernel at the other end of `sock`."""
-        from course_lib.ranks.server import forkserver
 
         def serve() -> int:
             os.setsid()
@@ -187,8 +187,6 @@ class _Zygote:
 
 def main(arguments: list[str]) -> None:
     """Entry point of the process: the listening socket's descriptor, and for whom it lives."""
-    from course_lib.ranks.server import huge_pages, preload
-
     listener = socket.socket(fileno=int(arguments[0]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     life: _Life
