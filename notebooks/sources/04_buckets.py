@@ -561,7 +561,8 @@ for view in (False, True):
     print(f"gradient_as_bucket_view={view!s:5}  .grad lives in {len(storages)} tensors, {mib:.2f} MiB")
 
 # %% [markdown]
-# Twenty tensors of their own, beside two buckets of the same total size; or two buckets and nothing else. 8 MiB are saved, and with them the copies from the buckets back into `.grad`
+# Twenty tensors of their own, beside two buckets of the same total size; or two buckets and nothing else. 8 MiB are saved, and
+# with them the copies from the buckets back into `.grad`
 # (`Reducer::finalize_bucket_dense`). With the default `zero_grad(set_to_none=True)`, autograd still allocates each new gradient
 # before DDP copies it into its bucket. What you give up: a view cannot be detached in place.
 
