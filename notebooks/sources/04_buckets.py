@@ -458,7 +458,7 @@ for iteration in range(3):
 
 # %%
 p = predict(
-    "A model with a layer that its forward never calls. After the first backward(), the gradient of the used layer is",
+    "Forward never calls one of two layers. After the first backward(), the gradient of the other is",
     {
         "the mean over the ranks: 1.5 on both": ranks_have(1.5, 1.5),
         "each rank's own: 1 on rank 0, 2 on rank 1": ranks_have(1, 2),
@@ -469,7 +469,7 @@ p = predict(
 # %%
 # %%ranks --predicted
 model = torch.nn.Linear(4, 4)
-model.spare = torch.nn.Linear(4, 4)  # a layer of the model, and its forward does not know
+model.spare = torch.nn.Linear(4, 4)  # a layer that forward never calls
 ddp = DistributedDataParallel(model)
 ddp(torch.ones(1, 4) * (rank + 1)).sum().backward()
 model.weight.grad[0, 0].item()
