@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
+from course_lib.data import load_digits
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
 from course_lib.lab.traces import last_forward, spans_since, timeline_of
@@ -111,8 +112,6 @@ def loss_of(model: nn.Module, *, whole: bool = False) -> torch.Tensor:
     """Runs on a rank: the mean loss over this rank's part of the batch (every n-th of 256 digits), or the whole."""
     import torch
     import torch.distributed as dist
-
-    from course_lib.data import load_digits
 
     images, labels = load_digits()
     part = slice(0, SAMPLES, 1) if whole else slice(dist.get_rank(), SAMPLES, dist.get_world_size())

@@ -18,7 +18,7 @@ buckets_fill()
 # %% [markdown]
 # How large should a bucket be? Two ranks run the same backward with three values of `bucket_cap_mb`. Between them is a slow
 # network, with a latency of 8 ms per message and 100 MiB per second: each real all-reduce is held back until such a network
-# would have delivered it. The cell returns the caps, the fastest backward first.
+# would have delivered it. (Layers sleep, too, as while a GPU computes.) The cell returns the caps, the fastest backward first.
 
 # %%
 # %%ranks 2
@@ -116,8 +116,8 @@ ready[:4] + ready[-2:]
 
 # %% [markdown]
 # Backward goes from the loss to the input, so the last layer is ready first, while nine layers are still to be computed.
-# Start its all-reduce right there, with `async_op=True`: the call returns a `Work` at once, and gloo's own threads (with NCCL,
-# a stream on the GPU) do the rest. Whoever needs the result calls `wait()`.
+# Start its all-reduce right there, with `async_op=True`: the call returns a `Work` at once, and gloo's own threads do the
+# rest. Whoever needs the result calls `wait()`.
 
 # %%
 # %%ranks --trace --as hooked
@@ -196,7 +196,7 @@ print(len(under_way), "all-reduces, averaged: right?", is_right(model))
 #
 # ## Step 5: see the overlap
 #
-# The four cells above carried `--trace`, so they recorded who did what when. Here is rank 0 in each of them:
+# The four cells above carried `--trace`, so each recorded what its ranks did, and at which time. Here is rank 0 in each of them:
 
 # %%
 traced = {"one by one": one_by_one, "one flat buffer": flat, "hooks": hooked, "buckets": bucketed}
@@ -207,7 +207,7 @@ draw_backward(on_rank_0, "Hooks and buckets send while backward still computes",
 # With hooks the orange bars begin early in the blue ones; without, they begin after blue has ended. The grey bars are the price
 # of the flat buffer: gradients are copied into it before it can be sent, and back afterwards. (Your buckets are copied too,
 # but within backward.) On this machine that may save no time, because the same processors compute and send. Where a
-# network card sends while a GPU computes, overlap is nearly free: the network below shows it.
+# network card sends while a GPU computes, it does (Li et al., below); the network further down shows how much.
 #
 # ## The real one: what it sends, and when
 #
@@ -275,10 +275,11 @@ if rank == 0:
 # In `backward()`: when the last gradient is computed, `Reducer::finalize_backward` (`reducer.cpp`) waits for every bucket,
 # and only then does `backward()` return. `optimizer.step()` sends nothing. It does not know that there are ranks.
 #
-# > **On GPUs (NCCL).** Here `backward()` may return while buckets are still under way: `WorkNCCL::wait` makes the GPU's
-# > current *stream* wait for the all-reduce, and blocks the program only where a timeout or `TORCH_NCCL_BLOCKING_WAIT` is
-# > given (`synchronizeStream` and `wait` in `ProcessGroupNCCL.cpp`). So a rank without a backward is noticed later, where the program
-# > next waits for the GPU, as in `loss.item()`. (Read there, not run here.)
+# > **On GPUs (NCCL).** All-reduces run on another CUDA stream than the one that computes (the comment at the top of class
+# > `ProcessGroupNCCL`, `ProcessGroupNCCL.hpp`), and `backward()` may return while buckets are still under way:
+# > `WorkNCCL::wait` makes the current *stream* wait, and blocks the program only where a timeout or
+# > `TORCH_NCCL_BLOCKING_WAIT` is given (`synchronizeStream` and `wait` in `ProcessGroupNCCL.cpp`). So a rank without a backward is
+# > noticed later, where the program next waits for the GPU, as in `loss.item()`. (Read there, not run here.)
 #
 # The same wait is why no rank is left behind. Rank 1 now needs a fifth of a second longer than rank 0 in its backward.
 # Does its half of the gradient come too late?
@@ -457,7 +458,7 @@ for iteration in range(3):
 
 # %%
 p = predict(
-    "A model with a layer that its forward never calls. After the first backward(), the gradient of the used layer is",
+    "Forward never calls one of two layers. After the first backward(), the gradient of the other is",
     {
         "the mean over the ranks: 1.5 on both": ranks_have(1.5, 1.5),
         "each rank's own: 1 on rank 0, 2 on rank 1": ranks_have(1, 2),
@@ -468,7 +469,7 @@ p = predict(
 # %%
 # %%ranks --predicted
 model = torch.nn.Linear(4, 4)
-model.spare = torch.nn.Linear(4, 4)  # a layer of the model, and its forward does not know
+model.spare = torch.nn.Linear(4, 4)  # a layer that forward never calls
 ddp = DistributedDataParallel(model)
 ddp(torch.ones(1, 4) * (rank + 1)).sum().backward()
 model.weight.grad[0, 0].item()
@@ -560,7 +561,8 @@ for view in (False, True):
     print(f"gradient_as_bucket_view={view!s:5}  .grad lives in {len(storages)} tensors, {mib:.2f} MiB")
 
 # %% [markdown]
-# Twenty tensors of their own, beside two buckets of the same total size; or two buckets and nothing else. 8 MiB are saved, and with them the copies from the buckets back into `.grad`
+# Twenty tensors of their own, beside two buckets of the same total size; or two buckets and nothing else. 8 MiB are saved, and
+# with them the copies from the buckets back into `.grad`
 # (`Reducer::finalize_bucket_dense`). With the default `zero_grad(set_to_none=True)`, autograd still allocates each new gradient
 # before DDP copies it into its bucket. What you give up: a view cannot be detached in place.
 
