@@ -3,6 +3,7 @@
 # make quick      a part of it for while you work: a minute   (make quick ARGS=-x)
 # make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
+# make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
 # make bench      compare speed with other ways to start ranks
 # make lint       format the code and say what is wrong with it
 # make lock       pin the newest versions that pyproject.toml allows
@@ -16,10 +17,13 @@
 #   TORCH_INDEX=ADDRESS   where to get torch from, for when pip would take the CUDA build (several GB) and you have
 #                         no GPU: the address that pytorch.org's "Get started" page shows for pip and CPU. Needed
 #                         only when .venv is made:   make lab TORCH_INDEX=ADDRESS
+#   WHEELS=FOLDER         where there is no network: install everything from this folder (docs/gpu.md says how to fill it)
 
 .POSIX:
 PYTHON =
 TORCH_INDEX =
+WHEELS =
+PART =
 ARGS =
 
 TORCH =
@@ -34,7 +38,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick selfcheck-long notebooks bench lint lock clean
+.PHONY: lab test quick test-gpu selfcheck-long notebooks bench lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -51,6 +55,10 @@ test: $(READY)
 QUICK = tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb
 quick: $(READY)
 	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(QUICK) $(ARGS)
+
+# Five parts of eight minutes each; what has failed is named, and the exit code is 1. Without a GPU every step says so.
+test-gpu: $(READY)
+	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.gpu_day $(PART:%=--part %) $(ARGS)
 
 # A task whose cases are unfair once in a hundred draws is unfair to one learner in a hundred, for good: the cases of an
 # answer belong to its text. make test tries a few.
@@ -91,6 +99,7 @@ $(READY): requirements.lock pyproject.toml setup.py
 	fi; \
 	sed 's/^torch==.*/torch==$(TORCH)/' requirements.lock > $(VENV)/requirements.lock; \
 	if [ -z "$(TORCH)" ]; then cp requirements.lock $(VENV)/requirements.lock; fi; \
+	if [ -n "$(WHEELS)" ]; then PIP_NO_INDEX=1; PIP_FIND_LINKS="$(WHEELS)"; export PIP_NO_INDEX PIP_FIND_LINKS; fi; \
 	if [ -n "$(TORCH_INDEX)" ]; then \
 		$(BIN)/python -m pip install --quiet --no-deps --index-url "$(TORCH_INDEX)" \
 			"$$(grep '^torch==' $(VENV)/requirements.lock)"; \

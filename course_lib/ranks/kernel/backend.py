@@ -26,7 +26,7 @@ NCCL_SETTINGS = {"NCCL_SOCKET_IFNAME": "lo"}
 #: monitor when the watchdog has been silent for eight minutes (on a rank that was stopped with SIGSTOP). A script makes
 #: its own group and keeps torch's defaults, with which it will run in production.
 NCCL_SETTINGS_OF_OUR_GROUP = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
-#: Set to 1, `--backend nccl` accepts more ranks than GPUs: for learning about NCCL on a single card, not for speed. NCCL
+#: Set to 1, `--backend nccl` accepts more ranks than GPUs: to learn about NCCL on a single card, not for speed. NCCL
 #: allows it from 2.30 on (torch 2.14.1 comes with 2.30.7), with the variable below; an older one raises an error.
 SHARING_VARIABLE = "DDP_COURSE_NCCL_SHARES_GPUS"
 _NCCL_SHARES = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
