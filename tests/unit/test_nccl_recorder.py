@@ -262,9 +262,9 @@ def test_with_the_entries_the_collective_is_named_too(monkeypatch):
     assert found.kind == "waits_for_gpu"
     assert found.culprits == (1,)
     assert (
-        "Rank 0, whose GPU has not finished all_reduce(4), waits in item() at In [1], line 3: rank 1 has never issued that "
-        "collective." in found.summary
+        "Rank 0, whose GPU has not finished all_reduce(4), waits in item() at In [1], line 3" in found.summary
     )
+    assert "rank 1 has never issued that collective" in found.summary
 
 
 def test_a_send_that_came_last_names_nobody(monkeypatch):

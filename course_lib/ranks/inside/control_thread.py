@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
+from course_lib.ranks.inside import gpu_fence
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.cell import current_stack
 from course_lib.ranks.inside.idle import idles
@@ -110,7 +111,10 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     uses_gpus, soon = False, False
     on_gpu = None
     with contextlib.suppress(Exception):
-        on_gpu = waits_for_gpu(stack, main_thread) if blocked_in is None else None
+        if gpu_fence.is_waiting():
+            on_gpu = gpu_fence.AT_END
+        elif blocked_in is None:
+            on_gpu = waits_for_gpu(stack, main_thread)
     with contextlib.suppress(Exception):
         sequence = process_group.sequence_numbers()
         members = {name: tuple(ranks) for name, ranks in process_group.group_members().items()}

@@ -41,7 +41,7 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
     broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
     if not this.job.repair or not (this.freed or broken or (messages and unequal)):
-        return _apart_on_gpus(gang, this)
+        return (*_apart_on_gpus(gang, this), *_still_on_gpus(this))
     if not gang.init:
         return ("The ranks are free again; their process groups are yours to rebuild.",)
     moved = gang.rebuild_group()
@@ -54,6 +54,20 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     if moved:
         note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
     return (note,)
+
+
+def _still_on_gpus(this: Run) -> tuple[str, ...]:
+    """A job may end while GPUs still work: they compute, or wait for other ranks."""
+    busy = [rank for rank, done in sorted(this.done.items()) if done.gpu_busy]
+    if not busy:
+        return ()
+    if len(busy) == 1:
+        said = f"GPU of {rank_list(busy)} has not finished its work: it still computes, or waits for other ranks."
+    else:
+        said = f"GPUs of {rank_list(busy)} have not finished their work: they still compute, or wait for other ranks."
+    return (
+        f"This {what_was_run(this.job)} has ended, and the {said} The next line that needs a result waits for that, too.",
+    )
 
 
 def _apart_on_gpus(gang: Gang, this: Run) -> tuple[str, ...]:
