@@ -65,9 +65,8 @@ def _still_on_gpus(this: Run) -> tuple[str, ...]:
         said = f"GPU of {rank_list(busy)} has not finished its work: it still computes, or waits for other ranks."
     else:
         said = f"GPUs of {rank_list(busy)} have not finished their work: they still compute, or wait for other ranks."
-    return (
-        f"This {what_was_run(this.job)} has ended, and the {said} The next line that needs a result waits for that, too.",
-    )
+    ended = f"This {what_was_run(this.job)} has ended, and the {said}"
+    return (f"{ended} The next line that needs a result waits for that, too.",)
 
 
 def _apart_on_gpus(gang: Gang, this: Run) -> tuple[str, ...]:
