@@ -123,8 +123,15 @@ def test_a_cell_that_leaves_its_gpu_at_work_says_so_and_keeps_its_values(with_st
     assert told.kind is Kind.OK
     assert told.values == {0: 0, 1: 1}
     (note,) = told.notes
-    assert note.startswith("This cell has ended, and the GPU of rank 1 has not finished its work")
+    assert note.startswith("When this cell ended, the GPU of rank 1 had not finished its work")
     assert with_stand_in("Event.ends = 0.0").notes == ()
+
+
+def test_nothing_is_said_of_a_gpu_that_may_have_waited_for_a_rank_which_came_later(with_stand_in):
+    told = with_stand_in("Event.ends = 0.0 if rank else 60.0\ntime.sleep(1.0 * rank)")
+    assert told.ok
+    assert told.notes == ()
+    with_stand_in("Event.ends = 0.0")
 
 
 def test_the_wait_can_be_interrupted(with_stand_in):
@@ -134,7 +141,7 @@ def test_the_wait_can_be_interrupted(with_stand_in):
     assert {rank: (waiting.state, waiting.pause) for rank, waiting in told.waiting.items()} == dict.fromkeys(
         (0, 1), ("gpu", (gpu_fence.AT_END, "gpu"))
     )
-    assert "waiting for their GPUs in the wait at the end of the cell" in told.diagnosis.summary
+    assert "waiting for their GPUs in the check at the end of the cell" in told.diagnosis.summary
     assert with_stand_in("gpu_fence.FENCE_SECONDS, Event.ends = 0.5, 0.0\nrank").values == {0: 0, 1: 1}
 
 
@@ -143,3 +150,31 @@ def test_an_error_of_the_gpus_belongs_to_the_cell_that_caused_it(with_stand_in):
     assert told.kind is Kind.RAISES
     assert "device-side assert" in told.errors[0].message
     with_stand_in("Event.ends = 0.0")
+
+
+_LEAVES_OUT = """
+from course_lib.ranks.inside import nccl_recorder, process_group
+from course_lib.ranks.look import GpuQueue
+numbers = process_group.sequence_numbers
+process_group.sequence_numbers = lambda: {**numbers(), "0/nccl": 1 - rank}
+process_group.only_through_sockets = lambda: False
+nccl_recorder.queues = lambda: {"0": GpuQueue(0, -1, -1) if rank else GpuQueue(1, 1, -1)}
+nccl_recorder.entries = lambda stacks: []
+gpu_fence.FENCE_SECONDS = 60.0
+Event.ends = 0.0 if rank else 60.0
+"""
+
+
+def test_a_gpu_that_waits_for_a_rank_which_has_left_is_probably_a_deadlock(with_stand_in, monkeypatch):
+    """From what NCCL's recorder tells on a rank to the sentence, with a recorder that says so."""
+    monkeypatch.setattr("course_lib.ranks.kernel.job.PROBABLE_SECONDS", 0.5)
+    told = with_stand_in(_LEAVES_OUT, timeout=3.0)
+    assert told.kind is Kind.HANG
+    assert not told.proved
+    assert told.doubts == ("whether the GPU of rank 0 waits for rank 1 or still computes is not told",)
+    assert told.diagnosis.kind == "waits_for_gpu"
+    assert told.diagnosis.culprits == (1,)
+    assert told.diagnosis.summary == (
+        "Probably a deadlock: Rank 0, whose GPU has not finished a collective, waits in the check at the end of the "
+        "cell: rank 1 has never issued that collective."
+    )

@@ -16,6 +16,7 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.outcome.outcome import Collective, Ending
 from course_lib.outcome.places import Frame
 from course_lib.ranks import nccl_counts
+from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.inside import flight_recorder, nccl_recorder
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.look import GpuQueue, Look
@@ -271,3 +272,7 @@ def test_a_send_that_came_last_names_nobody(monkeypatch):
     monkeypatch.setattr(flight_recorder, "_entries", lambda stacks: [])
     looks = {rank: recorded_look(rank, "by_hand_send_last") for rank in (0, 1)}
     assert deadlock.describe(looks[0], looks, "gpu").missing == ()
+
+
+def test_the_numbers_come_to_the_kernel_as_they_are():
+    assert decode(Look, json.loads(json.dumps(encode(WAITS)))) == WAITS

@@ -17,7 +17,7 @@ from collections.abc import Callable
 #: How long a cell waits for what it has left on its GPU. Work that takes longer goes on, and the cell says so.
 FENCE_SECONDS = 3.0
 #: What a rank is in meanwhile, for reports.
-AT_END = "the wait at the end of the cell"
+AT_END = "the check at the end of the cell"
 #: How long it sleeps between two questions: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _waiting = False
