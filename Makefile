@@ -4,6 +4,7 @@
 # make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
 # make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm; minutes)
+# make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
@@ -24,6 +25,7 @@
 PYTHON =
 TORCH_INDEX =
 WHEELS =
+PART =
 ARGS =
 
 TORCH =
@@ -38,7 +40,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick test-hub selfcheck-long notebooks bench wheels lint lock clean
+.PHONY: lab test quick test-gpu test-hub selfcheck-long notebooks bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -55,6 +57,10 @@ test: $(READY)
 QUICK = tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb
 quick: $(READY)
 	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(QUICK) $(ARGS)
+
+# Five parts of eight minutes each; what has failed is named, and the exit code is 1. Without a GPU every step says so.
+test-gpu: $(READY)
+	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.gpu_day $(PART:%=--part %) $(ARGS)
 
 # A task whose cases are unfair once in a hundred draws is unfair to one learner in a hundred, for good: the cases of an
 # answer belong to its text. make test tries a few.

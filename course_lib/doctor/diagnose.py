@@ -28,6 +28,7 @@ Rule = Callable[[Outcome], Diagnosis | None]
 #: Why ranks make no progress, whether that is proved or not.
 _HANGS: tuple[Rule, ...] = (
     stuck_outside,
+    endings.left_out_on_gpus,
     start.init_hang,
     roots.different_roots,
     mismatches.different_collectives,

@@ -232,7 +232,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     waiting = blocked_in(outcome)
     on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu"}
     if on_gpus:
-        return _waits_for_gpus(outcome, on_gpus)
+        return left_out_on_gpus(outcome) or _waits_for_gpus(outcome, on_gpus)
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent", "asleep")}
     if waiting and busy:
         first, other = next(iter(busy.values())), next(iter(waiting.values()))
@@ -255,6 +255,31 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
         evidence=positions(outcome),
         advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
         lesson=taught_in(0),
+    )
+
+
+def left_out_on_gpus(outcome: Outcome) -> Diagnosis | None:
+    """Ranks wait for their GPUs, which have not finished a collective of NCCL's that others have never issued."""
+    lacking = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu" and w.missing}
+    if not lacking:
+        return None
+    first = next(iter(lacking.values()))
+    call = f" in {first.pause[0]}" if first.pause else ""
+    place = f" at {first.where}" if first.where else ""
+    what = "a collective"
+    if first.collective is not None:
+        what = f"{first.collective}{f' at {first.collective.where}' if first.collective.where else ''}"
+    whose = "whose GPU has" if len(lacking) == 1 else "whose GPUs have"
+    missing = f"{rank_list(first.missing)} {verb(first.missing, 'has', 'have')}"
+    return Diagnosis(
+        "waits_for_gpu",
+        f"{capital(rank_list(lacking))}, {whose} not finished {what}, {verb(lacking, 'waits', 'wait')}{call}{place}: "
+        f"{missing} never issued that collective.",
+        first.missing,
+        positions(outcome, first.missing),
+        advice=f"find out why {rank_list(first.missing)} {verb(first.missing, 'leaves', 'leave')} it out. NCCL's "
+        "collectives return at once, so that the line that waits is not the one that hangs.",
+        lesson=taught_in(13),
     )
 
 

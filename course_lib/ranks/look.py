@@ -22,6 +22,21 @@ MOST_RECORDS = 400
 
 
 @dataclass(frozen=True)
+class GpuQueue:
+    """How far one rank has got in a group whose collectives NCCL carries (see `inside/nccl_recorder.py`).
+
+    Attributes:
+        issued: how many collectives the rank has issued. enqueued: the number of what was put on its GPU's stream last,
+            a collective or a send or receive, which are numbered on their own. completed: of what is done there; -1 for
+            none.
+    """
+
+    issued: int
+    enqueued: int
+    completed: int
+
+
+@dataclass(frozen=True)
 class Look:
     """What one rank said of itself at one moment (see `control_thread.look`).
 
@@ -49,6 +64,7 @@ class Look:
         seen_through: whether the system tells of what this rank sends and receives. Elsewhere, and between GPUs,
             `moved` says nothing.
         uses_gpus: whether it may wait in a collective of which there is no record here, because it is NCCL's.
+        queues: by group, how far its GPU has got with what NCCL was given; empty where that is not known.
     """
 
     rank: int
@@ -72,6 +88,7 @@ class Look:
     progress: int = 0
     seen_through: bool = True
     uses_gpus: bool = False
+    queues: Mapping[str, GpuQueue] = field(default_factory=dict)
 
     def of_rank(self, rank: int) -> Look:
         """The same, and whose look it is."""
@@ -87,6 +104,11 @@ class Look:
             if is_learners(frame.file):
                 return frame.where(), frame.source
         return "", ""
+
+    @property
+    def waits_for_gpu(self) -> bool:
+        """True in a call that waits for the rank's GPU, asleep or not: CUDA may spin meanwhile."""
+        return self.pause is not None and self.pause[1] == "gpu"
 
     def same_place(self, other: Look) -> bool:
         """True when the rank's own code has not moved between the two looks (`other` is the earlier one)."""

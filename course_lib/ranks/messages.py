@@ -229,6 +229,7 @@ class Done(Body):
         never_struck: faults meant for this job whose moment never came, one sentence each.
         sequence: by process group, the number of the last collective issued on it.
         started_ns, ended_ns: when the learner's code began and ended; 0 where it was interrupted outside of it.
+        gpu_busy: when the code had ended, the rank's GPU did not finish what it was given within a moment.
     """
 
     kind: ClassVar[str] = "done"
@@ -244,6 +245,7 @@ class Done(Body):
     sequence: Mapping[str, int] = field(default_factory=dict)
     started_ns: int = 0
     ended_ns: int = 0
+    gpu_busy: bool = False
 
 
 @dataclass(frozen=True)

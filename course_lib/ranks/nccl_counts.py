@@ -1,14 +1,17 @@
-"""Which ranks have issued fewer collectives through NCCL than others: all that is known of what their GPUs wait for.
+"""What the numbers of NCCL tell of ranks whose GPUs wait: who has issued fewer collectives, and who is waited for.
 
-NCCL's collectives return at once, and its record of them is not read (see `inside/flight_recorder.py`); but each
-backend of a group counts them. Pure: from the numbers that ranks tell of themselves to a sentence.
+NCCL's collectives return at once; what becomes of them is seen on the GPU alone. But each backend of a group counts
+what a rank issues, and NCCL's recorder says how far the GPU has got. Pure: from numbers to ranks and sentences.
+
+That a GPU waits is never proved by numbers: the line at which the rank waits may need another stream's work only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from course_lib.outcome.fold import rank_list
+from course_lib.ranks.look import GpuQueue
 
 
 def apart(issued: Mapping[int, Mapping[str, int]]) -> dict[str, dict[int, int]]:
@@ -24,6 +27,31 @@ def apart(issued: Mapping[int, Mapping[str, int]]) -> dict[str, dict[int, int]]:
             if backend == "nccl":
                 found.setdefault(group, {})[rank] = number
     return {group: counts for group, counts in found.items() if len(set(counts.values())) > 1}
+
+
+def open_number(queue: GpuQueue) -> int | None:
+    """The number of the collective with which a rank's GPU has not finished; None where there is none, or none is sure.
+
+    It is the last one that the rank has issued, and not known to be completed. Without TORCH_NCCL_ENABLE_TIMING NCCL
+    tells of no beginning. Where sends and receives were put on the stream last, the numbers are theirs: then nothing is
+    sure, and neither is it while a collective is only being issued (its communicator is being created).
+    """
+    return queue.enqueued if queue.completed < queue.enqueued == queue.issued else None
+
+
+def absent(
+    number: int, rank: int, members: Iterable[int], issued: Mapping[int, int | None]
+) -> tuple[int, ...]:
+    """The members of a group that have never issued its collective of this number; who does not tell is not named.
+
+    Args:
+        rank: the one that has issued it. issued: how many each member has issued, None where that is not known.
+    """
+    return tuple(
+        member
+        for member in members
+        if member != rank and (told := issued.get(member)) is not None and told < number
+    )
 
 
 def sentence(counts: Mapping[int, int]) -> str:

@@ -47,6 +47,7 @@ INTERNALS = (
     Internal(f"{_C}.ProcessGroupNCCL._group_end", "all groups are aborted in one go", "class", cuda=True),
     Internal(f"{_C}.Backend.Options._timeout", "a group's timeout", "class"),
     Internal(f"{_C}._dump_fr_trace", "the flight recorder: collectives issued, with their sizes and stacks"),
+    Internal(f"{_C}._dump_nccl_trace", "NCCL's own flight recorder: how far a rank's GPU has got", cuda=True),
     Internal("torch.cuda._lazy_call", "a rank takes its GPU when it first uses CUDA"),
     Internal("torch.distributed.rendezvous._rendezvous_handlers", "a gang's own rendezvous for env://"),
     Internal(

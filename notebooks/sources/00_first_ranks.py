@@ -50,7 +50,8 @@ print(
 
 # %% [markdown]
 # How the ranks talk is the **backend's** business: gloo carries CPU tensors, NCCL carries CUDA tensors where every rank can
-# have a GPU of its own. All saved outputs of this course come from gloo. What this machine offers:
+# have a GPU of its own. All saved outputs of this course come from gloo, and what is said of deadlocks is proved there. With
+# NCCL the same results are expected, with weaker explanations of a hang; no GPU has run it yet. What this machine offers:
 
 # %% tags=["nbval-ignore-output"]
 machine()

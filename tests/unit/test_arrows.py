@@ -44,6 +44,7 @@ _KERNEL = "a kernel loads it when it is first used: `import course_lib` stays qu
 LATE = {
     "course_lib.ranks.inside.process_group": _TORCH,
     "course_lib.ranks.inside.flight_recorder": _TORCH,
+    "course_lib.ranks.inside.nccl_recorder": _TORCH,
     "course_lib.ranks.inside.tracing": _TORCH,
     "course_lib.ranks.inside.on_terminate": _TORCH,
     "course_lib.ranks.inside.self_report": _TORCH,

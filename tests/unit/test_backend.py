@@ -2,7 +2,13 @@
 
 import pytest
 
-from course_lib.ranks.kernel.backend import BackendChoice, BackendError, choose_backend, most_ranks_on
+from course_lib.ranks.kernel.backend import (
+    BackendChoice,
+    BackendError,
+    choose_backend,
+    may_share,
+    most_ranks_on,
+)
 from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, NO_GPUS, Gpu, Gpus
 
 
@@ -118,3 +124,34 @@ def test_the_smallest_gpu_decides_how_many_ranks_have_room():
     small, large = Gpu(0, free_mb=2 * MB_PER_CONTEXT + 1), Gpu(1, free_mb=9 * MB_PER_CONTEXT)
     assert most_ranks_on(Gpus((small, large))) == 4
     assert most_ranks_on(NO_GPUS) == 0
+
+
+def test_with_the_variable_nccl_that_was_asked_for_shares_a_gpu():
+    choice = choose_backend(4, "nccl", machine_with(1), sharing=True)
+    assert (choice.name, choice.device, choice.eager) == ("nccl", "cuda", True)
+    assert [choice.gpu_of(rank) for rank in range(4)] == [0, 0, 0, 0]
+    assert choice.environment == {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    assert "4 ranks share 1 GPU(s) with NCCL" in choice.reason
+
+
+def test_sharing_changes_nothing_where_nccl_was_not_asked_for_or_gpus_are_enough():
+    assert choose_backend(4, "auto", machine_with(1), sharing=True) == choose_backend(
+        4, "auto", machine_with(1)
+    )
+    assert choose_backend(2, "nccl", machine_with(2), sharing=True).environment == {}
+
+
+def test_ranks_that_do_not_fit_into_a_shared_gpu_are_refused():
+    with pytest.raises(BackendError, match="8 rank"):
+        choose_backend(8, "nccl", machine_with(1, free_mb=4000), sharing=True)
+
+
+@pytest.mark.parametrize(("value", "shares"), [("1", True), ("0", False), ("", False), (None, False)])
+def test_nccl_shares_a_gpu_only_where_the_variable_is_1(value, shares):
+    environment = {} if value is None else {"DDP_COURSE_NCCL_SHARES_GPUS": value}
+    assert may_share(environment) is shares
+
+
+def test_who_is_refused_is_told_of_the_variable():
+    with pytest.raises(BackendError, match="DDP_COURSE_NCCL_SHARES_GPUS=1"):
+        choose_backend(2, "nccl", machine_with(1))

@@ -13,8 +13,10 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
+from course_lib.ranks.inside import gpu_fence
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.cell import current_stack
 from course_lib.ranks.inside.idle import idles
@@ -22,7 +24,7 @@ from course_lib.ranks.inside.partners import partners
 from course_lib.ranks.inside.pauses import Pause, pause, sleeps_in
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
-from course_lib.ranks.look import NOBODY, Look
+from course_lib.ranks.look import NOBODY, GpuQueue, Look
 from course_lib.ranks.messages import Body, Cannot, Free, Freed, Seen, Stop, Where, number_of, read, written
 from course_lib.ranks.process import STACK_SIGNAL
 from course_lib.ranks.protocol import BlockingChannel, Message
@@ -91,7 +93,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
     the collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
     """
-    from course_lib.ranks.inside import flight_recorder, process_group, self_report
+    from course_lib.ranks.inside import flight_recorder, nccl_recorder, process_group, self_report
 
     stack = current_stack(main_thread)
     moved, awake = traffic(), awake_threads(our_threads())
@@ -105,20 +107,30 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     sequence: dict[str, int] = {}
     members: dict[str, tuple[int, ...]] = {}
     records: tuple[Collective, ...] = ()
+    queues: Mapping[str, GpuQueue] = {}
     uses_gpus, soon = False, False
+    on_gpu = None
+    with contextlib.suppress(Exception):
+        if gpu_fence.is_waiting():
+            on_gpu = gpu_fence.AT_END
+        elif blocked_in is None:
+            on_gpu = waits_for_gpu(stack, main_thread)
     with contextlib.suppress(Exception):
         sequence = process_group.sequence_numbers()
         members = {name: tuple(ranks) for name, ranks in process_group.group_members().items()}
         uses_gpus = not process_group.only_through_sockets()
+        # Whose main thread waits for its GPU, or runs nothing, is in no call of CUDA's that keeps others waiting.
+        readable = detail and (on_gpu is not None or not stack)
+        queues, of_nccl = nccl_recorder.told(readable) if uses_gpus else ({}, [])
         if not brief:
-            recorded = flight_recorder.recorded_collectives(process_group.RENDEZVOUS.since_ns, stacks=detail)
+            since_ns = process_group.RENDEZVOUS.since_ns
+            recorded = flight_recorder.recorded_collectives(since_ns, stacks=detail, of_nccl=of_nccl)
             records = tuple(map(Collective.from_record, recorded))
         under_way = {record.group for record in records if not record.done}
         if blocked_in is not None:
             soon = ends_by_itself(main_thread, process_group.groups_named(under_way))
     sleeps, needed, facts = None, None, None
     with contextlib.suppress(Exception):
-        on_gpu = waits_for_gpu(stack, main_thread) if blocked_in is None else None
         if on_gpu is not None:
             sleeps = Pause(on_gpu, "gpu")  # awake or asleep: CUDA may spin while it waits
         elif blocked_in is None and asleep:
@@ -150,6 +162,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
         progress=progress,
         seen_through=moved.known and not uses_gpus,
         uses_gpus=uses_gpus,
+        queues=queues,
     )
 
 

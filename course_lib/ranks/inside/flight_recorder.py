@@ -4,10 +4,9 @@ Used inside a rank, also by its control thread while the main thread is blocked;
 `state` stays `scheduled`, but `retired` turns true when an operation is over; point-to-point operations are not
 recorded there. Source: torch/csrc/distributed/c10d/FlightRecorder.
 
-NCCL's collectives are in a recorder of their own, which is not read: its dump (`_dump_nccl_trace`) keeps the GIL while
-it asks CUDA for the state of events, which may not answer while another thread is in a CUDA call. So a collective
-without a record here proves nothing on a rank that uses GPUs (`Look.uses_gpus`). Entries of NCCL are understood all the
-same: they count on their own beside gloo's of the same group, and sends and receives stand among them.
+NCCL's collectives are in a recorder of their own, which is read only where that is safe (`nccl_recorder`). So a
+collective without a record here proves nothing on a rank that uses GPUs (`Look.uses_gpus`). Entries of NCCL count on
+their own beside gloo's of the same group, and sends and receives stand among them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,9 @@ _STAGES = {
 }
 
 
-def recorded_collectives(since_ns: int, stacks: bool = False) -> list[CollectiveRecord]:
+def recorded_collectives(
+    since_ns: int, stacks: bool = False, of_nccl: Iterable[Mapping[str, Any]] = ()
+) -> list[CollectiveRecord]:
     """The newest collectives of the process groups that exist now, oldest first.
 
     Args:
@@ -41,8 +42,12 @@ def recorded_collectives(since_ns: int, stacks: bool = False) -> list[Collective
         stacks: also tell the `stage` (`construction`, `buffers`, `rebuild`, `gradients`, `join` for DDP's own
             collectives, else empty), the `call` in torch.distributed, the learner's line (`file`, `line`,
             `function`, `source`) and the `callers`, file and line of each of the learner's further out.
+        of_nccl: the entries of NCCL's recorder, where they were read.
     """
-    entries = _newest_lives(_entries(stacks), since_ns)[-MOST_RECORDS:]
+    entries = _entries(stacks)
+    if more := list(of_nccl):
+        entries = sorted([*entries, *more], key=lambda entry: int(entry["time_created_ns"]))
+    entries = _newest_lives(entries, since_ns)[-MOST_RECORDS:]
     return [_record(entry) for entry in entries]
 
 
@@ -98,7 +103,8 @@ def _record(entry: Mapping[str, Any]) -> CollectiveRecord:
         "op": name.partition(":")[2] or name,
         "sizes": entry["input_sizes"],
         "dtypes": entry["input_dtypes"],
-        "done": bool(entry["retired"]),
+        # On NCCL the watchdog retires what is completed, a moment later; what has timed out is retired, too.
+        "done": bool(entry["retired"]) or entry.get("state") == "completed",
         "time_ns": entry["time_created_ns"],
     }
     frames = entry.get("frames")

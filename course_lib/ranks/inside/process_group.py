@@ -151,7 +151,7 @@ def sequence_numbers() -> dict[str, int]:
     groups: list[tuple[Any, str]] = list(distributed_c10d._world.pg_names.items())
     for group, name in groups:
         with contextlib.suppress(Exception):
-            for backend in _backends_of(group):
+            for backend in backends_of(group):
                 kind = str(backend.name())
                 key = str(name) if kind == "gloo" else f"{name}/{kind}"
                 with contextlib.suppress(Exception):  # the fake one counts nothing
@@ -159,7 +159,7 @@ def sequence_numbers() -> dict[str, int]:
     return numbers
 
 
-def _backends_of(group: Any) -> list[Any]:
+def backends_of(group: Any) -> list[Any]:
     """The backends of a process group, each once, though one may serve several kinds of devices."""
     return list({id(one): one for one in map(group._get_backend, group._device_types)}.values())
 
@@ -230,7 +230,7 @@ def abort_nccl() -> int:
     with contextlib.suppress(Exception):
         groups = dict(distributed_c10d._world.pg_names)
         newest_first = sorted(groups, key=lambda group: str(groups[group]), reverse=True)
-        backends = [one for group in newest_first for one in _backends_of(group) if one.name() == "nccl"]
+        backends = [one for group in newest_first for one in backends_of(group) if one.name() == "nccl"]
         if not backends:
             return 0
         opener = backends[-1]

@@ -27,6 +27,7 @@ from course_lib.outcome.packed import NotSent
 from course_lib.ranks.codec import prepare
 from course_lib.ranks.inside import control_thread, self_report, values
 from course_lib.ranks.inside.cell import compile_cell, report_exception, shown
+from course_lib.ranks.inside.gpu_fence import finished_on_gpu
 from course_lib.ranks.inside.script import run_script
 from course_lib.ranks.messages import (
     Around,
@@ -279,12 +280,13 @@ class Rank:
                     tracer = Tracer()
                 with around(job.around), tracer or contextlib.nullcontext():
                     value = body()
+                finished = finished_on_gpu()
                 text = None
                 if value is not None and isinstance(job, Cell):
                     self.main.__dict__["_"] = value
                     text = shown(value)
                 self.kept_value = value
-                done = Done(shown=text, has_value=value is not None)
+                done = Done(shown=text, has_value=value is not None, gpu_busy=not finished)
                 blob, not_sent = values.pack(value)  # may call the learner's __reduce__
                 done = replace(done, value=blob, not_sent=not_sent)
             finally:

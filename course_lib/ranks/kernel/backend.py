@@ -5,10 +5,12 @@
 | none, or too little memory on them | gloo | CPU, one thread per rank |
 | at least one GPU per rank | gloo for CPU tensors, NCCL for CUDA tensors | CPU, or the rank's own GPU |
 | fewer GPUs than ranks | gloo | CPU, or the GPU that ranks share: NCCL refuses two ranks on one GPU |
+| the same, `--backend nccl` and `DDP_COURSE_NCCL_SHARES_GPUS=1` | as with enough GPUs | CPU, or the shared GPU |
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, Gpus
@@ -24,6 +26,10 @@ NCCL_SETTINGS = {"NCCL_SOCKET_IFNAME": "lo"}
 #: monitor when the watchdog has been silent for eight minutes (on a rank that was stopped with SIGSTOP). A script makes
 #: its own group and keeps torch's defaults, with which it will run in production.
 NCCL_SETTINGS_OF_OUR_GROUP = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
+#: Set to 1, `--backend nccl` accepts more ranks than GPUs: to learn about NCCL on a single card, not for speed. NCCL
+#: allows it from 2.30 on (torch 2.14.1 comes with 2.30.7), with the variable below; an older one raises an error.
+SHARING_VARIABLE = "DDP_COURSE_NCCL_SHARES_GPUS"
+_NCCL_SHARES = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 
 
 class BackendError(ValueError):
@@ -40,6 +46,7 @@ class BackendChoice:
         eager: NCCL connects the ranks at once, not in their first collective on CUDA tensors. Only where NCCL was asked
             for by name: it takes a CUDA context on every GPU at once, and sends `barrier()` through NCCL too.
         visible: what CUDA_VISIBLE_DEVICES has to be, where GPUs do not work or are full; None: as it is.
+        shared: NCCL is asked to accept several ranks per GPU.
     """
 
     name: str
@@ -48,6 +55,7 @@ class BackendChoice:
     gpus: int = 0
     eager: bool = False
     visible: str | None = None
+    shared: bool = False
 
     @property
     def init_argument(self) -> str:
@@ -60,12 +68,21 @@ class BackendChoice:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Hides GPUs that ranks cannot use from them."""
-        return {} if self.visible is None else {"CUDA_VISIBLE_DEVICES": self.visible}
+        """Hides GPUs that ranks cannot use from them; lets NCCL share those that they can use, where that was asked."""
+        hidden = {} if self.visible is None else {"CUDA_VISIBLE_DEVICES": self.visible}
+        return {**hidden, **_NCCL_SHARES} if self.shared else hidden
 
 
-def choose_backend(world_size: int, wished: str, gpus: Gpus) -> BackendChoice:
+def may_share(environment: Mapping[str, str]) -> bool:
+    """True where the user lets NCCL put several ranks on one GPU."""
+    return environment.get(SHARING_VARIABLE, "").strip() == "1"
+
+
+def choose_backend(world_size: int, wished: str, gpus: Gpus, sharing: bool = False) -> BackendChoice:
     """Decide for a gang of `world_size` ranks on a machine with these GPUs.
+
+    Args:
+        sharing: where NCCL was asked for by name, several ranks may share a GPU with it (see `may_share`).
 
     Raises:
         BackendError: `wished` is unknown, or NCCL is wished for where it cannot work.
@@ -75,15 +92,15 @@ def choose_backend(world_size: int, wished: str, gpus: Gpus) -> BackendChoice:
     number = len(gpus.usable)
     full = _full(world_size, gpus)
     if wished == "nccl":
-        _check_nccl(world_size, gpus, full)
+        _check_nccl(world_size, gpus, full, sharing)
     if not number or full:
         why = full or ("no GPU works here" if gpus.trouble else "no GPU that torch can use")
         # What is there and cannot be used is hidden: code that asks `torch.cuda.is_available()` runs on the CPU, too.
         hidden = "" if full or gpus.trouble else None
         return BackendChoice("gloo", "cpu", f"{why}: gloo on the CPU, one thread per rank", visible=hidden)
 
-    def on_gpus(name: str, reason: str) -> BackendChoice:
-        return BackendChoice(name, "cuda", reason, number, wished == "nccl", gpus.only_usable)
+    def on_gpus(name: str, reason: str, shared: bool = False) -> BackendChoice:
+        return BackendChoice(name, "cuda", reason, number, wished == "nccl", gpus.only_usable, shared)
 
     if wished == "gloo":
         return on_gpus("gloo", "gloo was asked for; CUDA tensors work with it")
@@ -91,23 +108,27 @@ def choose_backend(world_size: int, wished: str, gpus: Gpus) -> BackendChoice:
         return on_gpus("nccl", f"{number} GPU(s) for {world_size} rank(s): NCCL, one GPU per rank")
     if world_size <= number:
         return on_gpus("gloo", "this torch is built without NCCL: gloo with CUDA tensors")
+    if wished == "nccl":
+        why = f"{world_size} ranks share {number} GPU(s) with NCCL, which {SHARING_VARIABLE} allows"
+        return on_gpus("nccl", f"{why}: to learn from, not for speed", shared=True)
     return on_gpus(
         "gloo", f"{world_size} ranks share {number} GPU(s), which NCCL refuses: gloo with CUDA tensors"
     )
 
 
-def _check_nccl(world_size: int, gpus: Gpus, full: str) -> None:
+def _check_nccl(world_size: int, gpus: Gpus, full: str, sharing: bool) -> None:
     number = len(gpus.usable)
     if not number or not gpus.nccl:
         why = gpus.trouble or "this machine has no GPU that torch can use"
         if number:
             why = "this torch is built without NCCL"
         raise BackendError(f"--backend nccl cannot work here: {why}. Use gloo (or leave --backend out).")
-    if world_size > number:
+    if world_size > number and not sharing:
         broken = f" {gpus.trouble}." if gpus.trouble else ""
         raise BackendError(
             f"--backend nccl needs a GPU for each rank: {world_size} ranks, {number} GPU(s).{broken} "
-            f"Use at most {number} rank(s), or gloo with shared GPUs (leave --backend out)."
+            f"Use at most {number} rank(s), or gloo with shared GPUs (leave --backend out). "
+            f"NCCL 2.30 and newer can share a GPU: set {SHARING_VARIABLE}=1."
         )
     if full:
         raise BackendError(f"--backend nccl cannot work here: {full}. Use gloo (or leave --backend out).")

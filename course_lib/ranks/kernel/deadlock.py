@@ -20,6 +20,7 @@ from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Collective, Waiting
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import is_learners
+from course_lib.ranks import nccl_counts
 from course_lib.ranks.look import Look
 
 _STORE_CALLS, _RECEIVING = ("get", "wait"), ("recv", "irecv")
@@ -76,7 +77,7 @@ def describe(
         if absent or other:
             break
     if collective is None:
-        missing = _absent(look, looks)
+        missing = _absent(look, looks) or _absent_on_gpus(look, looks)
     return Waiting(
         look.rank,
         look.waiting_in,
@@ -96,15 +97,22 @@ def describe(
 def _partners(
     record: Collective, look: Look, looks: Mapping[int, Look], failed: frozenset[int]
 ) -> tuple[tuple[int, ...], dict[int, Collective]]:
-    absent = []
+    absent: list[int] = []
     other = {}
     root = _root(look, record)
-    for member in look.members.get(record.group, ()):
-        if member == look.rank:
+    group, _, backend = record.group.partition("/")
+    if backend:
+        absent += nccl_counts.absent(
+            record.seq, look.rank, look.members.get(group, ()), _issued(looks, group)
+        )
+    for member in look.members.get(group, ()):
+        if member == look.rank or member in absent:
             continue
         theirs = looks.get(member)
-        if theirs is None or theirs.issued(record.group) < record.seq:
+        if not backend and (theirs is None or theirs.issued(group) < record.seq):
             absent.append(member)
+            continue
+        if theirs is None:
             continue
         met = next((r for r in theirs.records if r.group == record.group and r.seq == record.seq), None)
         if met is None:
@@ -116,6 +124,24 @@ def _partners(
         elif root is not None and _root(theirs, met) not in (None, root):
             other[member] = met
     return tuple(absent), other
+
+
+def _issued(looks: Mapping[int, Look], group: str) -> dict[int, int | None]:
+    """How many collectives each rank has issued on this group through NCCL, whose backend counts them."""
+    return {rank: look.sequence.get(f"{group}/nccl") for rank, look in looks.items()}
+
+
+def _absent_on_gpus(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
+    """The ranks that have never issued a collective with which this one's GPU has not finished."""
+    if not look.waits_for_gpu:
+        return ()
+    for group, queue in look.queues.items():
+        number = nccl_counts.open_number(queue)
+        if number is not None:
+            found = nccl_counts.absent(number, look.rank, look.members.get(group, ()), _issued(looks, group))
+            if found:
+                return found
+    return ()
 
 
 def _root(look: Look, record: Collective) -> int | None:
@@ -215,15 +241,16 @@ def judge(
         return None
     if not all(now[rank].same_place(before[rank]) for rank in awake):
         return None
-    if not all(look.still_since(before[rank]) for rank, look in now.items() if rank in before):
+    # CUDA may spin while it waits. Where NCCL's numbers name whom the GPU lacks, that is no sign of progress.
+    spins = {rank for rank in awake if _absent_on_gpus(now[rank], now)}
+    if not all(
+        look.still_since(before[rank]) for rank, look in now.items() if rank in before and rank not in spins
+    ):
         return None
-    waiting = {
-        rank: describe(now[rank], now, "blocked" if now[rank].waiting_in is not None else "asleep", failed)
-        for rank in sorted(awake)
-    }
+    waiting = {rank: describe(now[rank], now, _state(now[rank]), failed) for rank in sorted(awake)}
     for rank in stopped:
         waiting[rank] = Waiting(rank, None, "", "", state="stopped")
-    doubts, passing = _doubts(now, awake)
+    doubts, passing = _doubts(now, awake, waiting)
     unknown = [rank for rank in sorted(awake) if _waits_unseen(now[rank], waiting[rank])]
     doubts += tuple(
         f"no record tells what rank {rank} waits for: a GPU may still compute" for rank in unknown
@@ -246,13 +273,27 @@ def _waits_unseen(look: Look, waiting: Waiting) -> bool:
     return look.uses_gpus and not look.brief and waiting.call is not None and waiting.collective is None
 
 
-def _doubts(now: Mapping[int, Look], awake: frozenset[int]) -> tuple[tuple[str, ...], bool]:
+def _state(look: Look) -> str:
+    if look.waits_for_gpu:
+        return "gpu"
+    return "blocked" if look.waiting_in is not None else "asleep"
+
+
+def _doubts(
+    now: Mapping[int, Look], awake: frozenset[int], waiting: Mapping[int, Waiting]
+) -> tuple[tuple[str, ...], bool]:
     """Who might still act, and whether that is so likely that a deadlock is not even probable."""
     doubts: list[str] = []
     passing = any(now[rank].ends_by_itself for rank in awake)
     for rank in sorted(awake):
         if now[rank].waiting_in is None:
             call, kind = now[rank].pause or ("", "other")
+            if kind == "gpu" and waiting[rank].missing:
+                lacking = rank_list(waiting[rank].missing)
+                doubts.append(
+                    f"whether the GPU of rank {rank} waits for {lacking} or still computes is not told"
+                )
+                continue
             passing |= kind != "lock"
             if kind == "gpu":
                 doubts.append(f"rank {rank} waits in {call} for its GPU, which may still compute")

@@ -27,6 +27,7 @@ from course_lib.ranks.kernel.backend import (
     NCCL_SETTINGS_OF_OUR_GROUP,
     BackendChoice,
     choose_backend,
+    may_share,
 )
 from course_lib.ranks.kernel.deadlock import issued_between
 from course_lib.ranks.kernel.event_loop import Wires
@@ -120,7 +121,8 @@ def check_wish(
     check_size(world_size)
     launcher = warm_up(method)
     launcher.wait_ready()
-    return choose_backend(world_size, backend, find_gpus(launcher, {**os.environ, **(environment or {})}))
+    theirs = {**os.environ, **(environment or {})}
+    return choose_backend(world_size, backend, find_gpus(launcher, theirs), may_share(theirs))
 
 
 class Gang(Wires):

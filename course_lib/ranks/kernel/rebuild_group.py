@@ -41,7 +41,8 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
     broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
     if not this.job.repair or not (this.freed or broken or (messages and unequal)):
-        return _apart_on_gpus(gang, this)
+        apart = _apart_on_gpus(gang, this)
+        return (*apart, *_still_on_gpus(this, bool(apart)))
     if not gang.init:
         return ("The ranks are free again; their process groups are yours to rebuild.",)
     moved = gang.rebuild_group()
@@ -54,6 +55,26 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     if moved:
         note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
     return (note,)
+
+
+def _still_on_gpus(this: Run, apart: bool) -> tuple[str, ...]:
+    """A rank may come to the end of a job while its GPU still works: it computes, or waits for other ranks.
+
+    One that has waited for a rank that came later has probably been served meanwhile: nothing is said of it, unless
+    ranks have issued different numbers of collectives.
+    """
+    busy = {rank: done for rank, done in sorted(this.done.items()) if done.gpu_busy}
+    if not busy:
+        return ()
+    left_at = max(done.ended_ns for done in busy.values())
+    if not apart and any(done.ended_ns > left_at for rank, done in this.done.items() if rank not in busy):
+        return ()
+    what = what_was_run(this.job)
+    if len(busy) == 1:
+        said = f"When this {what} ended, the GPU of {rank_list(busy)} had not finished its work: it computed, or waited"
+    else:
+        said = f"When this {what} ended, the GPUs of {rank_list(busy)} had not finished: they computed, or waited"
+    return (f"{said} for other ranks. The next line that needs a result waits for that, too.",)
 
 
 def _apart_on_gpus(gang: Gang, this: Run) -> tuple[str, ...]:

@@ -78,6 +78,7 @@ def _in_step(gang: Gang, this: Run) -> bool:
     return (
         len(this.links) == len(gang.links)
         and this.well_and_even()
+        and not any(done.gpu_busy for done in this.done.values())
         and all(numbers == before[0] for numbers in before)
     )
 

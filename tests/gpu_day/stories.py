@@ -1,0 +1,604 @@
+"""What the steps do: each function is run in a process of its own, and its last line is its verdict.
+
+    python -m tests.gpu_day.stories left_out
+
+In a rehearsal the same code runs on the CPU with gloo: it shows that the step works, and nothing about a GPU. Where
+gloo and NCCL have to differ (only on gloo is a deadlock proved), `NCCL` decides what is expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from course_lib.doctor import explained
+from course_lib.notebook.machine import machine
+from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.ranks.kernel.backend import SHARING_VARIABLE, BackendError
+from course_lib.ranks.kernel.gang import Gang, GangError, check_wish
+from tests.gpu_day.running import CARDS, OUT, REHEARSAL, Box
+from tests.gpu_day.steps import ROOT
+
+REHEARSED = os.environ.get(REHEARSAL) == "1"
+NCCL = not REHEARSED
+#: One GPU is enough: from NCCL 2.30 on several ranks can share it, where they are asked to.
+RANKS = 2
+DUMPS = ROOT / "tests" / "unit" / "nccl_dumps"
+#: What every gang of these stories runs first. The collective connects NCCL's communicators.
+PRELUDE = f"""
+import json, os, pickle, threading, time
+import torch, torch.distributed as dist
+from course_lib import device
+from torch.nn.parallel import DistributedDataParallel as DDP
+rank, world = dist.get_rank(), dist.get_world_size()
+where = torch.device("cpu") if {REHEARSED} else device()
+def ones(*shape):
+    return torch.ones(*shape or (1,), device=where)
+def finish():
+    if where.type == "cuda":
+        torch.cuda.synchronize()
+kept = rank
+"""
+CONNECT = "x = ones()\ndist.all_reduce(x)\nx.item()"
+
+
+class Verdict(Exception):
+    """Ends a story."""
+
+
+def passed(why: str) -> NoReturn:
+    raise Verdict(f"PASS {why}")
+
+
+def failed(why: str) -> NoReturn:
+    raise Verdict(f"FAIL {why}")
+
+
+def cannot(why: str) -> NoReturn:
+    raise Verdict(f"CANNOT {why}")
+
+
+def check(holds: bool, otherwise: str) -> None:
+    """End the story with FAIL where this does not hold."""
+    if not holds:
+        failed(one_line(otherwise))
+
+
+def one_line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+class Ranks:
+    """A gang on the GPUs through NCCL; in a rehearsal, on the CPU through gloo."""
+
+    def __init__(
+        self, size: int = RANKS, backend: str = "nccl", connect: bool = True, **options: Any
+    ) -> None:
+        if REHEARSED:
+            backend = "gloo"
+        elif backend == "nccl" and size > _cards():
+            os.environ[SHARING_VARIABLE] = "1"
+        try:
+            self.gang = Gang(size, backend=backend, **options)
+            self.gang.wait_ready()
+        except BackendError as error:
+            cannot(one_line(error))
+        self(PRELUDE)
+        if connect:
+            told = self(CONNECT)
+            check(told.values == dict.fromkeys(range(size), float(size)), f"the first all_reduce: {told}")
+
+    def __call__(self, source: str, timeout: float = 40.0, **options: Any) -> Outcome:
+        return explained(self.gang.run_cell(source, label="In [1]", first_line=1, timeout=timeout, **options))
+
+    def lives_on(self, before: str) -> None:
+        """The ranks still have their variables, and a collective on new tensors is right."""
+        told = self("y = ones()\ndist.all_reduce(y)\n(kept, y.item())")
+        size = self.gang.world_size
+        check(told.values == {rank: (rank, float(size)) for rank in range(size)}, f"after {before}: {told}")
+
+
+def _cards() -> int:
+    return int(os.environ.get(CARDS) or 0)
+
+
+def summary(outcome: Outcome) -> str:
+    """What the course says of it, in one line."""
+    said = outcome.diagnosis.summary if outcome.diagnosis is not None else ""
+    return one_line(" ".join([f"{outcome.kind}:", said, *outcome.notes])) or str(outcome.kind)
+
+
+def _smi(*query: str) -> str:
+    try:
+        return subprocess.run(["nvidia-smi", *query], capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _used_mb() -> int | None:
+    """Memory that is used on all GPUs together; None where nvidia-smi does not tell."""
+    numbers = re.findall(r"\d+", _smi("--query-gpu=memory.used", "--format=csv,noheader,nounits"))
+    return sum(map(int, numbers)) if numbers else None
+
+
+# -- part 1: the machine, and what the course chooses ------------------------------------------------------------------
+
+
+def box() -> None:
+    """For the page: which GPUs work. Its last line is JSON."""
+    import torch
+
+    tried = machine().tried
+    driver = _smi("--query-gpu=driver_version", "--format=csv,noheader").strip().splitlines()
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in tried.usable))
+    found = Box(
+        len(tried.usable), tried.trouble, names, driver[0] if driver else "unknown", str(torch.__version__)
+    )
+    print(json.dumps(dataclasses.asdict(found)))
+
+
+def driver() -> None:
+    listed = _smi(
+        "--query-gpu=name,driver_version,compute_mode,mig.mode.current,memory.total", "--format=csv,noheader"
+    )
+    print(_smi())
+    if not listed:
+        cannot("there is no nvidia-smi that answers")
+    passed(one_line(listed.replace("\n", "; ")))
+
+
+def torch_build() -> None:
+    code = (
+        "import torch; print(torch.__version__, 'CUDA', torch.version.cuda, 'NCCL', torch.cuda.nccl.version()); "
+        "torch.ones(1, device='cuda').item(); print('computes')"
+    )
+    if REHEARSED:
+        code = "import torch; print(torch.__version__); print('computes')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    print(done.stdout, done.stderr)
+    lines = done.stdout.split("\n")
+    check("computes" in lines, f"CUDA does not start: {(done.stderr.strip().splitlines() or [''])[-1]}")
+    passed(lines[0])
+
+
+def tried() -> None:
+    told = machine()
+    print(told)
+    code = "import torch; print(torch.cuda.device_count())"
+    counted = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout or 0)
+    check(
+        told.gpus == counted, f"torch counts {counted}, the course can use {told.gpus}: {told.tried.trouble}"
+    )
+    passed(f"{told.gpus} of {counted}: {dict(told.rows())['GPUs']}")
+
+
+def choices() -> None:
+    cards, said = _cards(), []
+    for size in dict.fromkeys((1, cards or 1, cards + 1)):
+        choice = check_wish(size)
+        wanted = "nccl" if 0 < size <= cards else "gloo"
+        check(choice.name == wanted, f"{size} rank(s) on {cards} GPU(s): {choice.name}, {choice.reason}")
+        ranks = Ranks(size, backend="auto", connect=False)
+        told = ranks(CONNECT)
+        check(told.values == dict.fromkeys(range(size), float(size)), f"{size} rank(s): {told}")
+        ranks.gang.stop()
+        said.append(f"{size} rank(s): {choice.name}")
+    passed(", ".join(said))
+
+
+def forked() -> None:
+    size = max(1, _cards())
+    ranks = Ranks(size, backend="auto")
+    told = ranks(
+        "torch.cuda._is_in_bad_fork(), torch.cuda.current_device() if where.type == 'cuda' else rank"
+    )
+    check(told.values == {rank: (False, rank) for rank in range(size)}, str(told))
+    passed(f"{size} rank(s), each on its own GPU, none in a bad fork")
+
+
+def lazy() -> None:
+    before = _used_mb()
+    ranks = Ranks(1, backend="auto", connect=False)
+    ranks("dist.barrier()\ndist.all_reduce(torch.ones(1))")
+    idle = _used_mb()
+    told = ranks("torch.cuda.is_initialized()")
+    check(told.values == {0: False}, "the rank has initialised CUDA without using it")
+    ranks(CONNECT)
+    passed(
+        f"memory used on all GPUs, in MB: {before} before, {idle} with a gang, {_used_mb()} once it uses CUDA"
+    )
+
+
+def hidden() -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    choice = check_wish(2)
+    check((choice.name, choice.device) == ("gloo", "cpu"), choice.reason)
+    gang = Gang(2)
+    told = gang.run_cell("import torch\n(torch.cuda.is_available(), torch.cuda.device_count())")
+    check(told.values == dict.fromkeys(range(2), (False, 0)), str(told))
+    passed(choice.reason)
+
+
+def sharing() -> None:
+    if REHEARSED:
+        cannot("there is no NCCL in a rehearsal")
+    os.environ[SHARING_VARIABLE] = "1"
+    size = _cards() + 1
+    started = time.monotonic()
+    ranks = Ranks(size)
+    took = time.monotonic() - started
+    passed(f"{size} ranks on {_cards()} GPU(s), connected after {took:.1f} s: {ranks.gang.backend.reason}")
+
+
+# -- part 4: NCCL ------------------------------------------------------------------------------------------------------
+
+_COLLECTIVES = """
+wrong = []
+def expect(name, got, wanted):
+    finish()
+    if got.flatten().tolist() != wanted:
+        wrong.append((name, got.flatten().tolist(), wanted))
+mine = torch.arange(world, device=where, dtype=torch.float32) + rank
+total = sum(range(world))
+x = ones(2); dist.all_reduce(x); expect("all_reduce", x, [float(world)] * 2)
+x = ones() * rank; dist.all_reduce(x, op=dist.ReduceOp.MAX); expect("all_reduce max", x, [world - 1.0])
+x = ones() * rank; dist.broadcast(x, 1); expect("broadcast", x, [1.0])
+x = ones() * rank; dist.reduce(x, 0)
+if rank == 0: expect("reduce", x, [float(total)])
+out = [ones() for _ in range(world)]; dist.all_gather(out, ones() * rank)
+expect("all_gather", torch.cat(out), [float(r) for r in range(world)])
+x = ones(world); dist.all_gather_into_tensor(x, ones() * rank)
+expect("all_gather_into_tensor", x, [float(r) for r in range(world)])
+x = ones(); dist.reduce_scatter_tensor(x, mine.clone())
+expect("reduce_scatter_tensor", x, [float(total + rank * world)])
+x = ones(world); dist.all_to_all_single(x, mine.clone())
+expect("all_to_all_single", x, [float(r + rank) for r in range(world)])
+x = ones() * rank
+if rank == 0: dist.send(ones() * 7, 1)
+if rank == 1: dist.recv(x, 0); expect("send and recv", x, [7.0])
+sent = dist.P2POp(dist.isend, ones() * rank, (rank + 1) % world)
+x = ones(); got = dist.P2POp(dist.irecv, x, (rank - 1) % world)
+for work in dist.batch_isend_irecv([sent, got]): work.wait()
+expect("batch_isend_irecv", x, [float((rank - 1) % world)])
+everybody = [None] * world; dist.all_gather_object(everybody, rank)
+if everybody != list(range(world)): wrong.append(("all_gather_object", everybody))
+pair = dist.new_group([0, 1]); x = ones()
+if rank < 2: dist.all_reduce(x, group=pair); expect("new_group", x, [2.0])
+dist.barrier()
+wrong
+"""
+
+
+def collectives() -> None:
+    told = Ranks()(_COLLECTIVES)
+    check(told.ok and not any(told.values.values()), f"{told}")
+    passed("11 operations, a group of its own and a barrier are right")
+
+
+_DDP = """
+def trained(model, batches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches:
+        optimizer.zero_grad(); model(batch).square().mean().backward(); optimizer.step()
+    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).to(where)
+torch.manual_seed(1)
+data = torch.randn(10, world * 4, 8).to(where)
+alone = trained(net(), list(data))
+together = trained(DDP(net()), [batch[rank::world] for batch in data])
+(alone - together).abs().max().item()
+"""
+
+
+def ddp() -> None:
+    told = Ranks()(_DDP)
+    check(told.ok and max(told.values.values()) < 1e-5, f"{told}")
+    passed(f"largest difference after 10 steps: {max(told.values.values()):.1e}")
+
+
+def left_out() -> None:
+    ranks = Ranks()
+    told = ranks("x = ones()\nif rank == 0:\n    dist.all_reduce(x)\n    x.item()", timeout=12.0)
+    check(told.kind is Kind.HANG and told.diagnosis is not None, summary(told))
+    if NCCL:
+        check(told.diagnosis.kind == "waits_for_gpu" and told.diagnosis.culprits == (1,), summary(told))
+    ranks.lives_on("the hang")
+    passed(summary(told))
+
+
+def left_open() -> None:
+    ranks = Ranks()
+    told = ranks("x = ones()\nif rank == 0:\n    dist.all_reduce(x)", timeout=30.0)
+    if NCCL:
+        check(told.ok and any("rank 1" in note for note in told.notes), summary(told))
+        after = ranks("x.item()", timeout=8.0)
+        check(after.kind is Kind.HANG, f"the next cell: {summary(after)}")
+    ranks.lives_on("the open collective")
+    passed(summary(told))
+
+
+def first_left_out() -> None:
+    backend = "auto" if _cards() >= RANKS else "nccl"
+    ranks = Ranks(backend=backend, connect=False)
+    told = ranks("x = ones()\nif rank == 0:\n    dist.all_reduce(x)\n    x.item()", timeout=12.0)
+    check(told.kind is Kind.HANG, summary(told))
+    kept = all(link.alive for link in ranks.gang.links)
+    if kept:
+        ranks.lives_on("the hang")
+    passed(f"backend {backend}, {'freed' if kept else 'ended: variables are lost'}. {summary(told)}")
+
+
+def mismatch() -> None:
+    ranks = Ranks()
+    calls = "if rank == 0:\n    dist.all_reduce(x)\nelse:\n    dist.broadcast(x, 1)"
+    source = f"x = ones(4)\n{calls}\nfinish()\nx.sum().item()"
+    told = ranks(source, timeout=12.0)
+    check(not told.ok or bool(told.notes) or told.diagnosis is not None, f"nothing is said: {told}")
+    passed(summary(told))
+
+
+def raises() -> None:
+    ranks = Ranks()
+    source = "if rank:\n    raise ValueError('mine')\nwork = dist.all_reduce(ones(), async_op=True)"
+    told = ranks(source, timeout=20.0)
+    check(told.kind is Kind.RAISES, summary(told))
+    ranks.lives_on("the exception")
+    passed(summary(told))
+
+
+def dies() -> None:
+    source = "x = ones()\nif rank:\n    os.kill(os.getpid(), 9)\ndist.all_reduce(x)\nx.item()"
+    told = Ranks()(source, timeout=20.0)
+    check(told.kind is Kind.DIED, summary(told))
+    passed(f"after {told.seconds:.1f} s. {summary(told)}")
+
+
+def late() -> None:
+    told = Ranks()("x = ones()\nif rank:\n    time.sleep(3)\ndist.all_reduce(x)\nx.item()")
+    check(told.values == dict.fromkeys(range(RANKS), float(RANKS)), summary(told))
+    passed(f"right sums after {told.seconds:.1f} s, and no verdict")
+
+
+def busy() -> None:
+    ranks = Ranks(environment={"TORCH_NCCL_BLOCKING_WAIT": "1"})
+    size, turns = (8192, 150) if NCCL else (512, 200)
+    work = f"a = ones({size}, {size}) / {size}\nfor _ in range({turns}):\n    a = a @ a"
+    source = f"{work}\nx = ones()\ndist.all_reduce(x)\nx.item()"
+    told = ranks(source, timeout=80.0)
+    check(told.values == dict.fromkeys(range(RANKS), float(RANKS)), summary(told))
+    passed(f"right sums after {told.seconds:.1f} s, and no verdict")
+
+
+_DUMP = """
+from torch._C import _distributed_c10d as c10d
+dump = getattr(c10d, "_dump_nccl_trace" if where.type == "cuda" else "_dump_fr_trace", None)
+def dumped(*how):
+    started = time.perf_counter()
+    told = pickle.loads(dump(*how))
+    return {"seconds": time.perf_counter() - started, "dump": told}
+def dumped_later(file):
+    time.sleep(1.0)
+    for name, how in (("status", (False, False, False)), ("entries", (True, False, False))):
+        told = dumped(*how)
+        with open(f"{file}_{name}.json", "w") as out:
+            json.dump(told, out, default=str)
+"""
+
+
+def recorder() -> None:
+    ranks = Ranks()
+    folder = Path(tempfile.mkdtemp(prefix="gpu-day-"))
+    told = ranks(_DUMP + "dump is not None")
+    check(all(told.values.values()), "torch has no such recorder")
+    told = ranks("json.dumps(dumped(True, False, False)['dump'], default=str)")
+    check(told.ok, summary(told))
+    healthy = {rank: json.loads(text) for rank, text in told.values.items()}
+    source = (
+        f"threading.Thread(target=dumped_later, args=({str(folder)!r} + f'/{{rank}}',), daemon=True).start()\n"
+        "x = ones()\nif rank == 0:\n    dist.all_reduce(x)\n    x.item()\nelse:\n    time.sleep(2)"
+    )
+    told = ranks(source, timeout=12.0)
+    waiting = {}
+    for name in ("status", "entries"):
+        for rank in range(RANKS):
+            file = folder / f"{rank}_{name}.json"
+            if file.exists() and file.stat().st_size:
+                waiting[name, rank] = json.loads(file.read_text(encoding="utf-8"))
+    check(("status", 0) in waiting, f"a rank that waits for its GPU cannot dump its status: {summary(told)}")
+    took = {
+        name: waiting[name, 0]["seconds"] * 1000 for name in ("status", "entries") if (name, 0) in waiting
+    }
+    _keep("healthy", healthy)
+    _keep("left_out", {rank: one["dump"] for (name, rank), one in waiting.items() if name == "entries"})
+    _keep("left_out_status", {rank: one["dump"] for (name, rank), one in waiting.items() if name == "status"})
+    said = ", ".join(f"{name} {ms:.1f} ms" for name, ms in took.items())
+    passed(f"read while a rank waits: {said}{'' if 'entries' in took else '; the entries never came'}")
+
+
+def _keep(name: str, dumps: dict[int, Any]) -> None:
+    """Keep what the ranks' recorders held as a fixture of the unit tests, and beside the results."""
+    import torch
+
+    text = json.dumps(
+        {"torch": str(torch.__version__), "recorded": True, "ranks": dumps}, indent=1, default=str
+    )
+    out = Path(os.environ.get(OUT) or ".") / "nccl_dumps"
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"recorded_{name}.json"
+    file.write_text(text + "\n", encoding="utf-8")
+    if NCCL:
+        shutil.copy(file, DUMPS)
+
+
+_SCRIPT = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+backend, left_out = {backend!r}, {left_out}
+rank = int(os.environ["LOCAL_RANK"])
+where = torch.device("cpu")
+if backend == "nccl":
+    where = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(where)
+dist.init_process_group(backend)
+torch.manual_seed(0)
+model = DDP(torch.nn.Linear(8, 1).to(where))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(20):
+    optimizer.zero_grad()
+    torch.manual_seed(100 * step + rank)
+    loss = model(torch.randn(4, 8, device=where)).square().mean()
+    loss.backward()
+    optimizer.step()
+    mean = loss.detach().clone()
+    if not (left_out and step == 10 and rank == 1):
+        dist.all_reduce(mean)
+    mean.item()
+dist.destroy_process_group()
+"""
+
+
+def _doctor(left_out: bool) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "train.py"
+        backend = "nccl" if NCCL else "gloo"
+        script.write_text(_SCRIPT.format(backend=backend, left_out=left_out), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "course_lib.cli",
+            "doctor",
+            "--ranks",
+            str(RANKS),
+            "--timeout",
+            "40",
+            str(script),
+        ]
+        share = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if _cards() < RANKS else {}
+        done = subprocess.run(
+            command, env={**os.environ, **share}, capture_output=True, text=True, timeout=110
+        )
+    print(done.stdout, done.stderr)
+    return done.returncode, done.stdout + done.stderr
+
+
+def doctor_healthy() -> None:
+    code, said = _doctor(left_out=False)
+    check(code == 0, f"exit code {code}: {said[-250:]}")
+    passed("exit code 0")
+
+
+def doctor_left_out() -> None:
+    code, said = _doctor(left_out=True)
+    check(
+        code != 0 and re.search(r"\brank 1\b", said, re.IGNORECASE) is not None,
+        f"exit code {code}: {said[-250:]}",
+    )
+    sentence = next((line for line in said.splitlines() if re.search(r"\brank 1\b", line, re.IGNORECASE)), "")
+    passed(f"exit code {code}: {one_line(sentence)}")
+
+
+# -- part 5: speed and memory ------------------------------------------------------------------------------------------
+
+
+def start() -> None:
+    said = []
+    for backend in ("gloo", "nccl"):
+        took = []
+        for _ in range(4):
+            started = time.monotonic()
+            ranks = Ranks(backend=backend, connect=False)
+            took.append(time.monotonic() - started)
+            ranks.gang.stop()
+        # The first one loads torch, and tries the GPUs.
+        said.append(f"{backend} {statistics.median(took[1:]):.2f} s (the first one {took[0]:.2f} s)")
+    passed(f"{RANKS} ranks ready: {', '.join(said)}")
+
+
+def contexts() -> None:
+    before = _used_mb()
+    if before is None:
+        cannot("nvidia-smi does not tell how much memory is used")
+    size = max(RANKS, _cards())
+    ranks = Ranks(size, backend="gloo", connect=False)
+    ranks("x = ones()\nfinish()")
+    gloo = _used_mb()
+    ranks.gang.stop()
+    ranks = Ranks(size)
+    nccl = _used_mb()
+    check(gloo is not None and nccl is not None, "nvidia-smi does not answer any more")
+    each = (gloo - before) / size
+    passed(
+        f"{each:.0f} MB per rank with a tensor, {(nccl - before) / size:.0f} MB once NCCL is connected, {size} ranks"
+    )
+
+
+def first_step() -> None:
+    ranks = Ranks(connect=False)
+    source = (
+        "times = []\nfor _ in range(20):\n    finish()\n    started = time.perf_counter()\n    x = ones(1_000_000)\n"
+        "    dist.all_reduce(x)\n    finish()\n    times.append(time.perf_counter() - started)\ntimes"
+    )
+    told = ranks(source)
+    check(told.ok, summary(told))
+    first, *later = told.values[0]
+    passed(
+        f"the first all_reduce of 4 MB takes {first * 1000:.0f} ms, later ones {statistics.median(later) * 1000:.2f} ms"
+    )
+
+
+def fence() -> None:
+    ranks = Ranks(1, backend="auto", connect=False)
+    medians = []
+    for source in ("None", "y = ones(1000) + 1"):
+        took = []
+        for _ in range(60):
+            started = time.perf_counter()
+            ranks(source)
+            took.append(time.perf_counter() - started)
+        medians.append(statistics.median(took[10:]) * 1000)
+    passed(
+        f"a cell: {medians[0]:.2f} ms before the rank uses its GPU, {medians[1]:.2f} ms with a small tensor on it"
+    )
+
+
+STORIES: dict[str, Callable[[], None]] = {
+    "torch": torch_build,
+    **{
+        story.__name__: story
+        for story in (
+            box, driver, tried, choices, forked, lazy, hidden, sharing, collectives, ddp, left_out, left_open,
+            first_left_out, mismatch, raises, dies, late, busy, recorder, doctor_healthy, doctor_left_out,
+            start, contexts, first_step, fence,
+        )
+    },
+}  # fmt: skip
+
+
+def main() -> int:
+    """Run the story that is named; 1 where it has failed."""
+    try:
+        STORIES[sys.argv[1]]()
+    except Verdict as verdict:
+        print(f"\n{verdict}", flush=True)
+        return 1 if str(verdict).startswith("FAIL") else 0
+    except GangError as error:
+        print(f"\nFAIL {one_line(error)}", flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
