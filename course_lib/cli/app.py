@@ -40,6 +40,10 @@ COMMANDS = {
         "course_lib.cli.grade",
         "Grade a folder of learners, in parallel. Run again, only what is new or changed is graded.",
     ),
+    "board": (
+        "course_lib.cli.board",
+        "Show your class live: who has passed what, who is stuck since when, what the room predicts.",
+    ),
     "selfcheck": (
         "course_lib.cli.selfcheck",
         "Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.",
