@@ -159,7 +159,11 @@ class Store:
             event.at,
         )
         # Nothing for a learner who was removed a moment ago: their events would have nobody.
-        insert = "INSERT OR IGNORE INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM learners WHERE learner = ?"
+        # (OR IGNORE would also swallow a value that is missing.)
+        insert = """
+            INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM learners WHERE learner = ?
+            ON CONFLICT (learner, id) DO NOTHING
+        """
         return self._file.execute(insert, (*row, learner)).rowcount == 1
 
     def counts(self) -> dict[int, int]:

@@ -141,7 +141,8 @@ def _tell(serving: Serving, host: str, address: str) -> None:
         typer.echo(
             f"With --host {host}, every machine that reaches this one can ask the board. Joining needs the code, "
             "viewing needs the key. The connection is not encrypted: on a network that you do not trust, names, "
-            "verdicts, and the key of a page opened from another machine can be read. Put a web server with TLS in front of it there."
+            "verdicts, and the key of a page opened from another machine can be read. Put a web server with TLS "
+            "in front of it there."
         )
     typer.echo(
         "Who has the address with the key sees all names: open it before you share your screen. Ctrl-C ends."
