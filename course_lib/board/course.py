@@ -69,6 +69,8 @@ def questions_in(notebook: Path) -> list[Question]:
 
 
 def _asked(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if "predict(" not in source:
+        return
     plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
     try:
         tree = ast.parse(plain)

@@ -133,7 +133,7 @@ function ago(seconds) {
 }
 
 const clockTime = (seconds) =>
-  new Date((seconds - clock) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  new Date((seconds - clock) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 const people = (count) => `${count} ${count === 1 ? "learner" : "learners"}`;
 
@@ -267,7 +267,7 @@ function drawMisconceptions() {
       for (const id of cell.misconceptions) count.set(`${name} ${id}`, (count.get(`${name} ${id}`) || 0) + 1);
     }
   }
-  const common = [...count].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, 5);
+  const common = [...count].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, 4);
   const items = common.map(([which, learners]) => {
     const [name, id] = which.split(" ");
     const [sentence, taught] = tasks.get(name).misconceptions[id] || [id, ""];
