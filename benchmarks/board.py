@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from tornado.websocket import websocket_connect
 
 from course_lib.board.client import Address
@@ -56,6 +57,7 @@ class Counted:
     ids: int = 0
     cuts: int = 0
     requests: int = 0
+    core_seconds: float = 0.0
     thieves: Counter[str] = field(default_factory=Counter)
     steady: list[float] = field(default_factory=list)
     around_kill: list[float] = field(default_factory=list)
@@ -72,6 +74,7 @@ class Counted:
         lines = [
             f"events made {self.made}, kept {self.kept}, lost {self.lost}, kept twice {self.twice}",
             f"requests {self.requests}, of which the answer was cut off {self.cuts}",
+            f"core time of the board (since its last start), s: {self.core_seconds:.1f}",
             f"from the learner to the page, s: {_quantiles(self.steady)}",
         ]
         if self.around_kill:
@@ -101,11 +104,12 @@ class _Learner:
         self._token = secrets.token_urlsafe(32)
         self._where, self._load, self._counted = where, load, counted
         self._waiting: list[Event] = []
+        self._over = False
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def run(self, code: str, until: float) -> None:
         await self._surely("join", {"code": code, "name": self.name, "token": self._token})
-        await asyncio.gather(self._answer(until), self._send(until))
+        await asyncio.gather(self._answer(until), self._send())
         if self._streams is not None:
             self._streams[1].close()
 
@@ -117,9 +121,10 @@ class _Learner:
             self.made.append(time.time())
             self._waiting.append(Event(uuid.uuid4().hex, number, "verdict", task, "wrong", (), time.time()))
             self._counted.made += 1
+        self._over = True
 
-    async def _send(self, until: float) -> None:
-        while self._waiting or time.time() < until:
+    async def _send(self) -> None:
+        while self._waiting or not self._over:
             if batch := self._waiting[:MOST_EVENTS]:
                 now = time.time()
                 answer = await self._surely("events", {"events": [on_the_wire(each, now) for each in batch]})
@@ -242,11 +247,13 @@ async def _measure(load: Load, file: Path, stack: contextlib.ExitStack) -> Count
         await asyncio.sleep(load.seconds / 2)
         outage.append(time.time())
         await asyncio.to_thread(board.kill)
-        await asyncio.to_thread(stack.enter_context, running_board(file))
+        board = await asyncio.to_thread(stack.enter_context, running_board(file))
         outage.append(time.time())
     await asyncio.gather(*running)
     await asyncio.sleep(1.0)  # the page is told a moment later
     watching.cancel()
+    times = psutil.Process(board.process.pid).cpu_times()
+    counted.core_seconds = times.user + times.system
     with sqlite3.connect(file) as kept:
         counted.kept, counted.ids = kept.execute("SELECT COUNT(*), COUNT(DISTINCT id) FROM events").fetchone()
     return counted
