@@ -24,9 +24,13 @@ from course_lib.tasks.task import Trial
 
 
 def solutions() -> dict[Task, str]:
-    """The course's own answer to every task; starts what the grader needs, which a notebook has running."""
+    """The course's own answer to every task; starts what the grader needs, which a notebook has running.
+
+    Answers that are scripts are left out: the grader, too, has them started by torchrun.
+    """
     warm_up().wait_ready()
-    return {task: source for task in all_tasks() if (source := task_cell(task, solved=True)) is not None}
+    cells = {task: task_cell(task, solved=True) for task in all_tasks() if not task.script}
+    return {task: source for task, source in cells.items() if source is not None}
 
 
 def seconds_by_grader(task: Task, source: str) -> float:
