@@ -114,8 +114,8 @@ class _Learner:
             self._streams[1].close()
 
     async def _answer(self, until: float) -> None:
-        while time.time() < until:
-            await asyncio.sleep(random.expovariate(self._load.rate))
+        while time.time() + (pause := random.expovariate(self._load.rate)) < until:
+            await asyncio.sleep(pause)
             number = len(self.made) + 1
             task = _TASKS[number % len(_TASKS)]
             self.made.append(time.time())

@@ -12,6 +12,7 @@ let socket = null;
 let tries = 0;
 let clock = 0; // server's time minus this machine's, in seconds
 let drawing = false;
+let held = false; // a button that is drawn anew between press and release never gets its click
 let room = null;
 let view = "room";
 let picked = AUTO;
@@ -144,7 +145,7 @@ function draw() {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    if (!room) return;
+    if (!room || held) return;
     at("present").textContent = people(room.names.size);
     at("room").hidden = view !== "room";
     at("learners").hidden = view !== "learners";
@@ -305,7 +306,9 @@ function drawLearners() {
   top.append(head);
   const body = make("tbody");
   for (const row of rows) body.append(learnerRow(row, tasks));
+  const focused = at("grid").contains(document.activeElement) && document.activeElement.dataset.learner;
   at("grid").replaceChildren(top, body);
+  if (focused) at("grid").querySelector(`[data-learner="${Number(focused)}"]`)?.focus();
 }
 
 function learnerRow(row, tasks) {
@@ -331,6 +334,7 @@ function learnerRow(row, tasks) {
   sum.dataset.task = "Passed in all";
   const last = make("td", "last");
   const remove = make("button", "remove", "Remove");
+  remove.dataset.learner = row.id;
   remove.setAttribute("aria-label", `Remove ${row.name}`);
   remove.onclick = () => {
     if (confirm(`Remove ${row.name} with all verdicts and votes?`)) send({ do: "remove", learner: row.id });
@@ -370,6 +374,12 @@ at("ask").onsubmit = (event) => {
   sessionStorage.setItem("board-key", key);
   connect();
 };
+addEventListener("pointerdown", () => (held = true));
+for (const ends of ["pointerup", "pointercancel", "blur"])
+  addEventListener(ends, () => {
+    held = false;
+    setTimeout(draw); // after the click
+  });
 setInterval(draw, 10000); // minutes go by, and who tries becomes stuck
 
 takeKey();

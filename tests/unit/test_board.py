@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.board.app import Allowance
 from course_lib.board.client import AddressError, address_of
 from course_lib.board.course import BoardCourse, BoardLesson, BoardTask, Question, questions_in
 from course_lib.board.events import (
@@ -58,6 +59,22 @@ def test_an_event_arrives_as_it_was_sent_and_as_old_as_it_is():
     event = verdict(at=1000.0)
     arrived = from_the_wire(on_the_wire(event, now=1060.0), now=5000.0)  # the board's clock is another
     assert arrived == Event(event.id, 1, "verdict", "samplers.shard", "wrong", ("unequal",), 4940.0)
+
+
+def test_nothing_travels_but_what_was_agreed():
+    sent = on_the_wire(vote(1), now=101.0)
+    assert sorted(sent) == ["about", "id", "kind", "misconceptions", "number", "said", "waited"]
+    assert "happens" not in json.dumps(sent), "a question goes as its digest: it may be the learner's own"
+
+
+def test_a_flood_is_slowed_down_and_a_class_is_not():
+    allowance = Allowance()
+    assert allowance.seconds_until(50) == 0
+    while not (seconds := allowance.seconds_until(50)):
+        pass
+    assert 0 < seconds <= 50 / 20
+    allowance.at -= 10  # ten seconds later
+    assert allowance.seconds_until(50) == 0
 
 
 @pytest.mark.parametrize(
