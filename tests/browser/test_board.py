@@ -15,7 +15,8 @@ pytestmark = pytest.mark.browser
 PROJECTOR = {"width": 1920, "height": 1080}
 TELEPHONE = {"width": 390, "height": 844}
 TASK = "samplers.shard_indices"
-MISCONCEPTION = find_task(TASK).misconceptions[0]
+#: The one with the longest words: they have to fit a projector, too.
+MISCONCEPTION = max(find_task(TASK).misconceptions, key=lambda each: len(each.sentence) + len(each.taught))
 EVIL = "<img src=x onerror=document.title=1>"
 #: The first question of lesson 00.
 ASKED = (
@@ -93,6 +94,11 @@ def test_a_class_is_seen_live_and_a_restart_loses_nothing(browser, shots, tmp_pa
         named = telephone.get_by_role("rowheader", name=EVIL)
         expect(named).to_be_visible()
         assert telephone.title() == "Class board", "a name is text"
+        right = (
+            "element.getBoundingClientRect().right <= element.closest('.card').getBoundingClientRect().right"
+        )
+        words = projector.locator(".sentence, .where, .answer, .title")
+        assert words.evaluate_all(f"all => all.every((element) => {right})")
         for page in (projector, telephone):
             assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth"), "nothing is cut off"
         projector.screenshot(path=shots / "board_projector.png")
