@@ -94,10 +94,10 @@ wheels: $(READY)
 	@set -e; mkdir -p wheels; \
 	if [ -n "$(TORCH_INDEX)" ]; then \
 		$(BIN)/python -m pip download --quiet --no-deps --dest wheels --index-url "$(TORCH_INDEX)" \
-			"$$(grep '^torch==' requirements.lock)" $(ARGS); \
+			"$$(grep '^torch==' $(VENV)/requirements.lock)" $(ARGS); \
 	fi; \
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest wheels --find-links wheels \
-		-r requirements.lock $(ARGS); \
+		-r $(VENV)/requirements.lock $(ARGS); \
 	du -sh wheels; echo "On a machine without a network, in a copy of this folder:  make lab WHEELS=wheels"
 
 lint: $(READY)

@@ -18,6 +18,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import course_lib
 from course_lib import draw, faults, watch
+from course_lib.notebook.board import BoardMagics
 from course_lib.notebook.machine import MachineReport, machine
 from course_lib.notebook.magics import RankMagics
 from course_lib.notebook.predict import Prediction
@@ -192,6 +193,7 @@ def _magics() -> Iterator[str]:
         ("`%hint`", TaskMagics.hint),
         ("`%solution`", TaskMagics.solution),
         ("`%progress`", TaskMagics.progress),
+        ("`%board`", BoardMagics.board),
     ]
     for name, magic in magics:
         yield f"### {name}"

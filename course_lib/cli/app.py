@@ -44,6 +44,10 @@ COMMANDS = {
         "course_lib.cli.slides",
         "Make slides of lessons: one self-contained HTML file each, with speaker notes (press S), no network needed.",
     ),
+    "board": (
+        "course_lib.cli.board",
+        "Show your class live: who has passed what, who is stuck since when, what the room predicts.",
+    ),
     "selfcheck": (
         "course_lib.cli.selfcheck",
         "Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from course_lib.notebook import magics, show
+from course_lib.notebook import board, magics, show
 from course_lib.ranks.kernel.gpus import find_gpus_early
 from course_lib.ranks.kernel.launcher import LaunchError, warm_up
 
@@ -17,6 +17,7 @@ def load(shell: InteractiveShell) -> None:
     """Register the magics, bring `run`, `predict` and `machine` into the notebook, start loading torch."""
     magics.register(shell)
     show.register()
+    board.register(shell)
     with contextlib.suppress(ImportError):
         from course_lib.notebook import task_magics
 

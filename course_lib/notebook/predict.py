@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from course_lib.notebook.board import tell_vote
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import in_notebook, show_html
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
@@ -70,6 +71,8 @@ class Prediction:
         if answer not in self.answers:
             options = "; ".join(f"{number}: {text}" for number, text in enumerate(texts, 1))
             raise Refused(f"There is no answer {answer!r}. Choose by text or number: {options}.")
+        if self.choice != answer:  # setting the radio button below calls this function again
+            tell_vote(self.question, texts, str(answer))
         self.choice = str(answer)
         if self._radio is not None and self._radio.value != self.choice:
             self._radio.value = self.choice

@@ -13,6 +13,7 @@ from course_lib.grading.cells import answer_in_file, has_code
 from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import VerdictKind
+from course_lib.notebook.board import tell_verdict
 from course_lib.notebook.judge import refusing
 from course_lib.notebook.options import options_of
 from course_lib.notebook.session import Refused
@@ -59,6 +60,7 @@ class TaskMagics(Magics):
             verdict = grade(task, cell, first_line=first_line, seed=_number(options.seed))
         self.last = task
         self.progress_log.judged(verdict)
+        tell_verdict(verdict)
         from course_lib.notebook.task_panel import html_verdict
 
         show_html(repr(verdict), html_verdict(verdict))

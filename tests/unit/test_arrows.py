@@ -18,7 +18,7 @@ FLOORS = (
     {"doctor"},
     {"scripts"},
     {"tasks"},
-    {"grading"},
+    {"board", "grading"},
     {"lab", "notebook", "running", "build"},
     {"cli"},
 )
@@ -61,6 +61,9 @@ LATE = {
     "course_lib.grading.grader": _KERNEL,
     "course_lib.grading.verdict": _KERNEL,
     "course_lib.notebook.task_panel": _KERNEL,
+    "course_lib.board.client": "a kernel loads it when the learner, or the hub, has asked for a board",
+    "course_lib.board.sender": "a kernel loads it when the learner, or the hub, has asked for a board",
+    "course_lib.board.events": "a kernel loads it when the learner, or the hub, has asked for a board",
     "course_lib.notebook.course_map": _KERNEL,
     "course_lib.notebook.extension": _KERNEL,
     "course_lib.notebook.machine": _KERNEL,

@@ -1,0 +1,472 @@
+"""The board's server: learners post JSON, the page is told of changes over a websocket.
+
+Who may do what: joining needs the code; sending needs the token that the learner's machine made at joining;
+everything else needs the instructor's key, which travels in the websocket's first message and is in no address that a
+log could hold. All secrets are compared in constant time. One thread has the room; another writes to the disk,
+several requests at a time, and no request is answered before its events are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from course_lib.board.course import BoardCourse
+from course_lib.board.events import (
+    LONGEST_BODY,
+    MOST_EVENTS,
+    Event,
+    MalformedEventError,
+    clean_name,
+    from_the_wire,
+    is_token,
+)
+from course_lib.board.room import STUCK_MINUTES, STUCK_TRIES, Room
+from course_lib.board.store import MOST_PER_LEARNER, Store, digest_of
+
+#: How often a page is told of changes, at most.
+_TELL_EVERY = 0.25
+#: Requests that come within this time are written to the disk together.
+_GATHER = 0.01
+#: Each learner may send so many events per second, and so many at once after the network was away.
+_RATE, _BURST = 20.0, 1000.0
+#: A wrong code or key is answered late, and of those who wait for that there may only be so many.
+_WRONG_SECONDS, _MOST_WRONG = 0.5, 50
+_KEY_SECONDS = 10.0
+_MOST_PAGES = 50
+_FILES = {
+    "": ("page.html", "text/html; charset=utf-8"),
+    "board.js": ("page.js", "text/javascript; charset=utf-8"),
+    "board.css": ("page.css", "text/css; charset=utf-8"),
+}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Server": "ddp-course",
+}
+_T = TypeVar("_T")
+
+
+def _data(body: bytes) -> dict[str, object]:
+    """The object of JSON in the body of a request; empty where there is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass
+class Allowance:
+    """What a learner may still send: a bucket that fills again with time."""
+
+    left: float = _BURST
+    at: float = field(default_factory=time.monotonic)
+
+    def seconds_until(self, events: int) -> float:
+        """0 where so many events are allowed now, and they are counted; else how long to wait."""
+        now = time.monotonic()
+        self.left = min(_BURST, self.left + (now - self.at) * _RATE)
+        self.at = now
+        if self.left >= events:
+            self.left -= events
+            return 0.0
+        return (events - self.left) / _RATE
+
+
+@dataclass
+class Changed:
+    """What pages have not been told yet."""
+
+    names: set[int] = field(default_factory=set)
+    cells: set[tuple[int, str]] = field(default_factory=set)
+    questions: set[str] = field(default_factory=set)
+
+
+class Board:
+    """The room, its memory, and the pages that look at it. Lives on the event loop."""
+
+    def __init__(self, store: Store, course: BoardCourse, most_learners: int) -> None:
+        self.room = Room(course)
+        self.code, self.key = store.code(), store.key()
+        self.pages: set[Page] = set()
+        self._store = store
+        self._most_learners = most_learners
+        self._disk = ThreadPoolExecutor(1, "board-disk")
+        self._learners: dict[str, int] = {}
+        self._allowances: dict[int, Allowance] = {}
+        self._changed = Changed()
+        self._telling = False
+        self._gathered: list[tuple[int, Event]] = []
+        self._gathering: asyncio.Task[list[bool]] | None = None
+        self._wrong = 0
+        for member in store.members():
+            self.room.names[member.learner] = member.name
+            self._learners[member.digest] = member.learner
+        for learner, event in store.events():
+            if self.room.knows(event):  # the course may have changed since
+                self.room.fold(learner, event)
+        self._counts = store.counts()
+        self.room.revealed.update(store.revealed())
+
+    def learner_of(self, authorization: str) -> int | None:
+        """Who speaks, by the token in the header."""
+        kind, _, token = authorization.partition(" ")
+        # A look-up by digest: how long it takes says nothing about the token.
+        return self._learners.get(digest_of(token)) if kind == "Bearer" and is_token(token) else None
+
+    async def wrong(self) -> bool:
+        """Wait, as whoever gives a wrong code or key must; False where too many are waiting already."""
+        if self._wrong >= _MOST_WRONG:
+            return False
+        self._wrong += 1
+        try:
+            await asyncio.sleep(_WRONG_SECONDS)
+        finally:
+            self._wrong -= 1
+        return True
+
+    async def join(self, name: str, token: str) -> str | None:
+        """The name under which this learner is shown; None where the board is full."""
+        learner = self._learners.get(digest_of(token))
+        if learner is None:
+            if len(self._learners) >= self._most_learners:
+                return None
+            member = await self._on_disk(lambda: self._store.join(self.room.free_name(name), token))
+            learner = member.learner
+            self._learners[member.digest] = learner
+            self.room.names[learner] = member.name
+            self._changed.names.add(learner)
+            self._tell_soon()
+        return self.room.names[learner]
+
+    def allowance(self, learner: int, events: int) -> float:
+        """How many seconds this learner must wait before sending so many events."""
+        return self._allowances.setdefault(learner, Allowance()).seconds_until(events)
+
+    async def take(self, learner: int, events: Sequence[Event]) -> None:
+        """Keep what is known of the course; on return it is on the disk.
+
+        Raises:
+            sqlite3.Error: it could not be written.
+        """
+        space = MOST_PER_LEARNER - self._counts.get(learner, 0)
+        taken = [(learner, event) for event in events if self.room.knows(event)][: max(0, space)]
+        if not taken:
+            return
+        self._gathered += taken
+        if self._gathering is None:
+            self._gathering = asyncio.create_task(self._write_gathered())
+        # Shielded: that one learner's connection was cut does not concern the others in the same transaction.
+        await asyncio.shield(self._gathering)
+
+    async def forget(self, learner: int) -> None:
+        """Remove a learner: left, or removed by the instructor."""
+        await self._on_disk(lambda: self._store.forget(learner))
+        self._learners = {digest: each for digest, each in self._learners.items() if each != learner}
+        self._changed.questions |= {
+            question for question, votes in self.room.votes.items() if learner in votes
+        }
+        self.room.forget(learner)
+        self._counts.pop(learner, None)
+        self._allowances.pop(learner, None)
+        self._changed.names.add(learner)
+        self._tell_soon()
+
+    async def told(self, message: dict[str, object]) -> None:
+        """Do what the instructor says on a page."""
+        match message:
+            case {"do": "show", "question": str(question)} if question in self.room.votes:
+                self.room.shown = question
+            case {"do": "reveal" | "hide" as what, "question": str(question)} if question in self.room.votes:
+                on = what == "reveal"
+                await self._on_disk(lambda: self._store.reveal(question, on=on))
+                (self.room.revealed.add if on else self.room.revealed.discard)(question)
+                self._changed.questions.add(question)
+            case {"do": "remove", "learner": int(learner)} if learner in self.room.names:
+                await self.forget(learner)
+            case _:
+                return
+        self._tell_soon()
+
+    def everything(self) -> str:
+        """The first message to a page."""
+        room = self.room
+        lessons = [
+            {
+                "stem": lesson.stem,
+                "title": lesson.title,
+                "tasks": [
+                    {"name": task.name, "title": task.title, "misconceptions": dict(task.misconceptions)}
+                    for task in lesson.tasks
+                ],
+            }
+            for lesson in room.course.lessons
+        ]
+        return json.dumps(
+            {
+                "kind": "everything",
+                "now": time.time(),
+                "stuck": {"tries": STUCK_TRIES, "seconds": STUCK_MINUTES * 60},
+                "lessons": lessons,
+                "names": room.names,
+                "cells": [room.cell_data(*key) for key in room.cells],
+                "questions": [room.question_data(each) for each in room.votes],
+                "shown": room.shown,
+            }
+        )
+
+    async def close(self) -> None:
+        """Write what is left and close the file."""
+        if self._gathering is not None:
+            with contextlib.suppress(sqlite3.Error):
+                await self._gathering
+        self._disk.shutdown()
+        self._store.close()
+
+    async def _write_gathered(self) -> list[bool]:
+        await asyncio.sleep(_GATHER)
+        batch, self._gathered, self._gathering = self._gathered, [], None
+        new = await self._on_disk(lambda: self._store.add(batch))
+        for (learner, event), is_new in zip(batch, new, strict=True):
+            if not is_new or learner not in self.room.names:
+                continue
+            self._counts[learner] = self._counts.get(learner, 0) + 1
+            self.room.fold(learner, event)
+            if event.kind == "vote":
+                self._changed.questions.add(event.about)
+            else:
+                self._changed.cells.add((learner, event.about))
+        self._tell_soon()
+        return new
+
+    def _on_disk(self, work: Callable[[], _T]) -> Awaitable[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    def _tell_soon(self) -> None:
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_later(_TELL_EVERY, self._tell)
+
+    def _tell(self) -> None:
+        changed, self._changed, self._telling = self._changed, Changed(), False
+        room = self.room
+        text = json.dumps(
+            {
+                "kind": "changes",
+                "now": time.time(),
+                "names": {learner: room.names.get(learner) for learner in changed.names},
+                "cells": [room.cell_data(*key) for key in changed.cells if key in room.cells],
+                "questions": [room.question_data(each) for each in changed.questions],
+                "shown": room.shown,
+            }
+        )
+        for page in tuple(self.pages):
+            page.tell(text)
+
+
+class _Handler(RequestHandler):
+    def initialize(self, board: Board) -> None:
+        self.board = board
+
+    def set_default_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def answer(self, status: int, **data: object) -> None:
+        self.set_status(status)
+        self.finish(data)
+
+    def write_error(self, status_code: int, **kwargs: object) -> None:
+        # No traceback and no words of the request; a disk that is full has written nothing, so it is asked again.
+        self.answer(status_code, problem="the board could not do this")
+
+
+class _File(_Handler):
+    def get(self, name: str) -> None:
+        file, kind = _FILES[name]
+        self.set_header("Content-Type", kind)
+        self.finish((Path(__file__).parent / file).read_bytes())
+
+
+class _Join(_Handler):
+    async def post(self) -> None:
+        data = _data(self.request.body)
+        code, token = data.get("code"), data.get("token")
+        given = code.upper().encode() if isinstance(code, str) else b""
+        if not hmac.compare_digest(given, self.board.code.encode()):
+            if await self.board.wrong():
+                self.answer(403, error="This is not the board's code.")
+            else:
+                self.answer(429, problem="too many wrong codes")
+        elif not isinstance(token, str) or not is_token(token):
+            self.answer(400, problem="no token")
+        else:
+            name = await self.board.join(clean_name(data.get("name")), token)
+            if name is None:
+                self.answer(403, error="The board is full.")
+            else:
+                self.answer(200, name=name)
+
+
+class _Events(_Handler):
+    async def post(self) -> None:
+        learner = self.board.learner_of(self.request.headers.get("Authorization", ""))
+        if learner is None:
+            self.answer(401, error="The board does not know you: join again.")
+            return
+        sent = _data(self.request.body).get("events")
+        if not isinstance(sent, list) or len(sent) > MOST_EVENTS:
+            self.answer(400, problem=f"a list of at most {MOST_EVENTS} events is wanted")
+            return
+        seconds = self.board.allowance(learner, max(1, len(sent)))
+        if seconds:
+            self.set_header("Retry-After", f"{seconds:.1f}")
+            self.answer(429, problem="too many events")
+            return
+        now = time.time()
+        events = []
+        for each in sent:
+            with contextlib.suppress(MalformedEventError):
+                events.append(from_the_wire(each, now))
+        try:
+            await self.board.take(learner, events)
+        except sqlite3.Error:
+            self.set_header("Retry-After", "5")
+            self.answer(503, problem="the board cannot write")
+            return
+        # Also what is not taken is done: to send it again would change nothing.
+        ids = (each.get("id") for each in sent if isinstance(each, dict))
+        self.answer(200, done=[each for each in ids if isinstance(each, str)])
+
+
+class _Leave(_Handler):
+    async def post(self) -> None:
+        learner = self.board.learner_of(self.request.headers.get("Authorization", ""))
+        if learner is None:
+            self.answer(401, error="The board does not know you.")
+            return
+        await self.board.forget(learner)
+        self.answer(200)
+
+
+class Page(WebSocketHandler):
+    """An instructor's page: it is told nothing before it has given the key."""
+
+    def initialize(self, board: Board) -> None:
+        """Called by tornado for each connection."""
+        self.board = board
+        self._trusted = False
+        self._writing: set[asyncio.Future[None]] = set()
+
+    def get_compression_options(self) -> dict[str, object]:
+        """A page gets the same words many times over."""
+        return {"compression_level": 3}
+
+    def open(self, *args: str, **kwargs: str) -> None:
+        """Nothing is told; whoever gives no key is sent away."""
+        asyncio.get_running_loop().call_later(_KEY_SECONDS, self._end_without_key)
+
+    async def on_message(self, message: str | bytes) -> None:
+        """The key first, then what the instructor wants."""
+        data = _data(message.encode() if isinstance(message, str) else message)
+        if self._trusted:
+            with contextlib.suppress(sqlite3.Error):
+                await self.board.told(data)
+            return
+        key = data.get("key")
+        given = key.encode() if isinstance(key, str) else b""
+        if hmac.compare_digest(given, self.board.key.encode()) and len(self.board.pages) < _MOST_PAGES:
+            self._trusted = True
+            self.board.pages.add(self)
+            self.tell(self.board.everything())
+        else:
+            await self.board.wrong()
+            self.close(4403, "This is not the instructor's key.")
+
+    def on_close(self) -> None:
+        """Nobody is there to be told."""
+        self.board.pages.discard(self)
+
+    def tell(self, text: str) -> None:
+        """Send what the page is to know."""
+        writing = asyncio.ensure_future(self._written(text))
+        self._writing.add(writing)  # the loop itself holds tasks weakly
+        writing.add_done_callback(self._writing.discard)
+
+    async def _written(self, text: str) -> None:
+        with contextlib.suppress(WebSocketClosedError):
+            await self.write_message(text)
+
+    def _end_without_key(self) -> None:
+        if not self._trusted:
+            self.close(4403, "No key was given.")
+
+
+def application(board: Board) -> Application:
+    """The addresses of the board."""
+    given = {"board": board}
+    return Application(
+        [
+            (r"/(|board\.js|board\.css)", _File, given),
+            (r"/join", _Join, given),
+            (r"/events", _Events, given),
+            (r"/leave", _Leave, given),
+            (r"/watch", Page, given),
+        ],
+        log_function=lambda handler: None,  # nobody reads it, and it would hold who was there when
+        websocket_ping_interval=20,
+        websocket_max_message_size=4096,
+    )
+
+
+@dataclass
+class Serving:
+    """A board that answers. `port`: where."""
+
+    board: Board
+    port: int
+    _server: HTTPServer
+
+    async def stop(self) -> None:
+        """Take no more requests, and close the file."""
+        self._server.stop()
+        await self._server.close_all_connections()
+        await self.board.close()
+
+
+def serve(board: Board, host: str, port: int) -> Serving:
+    """Listen. To be called on a running event loop.
+
+    Raises:
+        OSError: the address is not this machine's, or the port is taken.
+    """
+    server = HTTPServer(
+        application(board),
+        max_body_size=LONGEST_BODY,
+        max_header_size=8192,
+        idle_connection_timeout=300,
+        body_timeout=15,
+    )
+    sockets = bind_sockets(port, host)
+    server.add_sockets(sockets)
+    return Serving(board, sockets[0].getsockname()[1], server)

@@ -1,0 +1,88 @@
+"""What the board knows of the course: its tasks, their misconceptions, and the questions that ask for a prediction."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_lib.board.events import question_id
+
+
+@dataclass(frozen=True)
+class BoardTask:
+    """A task. `misconceptions`: by id, its sentence and where it is taught."""
+
+    name: str
+    title: str
+    misconceptions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BoardLesson:
+    """A lesson and its tasks, in order."""
+
+    stem: str
+    title: str
+    tasks: tuple[BoardTask, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that a lesson asks before a run decides it."""
+
+    id: str
+    lesson: str
+    text: str
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BoardCourse:
+    """All of it; what learners send of anything else is refused, so names are the only text of theirs that is shown."""
+
+    lessons: tuple[BoardLesson, ...]
+    questions: tuple[Question, ...]
+
+    def tasks(self) -> dict[str, BoardTask]:
+        """Every task by its name."""
+        return {task.name: task for lesson in self.lessons for task in lesson.tasks}
+
+
+def questions_in(notebook: Path) -> list[Question]:
+    """The questions of a notebook: its calls of `predict` whose question and answers are written out.
+
+    A file that is no notebook has none.
+    """
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+    return [
+        Question(question_id(text, answers), notebook.stem, text, answers)
+        for source in sources
+        for text, answers in _asked(source)
+    ]
+
+
+def _asked(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if "predict(" not in source:
+        return
+    plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    try:
+        tree = ast.parse(plain)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "predict"):
+            continue
+        match node.args:
+            case [ast.Constant(value=str(text)), ast.Dict(keys=keys), *_]:
+                answers = tuple(
+                    key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                )
+                if len(answers) == len(keys) >= 2:
+                    yield text, answers

@@ -1,0 +1,137 @@
+"""What travels from a learner to the board: verdicts and votes, checked and limited. Pure data, for both sides.
+
+An event names a task or a question, and what was said of it. The question itself does not travel, only its digest:
+the board knows the questions of the course, and what learners ask themselves stays with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+VERDICTS = ("wrong", "error", "deadlock", "pass")
+#: The limits of one request. The board's answer names every event in it, so it stays small too.
+MOST_EVENTS = 50
+LONGEST_BODY = 64 * 1024
+LONGEST_NAME = 40
+_MOST_MISCONCEPTIONS = 20
+_ID = re.compile(r"[0-9a-f]{32}")
+_QUESTION = re.compile(r"[0-9a-f]{16}")
+_WORD = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
+_TOKEN = re.compile(r"[A-Za-z0-9_\-]{43}")
+#: No event waits longer than a workshop lasts; a clock that was set in between could say anything.
+_LONGEST_WAIT = 30 * 86400.0
+
+
+class MalformedEventError(ValueError):
+    """This is no event of the course; the message says why."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One verdict or one vote of a learner.
+
+    Attributes:
+        id: unique everywhere: an event that is sent twice counts once.
+        number: in the order in which the learner's machine noted its events.
+        kind: "verdict" or "vote".
+        about: the task, or the digest of the question.
+        said: the verdict, or the number of the answer (from 0).
+        misconceptions: ids of those that the verdict recognised.
+        at: seconds since 1970, by the clock of the machine that holds the event.
+    """
+
+    id: str
+    number: int
+    kind: str
+    about: str
+    said: str
+    misconceptions: tuple[str, ...]
+    at: float
+
+
+def question_id(question: str, answers: Iterable[str]) -> str:
+    """The digest under which votes on this question travel."""
+    text = json.dumps([question, list(answers)], ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def on_the_wire(event: Event, now: float) -> dict[str, object]:
+    """The event as JSON holds it. Clocks differ between machines: it says how long it has waited, not when it was."""
+    return {
+        "id": event.id,
+        "number": event.number,
+        "kind": event.kind,
+        "about": event.about,
+        "said": event.said,
+        "misconceptions": list(event.misconceptions),
+        "waited": round(max(0.0, now - event.at), 3),
+    }
+
+
+def from_the_wire(data: object, now: float) -> Event:
+    """The event that a learner's machine sent.
+
+    Raises:
+        MalformedEventError: a part is missing, of another kind, or too long.
+    """
+    if not isinstance(data, Mapping):
+        raise MalformedEventError("not an object")
+    kind, number, said = data.get("kind"), data.get("number"), data.get("said")
+    if not (isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**53):
+        raise MalformedEventError("no number")
+    if kind == "verdict":
+        about, allowed = _matching(_WORD, data.get("about"), "task"), said in VERDICTS
+    elif kind == "vote":
+        about = _matching(_QUESTION, data.get("about"), "question")
+        allowed = isinstance(said, str) and said.isascii() and said.isdecimal() and len(said) < 3
+    else:
+        raise MalformedEventError("neither a verdict nor a vote")
+    if not allowed:
+        raise MalformedEventError(f"a {kind} cannot say this")
+    ids = data.get("misconceptions", [])
+    if not isinstance(ids, list) or len(ids) > _MOST_MISCONCEPTIONS:
+        raise MalformedEventError("no list of misconceptions")
+    misconceptions = tuple(_matching(_WORD, each, "misconception") for each in ids)
+    waited = data.get("waited", 0.0)
+    if isinstance(waited, bool) or not isinstance(waited, int | float) or not math.isfinite(waited):
+        raise MalformedEventError("no number of seconds")
+    at = now - min(max(0.0, waited), _LONGEST_WAIT)
+    return Event(_matching(_ID, data.get("id"), "id"), number, kind, about, str(said), misconceptions, at)
+
+
+def _matching(pattern: re.Pattern[str], text: object, what: str) -> str:
+    if not isinstance(text, str) or not pattern.fullmatch(text):
+        raise MalformedEventError(f"no {what}")
+    return text
+
+
+def is_token(text: object) -> bool:
+    """True for what `secrets.token_urlsafe(32)` makes: the learner's proof of being the one who has joined."""
+    return isinstance(text, str) and _TOKEN.fullmatch(text) is not None
+
+
+def clean_name(text: object) -> str:
+    """A name as it may be shown: one line, of limited length, nothing invisible in it; empty where nothing is left.
+
+    Whatever else is in it is text, which the page never reads as HTML.
+    """
+    if not isinstance(text, str):
+        return ""
+    spaced = " ".join(unicodedata.normalize("NFKC", text[:1000]).split())
+    # Control characters, marks that turn the direction of writing, and what no font knows. More than one accent
+    # per letter can be stacked over the lines of others.
+    kept: list[str] = []
+    for letter in spaced:
+        category = unicodedata.category(letter)
+        if category[0] == "C" or (
+            category in ("Mn", "Me") and (not kept or unicodedata.category(kept[-1])[0] == "M")
+        ):
+            continue
+        kept.append(letter)
+    return "".join(kept)[:LONGEST_NAME].strip()
