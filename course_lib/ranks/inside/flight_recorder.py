@@ -14,8 +14,8 @@ from __future__ import annotations
 import linecache
 import os
 import pickle
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TypedDict
 
 from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord
 from course_lib.outcome.places import is_learners
@@ -32,8 +32,36 @@ _STAGES = {
 }
 
 
+class _Frame(TypedDict):
+    """A frame of the stack that issued a collective."""
+
+    filename: str
+    name: str
+    line: int
+
+
+class _Issued(TypedDict):
+    """What each entry of a recorder's dump has, of what the course reads."""
+
+    process_group: tuple[str, str]
+    collective_seq_id: int
+    profiling_name: str
+    time_created_ns: int
+    input_sizes: list[list[int]]
+    input_dtypes: list[str]
+    retired: bool
+
+
+class Entry(_Issued, total=False):
+    """An entry of a recorder's dump; `frames` where stacks were asked for."""
+
+    is_p2p: bool
+    state: str
+    frames: list[_Frame]
+
+
 def recorded_collectives(
-    since_ns: int, stacks: bool = False, of_nccl: Iterable[Mapping[str, Any]] = ()
+    since_ns: int, stacks: bool = False, of_nccl: Iterable[Entry] = ()
 ) -> list[CollectiveRecord]:
     """The newest collectives of the process groups that exist now, oldest first.
 
@@ -51,7 +79,7 @@ def recorded_collectives(
     return [_record(entry) for entry in entries]
 
 
-def _entries(stacks: bool) -> list[Mapping[str, Any]]:
+def _entries(stacks: bool) -> list[Entry]:
     from torch._C import _distributed_c10d as c10d
 
     dump = getattr(c10d, "_dump_fr_trace", None)
@@ -64,13 +92,13 @@ def _entries(stacks: bool) -> list[Mapping[str, Any]]:
         return []
 
 
-def _newest_lives(entries: Iterable[Mapping[str, Any]], since_ns: int) -> list[Mapping[str, Any]]:
+def _newest_lives(entries: Iterable[Entry], since_ns: int) -> list[Entry]:
     """A group that was destroyed and made again has the same name and counts from 1 again: keep its newest life.
 
     Each backend of a group counts on its own. Sends and receives repeat the number of the collective before them, and
     are left out, as gloo does it.
     """
-    kept: dict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = {}
+    kept: dict[tuple[str, str], list[tuple[int, Entry]]] = {}
     for position, entry in enumerate(entries):
         if entry.get("is_p2p"):
             continue
@@ -88,12 +116,12 @@ def _begins_anew(number: int, last: int, backend: str) -> bool:
     return number < last if backend == "nccl" else number <= last
 
 
-def _backend_of(entry: Mapping[str, Any]) -> str:
+def _backend_of(entry: Entry) -> str:
     """`gloo` of `gloo:all_reduce`."""
     return str(entry["profiling_name"]).partition(":")[0]
 
 
-def _record(entry: Mapping[str, Any]) -> CollectiveRecord:
+def _record(entry: Entry) -> CollectiveRecord:
     name = str(entry["profiling_name"])
     group = str(entry["process_group"][0])
     record: CollectiveRecord = {
@@ -111,7 +139,7 @@ def _record(entry: Mapping[str, Any]) -> CollectiveRecord:
     return {**record, **_origin(frames)} if frames else record
 
 
-def _origin(frames: Iterable[Mapping[str, Any]]) -> CollectiveOrigin:
+def _origin(frames: Iterable[_Frame]) -> CollectiveOrigin:
     """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
     stage, call = "", ""
     told = CollectiveOrigin(stage="", call="", file="", line=0, function="", source="", callers=[])

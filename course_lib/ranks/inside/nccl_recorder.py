@@ -14,21 +14,35 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import distributed_c10d
 
+from course_lib.ranks.inside.flight_recorder import Entry
 from course_lib.ranks.inside.process_group import backends_of
 from course_lib.ranks.look import GpuQueue
 
 
-def told(everything: bool) -> tuple[dict[str, GpuQueue], list[Mapping[str, Any]]]:
+class _Status(TypedDict):
+    """How far one backend has got."""
+
+    last_enqueued_collective: int
+    last_completed_collective: int
+
+
+class Dump(TypedDict, total=False):
+    """A dump of the recorder, of what the course reads."""
+
+    pg_status: dict[str, _Status]
+    entries: list[Entry]
+
+
+def told(everything: bool) -> tuple[dict[str, GpuQueue], list[Entry]]:
     """`queues`, and with `everything` the `entries` with their stacks; empty where they cannot be read."""
     numbers: dict[str, GpuQueue] = {}
-    recorded: list[Mapping[str, Any]] = []
+    recorded: list[Entry] = []
     with contextlib.suppress(Exception):
         numbers = queues()
         if everything:
@@ -53,14 +67,14 @@ def queues() -> dict[str, GpuQueue]:
     return found
 
 
-def entries(stacks: bool) -> list[Mapping[str, Any]]:
+def entries(stacks: bool) -> list[Entry]:
     """What NCCL was given by this rank, oldest first, as the recorder has it."""
     if not torch.cuda.is_initialized():
         return []
     return list(_dump(True, stacks).get("entries", []))
 
 
-def read_status(dump: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def read_status(dump: Dump) -> dict[str, tuple[int, int]]:
     """By a backend's `uid`: the last collective that was enqueued, and the last one known to be completed; -1: none."""
     return {
         str(uid): (int(told["last_enqueued_collective"]), int(told["last_completed_collective"]))
@@ -68,12 +82,10 @@ def read_status(dump: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     }
 
 
-def _dump(collectives: bool, stacks: bool) -> Mapping[str, Any]:
+def _dump(collectives: bool, stacks: bool) -> Dump:
     """The recorder's dump; empty where this torch has none (the CPU build)."""
     dump = getattr(c10d, "_dump_nccl_trace", None)
     if dump is None:
         return {}
-    told: Mapping[str, Any] = pickle.loads(
-        dump(collectives, stacks, False)
-    )  # from torch, in this very process
+    told: Dump = pickle.loads(dump(collectives, stacks, False))  # from torch, in this very process
     return told
