@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from course_lib import build
-from course_lib.cli.app import command_line
+from course_lib.cli.app import command_line as every_command
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
 from course_lib.grading import HARNESS
@@ -29,13 +29,13 @@ def notebooks(
 ) -> None:
     """Build the notebooks from their sources and execute them, or check that the saved ones match."""
     root = course_root()
-    commands = command_line()  # all of them loaded: what is running knows only the first lines of the others
+    command_line = every_command()  # the one that runs has loaded this command only
     try:
         if check:
             problems = build.check_notebooks(root, names or ())
             if not names:
                 problems += build.check_claims(root) + build.check_cheat_sheet(root)
-                problems += build.check_instructor(root) + build.check_api_page(root, commands)
+                problems += build.check_instructor(root) + build.check_api_page(root, command_line)
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -59,7 +59,7 @@ def notebooks(
         build.write_claims_page(root)
         build.write_cheat_sheet(root)
         build.write_instructor_pages(root)
-        build.write_api_page(root, commands)
+        build.write_api_page(root, command_line)
         for problem in (
             build.check_claims(root) + build.check_cheat_sheet(root) + build.check_instructor(root)
         ):

@@ -44,3 +44,22 @@ def test_minutes_grow_with_words_lines_questions_and_widgets():
         lesson(180 * 4, "from course_lib.lab.first_ranks import explore_collectives\n\nexplore_collectives()")
         == 10
     )
+
+
+def test_what_is_under_deeper_or_collapsed_is_not_counted():
+    long = "word " * 180 * 10
+    question = 'predict("?", {})'
+
+    def lesson(*cells):
+        return minutes(new_notebook(cells=[new_markdown_cell("word " * 180 * 4), *cells]))
+
+    core = lesson()
+    assert core == 5
+    deeper = new_markdown_cell(f"## Deeper\n\n### Old launchers\n\n{long}")
+    assert lesson(deeper, new_code_cell(question)) == core
+    assert lesson(new_markdown_cell(f"## Deeper: old launchers\n\n{long}"), new_code_cell(question)) == core
+    after = new_markdown_cell(f"More.\n\n## Further reading\n\n{long}")
+    assert lesson(deeper, after) == 15
+    assert lesson(new_markdown_cell(f"{long}\n\n## Deeper\n\n{long}")) == 15
+    collapsed = new_code_cell(question, metadata={"jupyter": {"source_hidden": True}})
+    assert (lesson(collapsed), lesson(new_code_cell(question))) == (core, 10)
