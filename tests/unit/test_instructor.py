@@ -127,8 +127,8 @@ def test_an_entry_without_its_question_and_a_forgotten_answer_are_told():
     assert told == [
         "rooms.toml, lesson 06, 'Does': there is no answer 'never'",
         "rooms.toml, lesson 06, 'Does': nothing is said of 'perhaps'",
-        "rooms.toml, lesson 06, 'Will it?': no question begins like this",
-        "rooms.toml, lesson 07, 'Does': no question begins like this",
+        "rooms.toml, lesson 06, 'Will it?': no question says this",
+        "rooms.toml, lesson 07, 'Does': no question says this",
     ]
 
 
