@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import nbformat
 
-_WORDS, _LINES = 180, 25
-#: Minutes in which a lesson's cells run, all together.
-RUNNING = 0.5
+_WORDS, _LINES, _RUNNING = 180, 25, 0.5
 _WORD = re.compile(r"\w[\w'’.-]*")
 _QUESTION = re.compile(r"\bpredict\(")
 _PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
@@ -28,16 +26,11 @@ def minutes(notebook: nbformat.NotebookNode) -> int:
     core = list(_core(notebook))
     text = [source for kind, source in core if kind == "markdown"]
     code = [source for kind, source in core if kind == "code"]
-    return 5 * math.ceil((reading_minutes(text, code) + RUNNING) / 5)
-
-
-def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
-    """Minutes for pieces of Markdown and of code, without the time in which cells run; not rounded."""
     words = sum(len(_WORD.findall(each)) for each in text)
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
-    questions = count_questions(code)
+    questions = sum(len(_QUESTION.findall(each)) for each in code)
     widgets = sum(len(_PLAY.findall(each)) for each in code)
-    return words / _WORDS + lines / _LINES + questions + widgets
+    return 5 * math.ceil((words / _WORDS + lines / _LINES + questions + widgets + _RUNNING) / 5)
 
 
 def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
@@ -57,8 +50,3 @@ def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
 
 def _is_collapsed(cell: nbformat.NotebookNode) -> bool:
     return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
-
-
-def count_questions(code: Sequence[str]) -> int:
-    """How many predictions these pieces of code ask for."""
-    return sum(len(_QUESTION.findall(each)) for each in code)

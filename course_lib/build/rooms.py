@@ -1,6 +1,6 @@
 """What to say to those who chose an answer: the idea behind each one, written by hand in ``rooms.toml``.
 
-There are no figures from real rooms in it. An entry belongs to a question of a lesson (``asks`` is how its words begin)
+There are no figures from real rooms in it. An entry belongs to a question of a lesson (``asks`` stands in its words)
 and has a word on each answer that did not come true: what somebody who chose it has in mind, and what to tell them.
 A question without an entry is explained by the lesson's own text alone.
 """
@@ -42,7 +42,7 @@ def check_entries(entries: Sequence[Entry], questions: Sequence[Question]) -> It
         place = f"rooms.toml, lesson {entry.lesson}, {entry.asks!r}"
         found = [question for question in questions if _belongs(entry, question)]
         if len(found) != 1:
-            yield f"{place}: {'no question begins' if not found else 'several questions begin'} like this"
+            yield f"{place}: {'no question says' if not found else 'several questions say'} this"
             continue
         (question,) = found
         wrong = [answer for answer in question.answers if answer != question.came_true]
@@ -60,4 +60,4 @@ def _idea(answer: str, question: Question, ideas: Mapping[str, str]) -> str | No
 
 
 def _belongs(entry: Entry, question: Question) -> bool:
-    return entry.lesson == question.lesson and question.asks.startswith(entry.asks)
+    return entry.lesson == question.lesson and entry.asks in question.asks

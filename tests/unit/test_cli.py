@@ -93,6 +93,30 @@ def test_a_hub_has_the_copy_made_and_opens_it_itself(tmp_path, monkeypatch):
     assert (given / "learner/notebooks/index.ipynb").is_file()
 
 
+def test_slides_are_written_for_the_lessons_that_are_named_and_never_over_somebody_s_file(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(ROOT / "docs")
+    for _ in range(2):
+        done = ddp_course("slides", "16", "notebooks/16_capstone.ipynb", "--out", str(tmp_path / "talk"))
+        assert done.exit_code == 0
+        assert done.output.count(" slides, ") == 1
+    written = tmp_path / "talk/16_capstone.html"
+    assert [path.name for path in written.parent.iterdir()] == [written.name]
+    written.write_text("<p>my own", encoding="utf-8")
+    done = ddp_course("slides", "16", "--out", str(tmp_path / "talk"))
+    assert done.exit_code == 1
+    assert written.read_text(encoding="utf-8") == "<p>my own"
+
+
+def test_slides_of_no_lesson_are_refused_with_the_nearest_name(tmp_path):
+    done = ddp_course("slides", "06_alternatoin", "--out", str(tmp_path))
+    assert (done.exit_code, done.output) == (
+        2,
+        "There is no lesson '06_alternatoin'; did you mean 06_alternation?\n",
+    )
+
+
 def test_lab_opens_a_copy_that_cannot_be_updated_and_refuses_where_there_is_none(
     tmp_path, capsys, monkeypatch
 ):
@@ -237,30 +261,6 @@ def test_the_doctor_refuses_what_cannot_be_run(course, words, said):
     assert "Diagnosis" not in done.output
 
 
-def test_slides_are_written_for_the_lessons_that_are_named_and_never_over_somebody_s_file(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(ROOT / "docs")
-    for _ in range(2):
-        done = ddp_course("slides", "16", "notebooks/16_capstone.ipynb", "--out", str(tmp_path / "talk"))
-        assert done.exit_code == 0
-        assert done.output.count(" slides, ") == 1
-    written = tmp_path / "talk/16_capstone.html"
-    assert [path.name for path in written.parent.iterdir()] == [written.name]
-    written.write_text("<p>my own", encoding="utf-8")
-    done = ddp_course("slides", "16", "--out", str(tmp_path / "talk"))
-    assert done.exit_code == 1
-    assert written.read_text(encoding="utf-8") == "<p>my own"
-
-
-def test_slides_of_no_lesson_are_refused_with_the_nearest_name(tmp_path):
-    done = ddp_course("slides", "06_alternatoin", "--out", str(tmp_path))
-    assert (done.exit_code, done.output) == (
-        2,
-        "There is no lesson '06_alternatoin'; did you mean 06_alternation?\n",
-    )
-
-
 def test_notebooks_writes_the_options_of_all_commands_to_the_page_of_the_api(course, monkeypatch):
     (course / "docs").mkdir()
     monkeypatch.setattr("course_lib.build.find_targets", lambda *_: [])
@@ -268,10 +268,3 @@ def test_notebooks_writes_the_options_of_all_commands_to_the_page_of_the_api(cou
     page = (course / "docs/api.md").read_text(encoding="utf-8")
     assert "- `--prose`: " in page
     assert "- `--only-copy`: " in page  # that of a command which has not run
-
-
-def test_notebooks_compares_the_api_page_with_all_commands_and_their_options(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    for name in ("check_notebooks", "check_claims", "check_cheat_sheet", "check_instructor"):
-        monkeypatch.setattr(f"course_lib.build.{name}", lambda *_: [])
-    assert ddp_course("notebooks", "--check").output == ""
