@@ -133,18 +133,18 @@ def old_launcher(script: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.py")
         path.write_text(script)
-        code, log = _forked("torch.distributed.launch", ["--nproc-per-node=2", "--master-port=0", str(path)])
+        code, log = _forked("torch.distributed.launch", ["--nproc-per-node=1", "--master-port=0", str(path)])
     said = [line[max(line.find("FutureWarning"), 0) :] for line in log.splitlines() if "Warning:" in line]
     said += [line.rpartition("=")[0] for line in log.splitlines() if "error:" in line]
     return "\n".join([f"exit code {code}", *dict.fromkeys(said)])
 
 
 def told_by_torchrun(script: str) -> str:
-    """Runs on a rank: start this script with `torchrun`, twice; the exit code, and what it prints."""
+    """Runs on a rank: start this script with `torchrun`; the exit code, and what it prints."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.py")
         path.write_text(script)
-        arguments = ["--nproc-per-node=2", f"--master-port={free_port()}", str(path)]
+        arguments = ["--nproc-per-node=1", f"--master-port={free_port()}", str(path)]
         code, log = _forked("torch.distributed.run", arguments)
     said = [line for line in log.splitlines() if line.startswith("--")]
     return "\n".join([f"exit code {code}", *dict.fromkeys(said)])
