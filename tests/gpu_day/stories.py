@@ -214,6 +214,11 @@ def lazy() -> None:
     idle = _used_mb()
     told = ranks("torch.cuda.is_initialized()")
     check(told.values == {0: False}, "the rank has initialised CUDA without using it")
+    # Others may use these GPUs, too; a context takes several hundred MB.
+    check(
+        before is None or idle is None or idle - before < 200,
+        f"{before} MB were used before, {idle} MB with a gang",
+    )
     ranks(CONNECT)
     passed(
         f"memory used on all GPUs, in MB: {before} before, {idle} with a gang, {_used_mb()} once it uses CUDA"

@@ -168,7 +168,7 @@ Event.ends = 0.0 if rank else 60.0
 def test_a_gpu_that_waits_for_a_rank_which_has_left_is_probably_a_deadlock(with_stand_in, monkeypatch):
     """From what NCCL's recorder tells on a rank to the sentence, with a recorder that says so."""
     monkeypatch.setattr("course_lib.ranks.kernel.job.PROBABLE_SECONDS", 0.5)
-    told = with_stand_in(_LEAVES_OUT, timeout=3.0)
+    told = with_stand_in(_LEAVES_OUT, timeout=5.0)
     assert told.kind is Kind.HANG
     assert not told.proved
     assert told.doubts == ("whether the GPU of rank 0 waits for rank 1 or still computes is not told",)
