@@ -161,9 +161,11 @@ class Sender:
     def _send_always(self) -> None:
         failures = 0
         client: Client | None = None
-        while not self._ended:
+        while True:
             self._wake.clear()
             self._retry.clear()
+            if self._ended:  # looked at after the clearing: `close` sets both events
+                break
             try:
                 membership = self.waiting.membership()
                 if membership is None or membership.state not in (ASKED, JOINED):

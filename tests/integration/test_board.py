@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import IO
 
+import psutil
 import pytest
 
 from benchmarks.board import Load, measure
@@ -120,6 +121,17 @@ def answer_to(board: RunningBoard, what: str, data: object, token: str = "") -> 
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def test_the_board_is_on_this_machine_only_and_its_page_gives_nothing_away(board):
+    listening = psutil.Process(board.process.pid).net_connections("tcp")
+    assert {each.laddr.ip for each in listening if each.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    for path in ("", "board.js", "board.css"):
+        with urllib.request.urlopen(f"{board.address}/{path}", timeout=60) as answer:
+            text = answer.read().decode()
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert board.key not in text
+        assert board.code not in text
 
 
 def test_a_thief_with_the_code_cannot_speak_for_another_learner(board, tmp_path):
