@@ -66,7 +66,7 @@ class Sender:
         self._new.put(Said(kind, about, said, misconceptions, time.time()))
 
     def flush(self, seconds: float = _LAST_SECONDS) -> bool:
-        """Wait until everything that was told is on the disk; False where that takes longer."""
+        """Wait until everything said so far is on the disk; False where that takes longer."""
         written = threading.Event()
         self._new.put(written)
         return written.wait(seconds)
