@@ -29,6 +29,9 @@ from course_lib.tasks import all_tasks
 from tests.boards import RunningBoard, running_board
 
 _PAUSE = 0.2  # as course_lib/board/sender.py
+_KEPT = """
+    SELECT COUNT(*), COUNT(DISTINCT id) FROM events NATURAL JOIN learners WHERE learners.name LIKE 'load %'
+"""
 _TASKS = tuple(task.name for task in all_tasks())
 
 
@@ -221,11 +224,12 @@ async def _watch(page: str, learners: list[_Learner], counted: Counted, outage: 
         await socket.write_message(json.dumps({"key": key}))
         while (message := await socket.read_message()) is not None:
             now, data = time.time(), json.loads(message)
-            names |= {int(number): name for number, name in data["names"].items()}
+            names |= {int(number): name for number, name in data["names"].items() if name in by_name}
             touched = set()
             for number, task, _passed, _since, tries, *_ in data["cells"]:
                 cells[number, task] = tries
-                touched.add(number)
+                if number in names:
+                    touched.add(number)
             for number in touched:
                 there = sum(cells.get((number, task), 0) for task in _TASKS)
                 for made in by_name[names[number]].made[seen[number] : there]:
@@ -234,9 +238,8 @@ async def _watch(page: str, learners: list[_Learner], counted: Counted, outage: 
                 seen[number] = there
 
 
-async def _measure(load: Load, file: Path, stack: contextlib.ExitStack) -> Counted:
+async def _measure(load: Load, board: RunningBoard, stack: contextlib.ExitStack) -> Counted:
     counted = Counted()
-    board = await asyncio.to_thread(stack.enter_context, running_board(file))
     learners = [_Learner(number, board.address, load, counted) for number in range(load.learners)]
     until = time.time() + load.seconds
     outage: list[float] = []
@@ -247,22 +250,23 @@ async def _measure(load: Load, file: Path, stack: contextlib.ExitStack) -> Count
         await asyncio.sleep(load.seconds / 2)
         outage.append(time.time())
         await asyncio.to_thread(board.kill)
-        board = await asyncio.to_thread(stack.enter_context, running_board(file))
+        board = await asyncio.to_thread(stack.enter_context, running_board(board.file))
         outage.append(time.time())
     await asyncio.gather(*running)
     await asyncio.sleep(1.0)  # the page is told a moment later
     watching.cancel()
     times = psutil.Process(board.process.pid).cpu_times()
     counted.core_seconds = times.user + times.system
-    with sqlite3.connect(file) as kept:
-        counted.kept, counted.ids = kept.execute("SELECT COUNT(*), COUNT(DISTINCT id) FROM events").fetchone()
+    with contextlib.closing(sqlite3.connect(board.file)) as kept:
+        counted.kept, counted.ids = kept.execute(_KEPT).fetchone()
     return counted
 
 
-def measure(load: Load) -> Counted:
-    """Run this load against a board of its own."""
+def measure(load: Load, board: RunningBoard | None = None) -> Counted:
+    """Run this load against a board: one of its own, or one that runs already (and is not killed)."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        return asyncio.run(_measure(load, Path(folder) / "board.sqlite", stack))
+        board = board or stack.enter_context(running_board(Path(folder) / "board.sqlite"))
+        return asyncio.run(_measure(load, board, stack))
 
 
 def main() -> None:

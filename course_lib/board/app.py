@@ -1,4 +1,4 @@
-"""The board's server: learners post JSON, the page is told of changes over a websocket.
+"""The board's server: learners post JSON, pages receive changes over a websocket.
 
 Who may do what: joining needs the code; sending needs the token that the learner's machine made at joining;
 everything else needs the instructor's key, which travels in the websocket's first message and is in no address that a
@@ -38,7 +38,7 @@ from course_lib.board.events import (
 from course_lib.board.room import STUCK_MINUTES, STUCK_TRIES, Room
 from course_lib.board.store import MOST_PER_LEARNER, Store, digest_of
 
-#: How often a page is told of changes, at most.
+#: Pages receive changes at most this often, in seconds.
 _TELL_EVERY = 0.25
 #: Requests that come within this time are written to the disk together.
 _GATHER = 0.01
@@ -370,7 +370,7 @@ class _Leave(_Handler):
 
 
 class Page(WebSocketHandler):
-    """An instructor's page: it is told nothing before it has given the key."""
+    """An instructor's page: it receives nothing before it has sent the key."""
 
     def initialize(self, board: Board) -> None:
         """Called by tornado for each connection."""
@@ -383,7 +383,7 @@ class Page(WebSocketHandler):
         return {"compression_level": 3}
 
     def open(self, *args: str, **kwargs: str) -> None:
-        """Nothing is told; whoever gives no key is sent away."""
+        """Send nothing yet; whoever gives no key is disconnected."""
         asyncio.get_running_loop().call_later(_KEY_SECONDS, self._end_without_key)
 
     async def on_message(self, message: str | bytes) -> None:

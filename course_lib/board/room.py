@@ -113,7 +113,7 @@ class Room:
         )
 
     def question_data(self, question: str) -> dict[str, object]:
-        """What a page is told of a question: how many have voted, and for what once that is revealed."""
+        """What a page receives for a question: how many have voted, and for what once that is revealed."""
         asked, votes = self._questions[question], self.votes.get(question, {})
         chosen = Counter(vote.answer for vote in votes.values())
         counts = [chosen[answer] for answer in range(len(asked.answers))]

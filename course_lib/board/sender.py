@@ -66,7 +66,7 @@ class Sender:
         self._new.put(Said(kind, about, said, misconceptions, time.time()))
 
     def flush(self, seconds: float = _LAST_SECONDS) -> bool:
-        """Wait until everything that was told is on the disk; False where that takes longer."""
+        """Wait until everything said so far is on the disk; False where that takes longer."""
         written = threading.Event()
         self._new.put(written)
         return written.wait(seconds)
@@ -161,9 +161,11 @@ class Sender:
     def _send_always(self) -> None:
         failures = 0
         client: Client | None = None
-        while not self._ended:
+        while True:
             self._wake.clear()
             self._retry.clear()
+            if self._ended:  # looked at after the clearing: `close` sets both events
+                break
             try:
                 membership = self.waiting.membership()
                 if membership is None or membership.state not in (ASKED, JOINED):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import signal
 import socket
@@ -104,7 +105,7 @@ async def _serve(
         serving = serve(Board(store, course, most), host, wanted)
     except OSError as error:
         typer.echo(f"The board cannot listen on {host}, port {wanted}: {error.strerror or error}.", err=True)
-        if port is None and before:
+        if port is None and before and error.errno == errno.EADDRINUSE:
             typer.echo(
                 "Learners know this port. Is another board running? --port 0 takes a free one: learners then "
                 "have to join again.",

@@ -41,15 +41,16 @@ class Link:
 
     def load_early(self) -> None:
         """Load the sender while the learner reads, and join if the hub says so."""
-        threading.Thread(target=self._load_early, name="board-start", daemon=True).start()
+        threading.Thread(target=self.sender, name="board-start", daemon=True).start()
 
     def sender(self) -> Sender:
-        """The sender, loaded if need be."""
+        """The sender, loaded if need be; the first time, it joins where the hub says."""
         with self._loading:
             if self._sender is None:
                 from course_lib.board.sender import Sender
 
                 sender = Sender()
+                _join_as_hub_says(sender)  # first: what is said by who has joined nothing is dropped
                 with self._swap:
                     for each in self._early:
                         sender.tell(*each)
@@ -64,17 +65,17 @@ class Link:
             else:
                 self._sender.tell(kind, about, said, misconceptions)
 
-    def _load_early(self) -> None:
-        from course_lib.board.client import AddressError, address_of
-        from course_lib.board.sender import hub_wish
 
-        sender = self.sender()
-        if wish := hub_wish():
-            address, code, name = wish
-            try:
-                sender.join_from_hub(address_of(address), code, name)
-            except AddressError as error:
-                sender.trouble = f"{ADDRESS_VARIABLE}: {error}"
+def _join_as_hub_says(sender: Sender) -> None:
+    from course_lib.board.client import AddressError, address_of
+    from course_lib.board.sender import hub_wish
+
+    if wish := hub_wish():
+        address, code, name = wish
+        try:
+            sender.join_from_hub(address_of(address), code, name)
+        except AddressError as error:
+            sender.trouble = f"{ADDRESS_VARIABLE}: {error}"
 
 
 #: None until the learner or the hub has asked for a board.

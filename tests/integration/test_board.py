@@ -11,21 +11,27 @@ import urllib.request
 from collections.abc import Iterator
 from typing import IO
 
+import psutil
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from benchmarks.board import Load, measure
 from course_lib.board.client import Address, RefusedError
 from course_lib.board.sender import Sender
 from course_lib.board.store import Store
+from course_lib.notebook import board as link
 from tests.boards import RunningBoard, running_board
 
 TASK = "samplers.shard_indices"
 LOADED = "import sys; print(any(name.startswith('course_lib.board') for name in sys.modules))"
-PREDICTED = (
-    "p = predict('Rank 2 skips the all_reduce. What happens?', {"
-    "'the other three add up their tensors without it': 'ok', 'rank 2 raises an error': 'raises:2', "
-    "'the other three wait for ever': 'hang:0,1,3'}, choice=2)"
+#: The first question of lesson 00.
+ASKED = "Rank 2 skips the all_reduce. What happens?"
+ANSWERS = (
+    "the other three add up their tensors without it",
+    "rank 2 raises an error",
+    "the other three wait for ever",
 )
+PREDICTED = f"p = predict({ASKED!r}, dict(zip({ANSWERS!r}, ('ok', 'raises:2', 'hang:0,1,3'))), choice=2)"
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +128,17 @@ def answer_to(board: RunningBoard, what: str, data: object, token: str = "") -> 
         return error.code, error.read().decode()
 
 
+def test_the_board_is_on_this_machine_only_and_its_page_gives_nothing_away(board):
+    listening = psutil.Process(board.process.pid).net_connections("tcp")
+    assert {each.laddr.ip for each in listening if each.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    for path in ("", "board.js", "board.css"):
+        with urllib.request.urlopen(f"{board.address}/{path}", timeout=60) as answer:
+            text = answer.read().decode()
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert board.key not in text
+        assert board.code not in text
+
+
 def test_a_thief_with_the_code_cannot_speak_for_another_learner(board, tmp_path):
     sender = Sender(tmp_path)
     victim = sender.join(board.address, board.code, "Victim")
@@ -160,20 +177,39 @@ def test_a_kernel_joins_votes_and_leaves(board, kernel):
     assert "have not joined" in kernel.run("%board").text
 
 
-def test_a_hub_needs_no_line(board, new_kernel):
-    hub = {
+def test_a_hub_needs_no_line_and_who_leaves_stays_away(board, monkeypatch, tmp_path):
+    for variable, value in {
         "DDP_COURSE_BOARD": str(board.address),
         "DDP_COURSE_BOARD_CODE": board.code,
         "JUPYTERHUB_USER": "grace",
-    }
-    kernel = new_kernel(**hub)
-    kernel.run("%load_ext course_lib")
-    kernel.run(PREDICTED)
-    assert len(kept(board, "grace", 1)) == 1
+        "DDP_COURSE_HOME": str(tmp_path / "home"),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+    }.items():
+        monkeypatch.setenv(variable, value)
+
+    def kernel() -> Sender:
+        monkeypatch.setattr(link, "_link", None)
+        link.register(InteractiveShell())
+        link.tell_vote("What happens?", ["a", "b"], "b")  # a question of hers, which the board does not know
+        link.tell_vote(ASKED, ANSWERS, ANSWERS[0])
+        return link._link.sender()
+
+    first = kernel()
+    assert [said for _, said in kept(board, "grace", 1)] == ["0"]
+    first.close()
+    again = kernel()  # the same learner, restarted
+    assert len(kept(board, "grace", 2)) == 2
+    assert again.leave()
+    again.close()
+    away = kernel()
+    away.flush()
+    assert away.waiting.membership().state == "left"
+    assert away.waiting.count() == 0
+    away.close()
 
 
-def test_a_class_on_a_broken_network_with_thieves_loses_nothing():
-    seen = measure(Load(learners=30, rate=5, seconds=1.5, cuts=0.2, thieves=2, kill=False))
+def test_a_class_on_a_broken_network_with_thieves_loses_nothing(board):
+    seen = measure(Load(learners=30, rate=5, seconds=1.5, cuts=0.2, thieves=2, kill=False), board)
     assert seen.made > 50
     assert (seen.lost, seen.twice) == (0, 0)
     assert seen.cuts > 0
