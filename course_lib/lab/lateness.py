@@ -138,3 +138,11 @@ def spreads(
         within, between = ((ranks[0] - ranks[other]).abs().max().item() for other in (1, 2))
         found.append((within, between))
     return found
+
+
+def gloos_reason(message: str) -> str:
+    """Why gloo has given up a wait; a lost connection in the same words, whichever of its own it has chosen."""
+    lost = ("connection closed", "connection reset", "broken pipe", "socket closed")
+    if "Timed out waiting" in message:
+        return "timed out waiting"
+    return "lost its connection" if any(words in message.lower() for words in lost) else message

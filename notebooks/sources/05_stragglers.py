@@ -430,10 +430,10 @@ try:
     dist.all_reduce(x, group=impatient)
     said = "nothing"
 except RuntimeError as error:
-    said = next((words for words in ("Timed out waiting", "Connection") if words in str(error)), str(error))
+    said = lab.gloos_reason(str(error))
 if rank == 0:
     dist.send(torch.ones(1), dst=1)
-print(said, "...")
+print(said)
 
 # %% [markdown]
 # Rank 0 had waited long enough and closed its connections. Rank 1, which was only late, then found nobody there; its

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from course_lib.draw import Box
-from course_lib.lab.lateness import always, by_chance, by_turns
+from course_lib.lab.lateness import always, by_chance, by_turns, gloos_reason
 from course_lib.lab.stragglers import (
     LatenessExplorer,
     at_least,
@@ -68,6 +68,16 @@ def test_everybody_waits_in_the_shadow_of_whoever_is_later():
     sleep, wait = (next(box for box in lanes if box.look == look) for look in ("sleep", "waiting"))
     assert sleep.width == pytest.approx(wait.width)
     assert "20 on rank 0, 0 on rank 1; and every rank is 20 later" in drawing.alt
+
+
+def test_gloos_reason_is_the_same_in_every_run_and_what_is_unknown_is_not_renamed():
+    for said in (
+        "writev [::1]:7: Broken pipe",
+        "Read error [::1]: Connection reset by peer. remote worker crashing",
+    ):
+        assert gloos_reason(said) == "lost its connection"
+    assert gloos_reason("Timed out waiting 600ms for recv operation to complete") == "timed out waiting"
+    assert gloos_reason("Invalid tensor") == "Invalid tensor"
 
 
 def test_predictions_look_at_what_the_ranks_have():
