@@ -23,7 +23,9 @@ _EDGES = {"calm": BLUE, "good": GREEN, "bad": VERMILION, "ask": ORANGE}
 _MUTED = "opacity: 0.75"
 _PRE = (
     "margin: 0; padding: 0; border: none; background: transparent; "
-    "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; line-height: 1.4; font-size: 13px"
+    "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; line-height: 1.4; font-size: 13px; "
+    # As JupyterLab sets code; said here because a page that nbconvert makes has no rule for it.
+    "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 )
 _TABLE = "margin: 0; border: none; border-collapse: collapse; table-layout: auto; font-size: 1em"
 _SIDE = (
