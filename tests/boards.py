@@ -55,4 +55,5 @@ def running_board(file: Path, *options: str) -> Iterator[RunningBoard]:
     finally:
         process.terminate()
         process.wait(START_SECONDS)
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import nbformat
 
-_WORDS, _LINES, _RUNNING = 180, 25, 0.5
-_WORD = re.compile(r"\w[\w'’.-]*")
-_QUESTION = re.compile(r"\bpredict\(")
-_PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
+WORDS, LINES, RUNNING = 180, 25, 0.5
+WORD = re.compile(r"\w[\w'’.-]*")
+QUESTION = re.compile(r"\bpredict\(")
+PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
 #: Where a section begins; a heading of the third level stays in the section of the heading above it.
 _SECTION = re.compile(r"^(?=##? )", re.MULTILINE)
 
@@ -26,11 +26,11 @@ def minutes(notebook: nbformat.NotebookNode) -> int:
     core = list(_core(notebook))
     text = [source for kind, source in core if kind == "markdown"]
     code = [source for kind, source in core if kind == "code"]
-    words = sum(len(_WORD.findall(each)) for each in text)
+    words = sum(len(WORD.findall(each)) for each in text)
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
-    questions = sum(len(_QUESTION.findall(each)) for each in code)
-    widgets = sum(len(_PLAY.findall(each)) for each in code)
-    return 5 * math.ceil((words / _WORDS + lines / _LINES + questions + widgets + _RUNNING) / 5)
+    questions = sum(len(QUESTION.findall(each)) for each in code)
+    widgets = sum(len(PLAY.findall(each)) for each in code)
+    return 5 * math.ceil((words / WORDS + lines / LINES + questions + widgets + RUNNING) / 5)
 
 
 def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
@@ -38,7 +38,7 @@ def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
     deeper = False
     for cell in notebook.cells:
         if cell.cell_type != "markdown":
-            if not deeper and not _is_collapsed(cell):
+            if not deeper and not is_collapsed(cell):
                 yield cell.cell_type, cell.source
             continue
         for part in _SECTION.split(cell.source):
@@ -48,5 +48,6 @@ def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
                 yield cell.cell_type, part
 
 
-def _is_collapsed(cell: nbformat.NotebookNode) -> bool:
+def is_collapsed(cell: nbformat.NotebookNode) -> bool:
+    """Whether the code of a cell is hidden until somebody opens it."""
     return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 
 # What is counted, and how, is said in one place: a section's minutes are parts of its lesson's.
-from .minutes import _LINES, _PLAY, _QUESTION, _RUNNING, _WORD, _WORDS, _is_collapsed
+from .minutes import LINES, PLAY, QUESTION, RUNNING, WORD, WORDS, is_collapsed
 
 #: Minutes that a prediction takes in a room beyond the one that it takes a reader.
 ROOM_PER_QUESTION = 2
@@ -57,10 +57,10 @@ class Section:
     def minutes(self) -> float:
         """How long an attentive reader needs; the cells' running time is counted once per lesson, not here."""
         text = [f"{self.title}\n", *(part.text for part in self.parts if part.cell is None)]
-        words = sum(len(_WORD.findall(each)) for each in text)
+        words = sum(len(WORD.findall(each)) for each in text)
         lines = sum(bool(line.strip()) for each in self._code for line in each.splitlines())
-        widgets = sum(len(_PLAY.findall(each)) for each in self._code)
-        return words / _WORDS + lines / _LINES + self._questions + widgets
+        widgets = sum(len(PLAY.findall(each)) for each in self._code)
+        return words / WORDS + lines / LINES + self._questions + widgets
 
     @property
     def room_minutes(self) -> float:
@@ -69,11 +69,11 @@ class Section:
 
     @property
     def _questions(self) -> int:
-        return sum(len(_QUESTION.findall(each)) for each in self._code)
+        return sum(len(QUESTION.findall(each)) for each in self._code)
 
     @property
     def _code(self) -> list[str]:
-        return [part.text for part in self.parts if part.cell is not None and not _is_collapsed(part.cell)]
+        return [part.text for part in self.parts if part.cell is not None and not is_collapsed(part.cell)]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Lesson:
     def core_minutes(self) -> int:
         """Minutes for the core, a multiple of five, counted as `minutes` counts a whole lesson."""
         core = sum(section.minutes for section in self.sections if section.core)
-        return 5 * math.ceil((core + _RUNNING) / 5)
+        return 5 * math.ceil((core + RUNNING) / 5)
 
     def room_minutes(self, without: Collection[str] = ()) -> int:
         """Minutes that a room needs for the core, a multiple of five.
@@ -110,7 +110,7 @@ class Lesson:
         if unknown := set(without) - {chapter[0].title for chapter in core}:
             raise LookupError(f"lesson {self.number} has no section {min(unknown)!r} in its core")
         taken = [section for chapter in core if chapter[0].title not in without for section in chapter]
-        return 5 * math.ceil((sum(section.room_minutes for section in taken) + _RUNNING) / 5)
+        return 5 * math.ceil((sum(section.room_minutes for section in taken) + RUNNING) / 5)
 
     @property
     def chapters(self) -> list[list[Section]]:

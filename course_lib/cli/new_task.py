@@ -11,8 +11,7 @@ from typing import Annotated
 import jinja2
 import typer
 
-from course_lib.cli.root import course_root
-from course_lib.cli.selfcheck import ANSWERS
+from course_lib.cli.root import ANSWERS, course_root
 from course_lib.tasks import all_tasks
 
 
@@ -125,11 +124,19 @@ def _lesson_of(root: Path, group: str) -> str:
 
 
 def _heading(root: Path, lesson: str) -> str:
-    """The lesson's first section; a placeholder while the lesson is not written."""
+    """The section that has most in common with the template's misconceptions; a placeholder where there is none."""
     source = root / "notebooks" / "sources" / f"{lesson}.py"
     text = source.read_text(encoding="utf-8") if source.is_file() else ""
-    found = re.search(r"^# ## (.+)$", text, re.MULTILINE)
-    return found[1].strip().replace('"', "'") if found else "the section that explains it"
+    wanted = _long_words((_templates() / "task.py.jinja").read_text(encoding="utf-8"))
+    sections = re.split(r"^# ## ", text, flags=re.MULTILINE)[1:]
+    if not sections:
+        return "the section that explains it"
+    nearest = max(sections, key=lambda section: len(wanted & _long_words(section)))
+    return nearest.partition("\n")[0].strip().replace('"', "'")
+
+
+def _long_words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 def _templates() -> Path:

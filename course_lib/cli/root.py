@@ -8,6 +8,9 @@ import typer
 
 from course_lib.learner.course import course_folder, is_checkout
 
+#: In a checkout: answers to the tasks, right and wrong.
+ANSWERS = Path("tests/answers")
+
 
 def course_root() -> Path:
     """Return the folder of the course: the nearest checkout above the current folder, else what came with this code.

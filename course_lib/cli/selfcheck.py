@@ -18,12 +18,11 @@ from course_lib.build import BuildError, check_notebooks
 from course_lib.build.plan import NOTEBOOK_FOLDERS
 from course_lib.build.task_sources import task_cell, task_statement
 from course_lib.cli.how_far import how_far
-from course_lib.cli.root import course_root
+from course_lib.cli.root import ANSWERS, course_root
 from course_lib.grading import selfcheck as checks
 from course_lib.grading.selfcheck import Specimen, catalogue, problems_with_catalogue, problems_with_task
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 
-ANSWERS = Path("tests/answers")
 _BESIDE = {".ipynb_checkpoints", "__pycache__"}
 #: So many words, at least, a misconception and the section that teaches it have in common; words of every sentence
 #: count for nothing. This finds headings that were mixed up, not those that teach badly.

@@ -38,6 +38,7 @@ MEANT = {
 
 _TORCH = "it needs torch; who imports it late is loaded before torch is, and answers meanwhile"
 _TORCH_IN_RANKS = "it needs torch; a kernel loads the file that imports it, and ranks run what is in it"
+_TASK = "a task is loaded wherever its name is known; this is needed where an answer runs"
 _KERNEL = "a kernel loads it when it is first used: `import course_lib` stays quick"
 #: What is imported inside functions, and why. (torch itself, and other libraries, are imported late wherever a kernel
 #: may load the file.)
@@ -48,6 +49,15 @@ LATE = {
     "course_lib.ranks.inside.tracing": _TORCH,
     "course_lib.ranks.inside.on_terminate": _TORCH,
     "course_lib.ranks.inside.self_report": _TORCH,
+    "course_lib.tasks.capstone.harm": _TASK,
+    "course_lib.tasks.capstone.launch": _TASK,
+    "course_lib.tasks.capstone.run": _TASK,
+    "course_lib.tasks.capstone.single_process": _TASK,
+    "course_lib.tasks.capstone.spies": _TASK,
+    "course_lib.tasks.first_ranks.process": _TASK,
+    "course_lib.tasks.launching": _TASK,
+    "course_lib.tasks.process_groups.bare": _TASK,
+    "course_lib.scripts.observe": _TASK,
     "course_lib.data": "it needs numpy, which most kernels never load",
     "course_lib.lab.devices": _TORCH_IN_RANKS,
     "course_lib.ranks.inside.worker": "a forkserver loads torch before it, and the store's host never needs it",

@@ -12,8 +12,7 @@ from typing import TypedDict
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.first_ranks import taught
-from course_lib.tasks.first_ranks.process import Note, run_script
-from course_lib.tasks.launching import launch
+from course_lib.tasks.first_ranks.process import Note
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 
 #: Images in a batch: as many for each of one or two processes.
@@ -102,6 +101,9 @@ class Train(Task[Case, Seen, list[float]]):
     def trial(self, answer: Callable[[], str], case: Case) -> Seen:
         """Launch the script that lies where `answer` says; this process is the agent's."""
         import os
+
+        from course_lib.tasks.first_ranks.process import run_script
+        from course_lib.tasks.launching import launch
 
         script = answer()
         folder = Path(script).parent / "launch"
