@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import nbformat
 
-WORDS, LINES, RUNNING = 180, 25, 0.5
-WORD = re.compile(r"\w[\w'’.-]*")
-QUESTION = re.compile(r"\bpredict\(")
-PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
+_WORDS, _LINES = 180, 25
+#: Minutes in which a lesson's cells run, all together.
+RUNNING = 0.5
+_WORD = re.compile(r"\w[\w'’.-]*")
+_QUESTION = re.compile(r"\bpredict\(")
+_PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
 #: Where a section begins; a heading of the third level stays in the section of the heading above it.
 _SECTION = re.compile(r"^(?=##? )", re.MULTILINE)
 
@@ -26,11 +28,20 @@ def minutes(notebook: nbformat.NotebookNode) -> int:
     core = list(_core(notebook))
     text = [source for kind, source in core if kind == "markdown"]
     code = [source for kind, source in core if kind == "code"]
-    words = sum(len(WORD.findall(each)) for each in text)
+    return 5 * math.ceil((reading_minutes(text, code) + RUNNING) / 5)
+
+
+def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
+    """Minutes for pieces of Markdown and of code, without the time in which cells run; not rounded."""
+    words = sum(len(_WORD.findall(each)) for each in text)
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
-    questions = sum(len(QUESTION.findall(each)) for each in code)
-    widgets = sum(len(PLAY.findall(each)) for each in code)
-    return 5 * math.ceil((words / WORDS + lines / LINES + questions + widgets + RUNNING) / 5)
+    widgets = sum(len(_PLAY.findall(each)) for each in code)
+    return words / _WORDS + lines / _LINES + count_questions(code) + widgets
+
+
+def count_questions(code: Sequence[str]) -> int:
+    """How many predictions these pieces of code ask for."""
+    return sum(len(_QUESTION.findall(each)) for each in code)
 
 
 def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import nbformat
 
-# What is counted, and how, is said in one place: a section's minutes are parts of its lesson's.
-from .minutes import LINES, PLAY, QUESTION, RUNNING, WORD, WORDS, is_collapsed
+from .minutes import RUNNING, count_questions, is_collapsed, reading_minutes
 
 #: Minutes that a prediction takes in a room beyond the one that it takes a reader.
 ROOM_PER_QUESTION = 2
@@ -57,19 +56,12 @@ class Section:
     def minutes(self) -> float:
         """How long an attentive reader needs; the cells' running time is counted once per lesson, not here."""
         text = [f"{self.title}\n", *(part.text for part in self.parts if part.cell is None)]
-        words = sum(len(WORD.findall(each)) for each in text)
-        lines = sum(bool(line.strip()) for each in self._code for line in each.splitlines())
-        widgets = sum(len(PLAY.findall(each)) for each in self._code)
-        return words / WORDS + lines / LINES + self._questions + widgets
+        return reading_minutes(text, self._code)
 
     @property
     def room_minutes(self) -> float:
         """How long a room needs: the time of a reader, and what choosing, counting and asking for reasons takes."""
-        return self.minutes + ROOM_PER_QUESTION * self._questions
-
-    @property
-    def _questions(self) -> int:
-        return sum(len(QUESTION.findall(each)) for each in self._code)
+        return self.minutes + ROOM_PER_QUESTION * count_questions(self._code)
 
     @property
     def _code(self) -> list[str]:

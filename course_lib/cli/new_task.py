@@ -12,6 +12,7 @@ import jinja2
 import typer
 
 from course_lib.cli.root import ANSWERS, course_root
+from course_lib.cli.words import words_in
 from course_lib.tasks import all_tasks
 
 
@@ -127,16 +128,12 @@ def _heading(root: Path, lesson: str) -> str:
     """The section that has most in common with the template's misconceptions; a placeholder where there is none."""
     source = root / "notebooks" / "sources" / f"{lesson}.py"
     text = source.read_text(encoding="utf-8") if source.is_file() else ""
-    wanted = _long_words((_templates() / "task.py.jinja").read_text(encoding="utf-8"))
+    wanted = words_in((_templates() / "task.py.jinja").read_text(encoding="utf-8"))
     sections = re.split(r"^# ## ", text, flags=re.MULTILINE)[1:]
     if not sections:
         return "the section that explains it"
-    nearest = max(sections, key=lambda section: len(wanted & _long_words(section)))
+    nearest = max(sections, key=lambda section: len(wanted & words_in(section)))
     return nearest.partition("\n")[0].strip().replace('"', "'")
-
-
-def _long_words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 def _templates() -> Path:

@@ -19,24 +19,15 @@ from course_lib.build.plan import NOTEBOOK_FOLDERS
 from course_lib.build.task_sources import task_cell, task_statement
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import ANSWERS, course_root
+from course_lib.cli.words import words_in
 from course_lib.grading import selfcheck as checks
 from course_lib.grading.selfcheck import Specimen, catalogue, problems_with_catalogue, problems_with_task
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 
 _BESIDE = {".ipynb_checkpoints", "__pycache__"}
-#: So many words, at least, a misconception and the section that teaches it have in common; words of every sentence
-#: count for nothing. This finds headings that were mixed up, not those that teach badly.
+#: So many words, at least, a misconception and the section that teaches it have in common. This finds headings that
+#: were mixed up, not those that teach badly.
 _COMMON_WORDS = 1
-_EVERYWHERE = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    after again all also alway been befor does each even every from gives have into made make makes more
-    most much must never only other over rank ranks same some such than that them then there these they
-    this those what when where which with whole
-    """,
-    )
-)
 
 
 def selfcheck(
@@ -122,7 +113,7 @@ def _taught_nowhere(task: Task, root: Path) -> list[str]:
             problems.append(
                 f"the misconception {item.id} is taught nowhere: no lesson has the heading of {item.taught!r}"
             )
-        elif len(_stems(f"{item.id} {item.sentence}") & _stems(section)) < _COMMON_WORDS:
+        elif len(words_in(f"{item.id} {item.sentence}") & words_in(section)) < _COMMON_WORDS:
             problems.append(
                 f"the misconception {item.id} sends to {item.taught!r}, which has hardly a word in common with it"
             )
@@ -140,11 +131,6 @@ def _section(taught: str, root: Path) -> str | None:
             end = re.search(rf"^# #{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
             return f"{taught}\n{rest[: end.start()] if end else rest}"
     return None
-
-
-def _stems(text: str) -> set[str]:
-    """The beginnings of a text's longer words: `averaged` and `average` count as one."""
-    return {word[:5] for word in re.findall(r"[a-z]{4,}", text.lower().replace("_", " "))} - _EVERYWHERE
 
 
 def stray_files(root: Path) -> list[str]:

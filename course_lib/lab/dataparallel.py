@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
+from course_lib.lab.explorer import Explorer
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
 from course_lib.watch.wire import bytes_sent
@@ -192,7 +193,7 @@ def try_ring() -> dict[str, object]:
     return {"states": states, "same": torch.equal(x, summed), "sent": sent}
 
 
-class RingExplorer:
+class RingExplorer(Explorer):
     """Choose how many ranks: a ring runs on as many processes, is compared with all_reduce, and is stepped through."""
 
     def __init__(self) -> None:
@@ -218,9 +219,6 @@ class RingExplorer:
                 "metadata": {},
             },
         )
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return "[to be played with in a running notebook: a ring of 2 to 8 ranks, step by step]"

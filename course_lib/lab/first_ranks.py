@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
+from course_lib.lab.explorer import Explorer
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.steady import steady_message
 from course_lib.running import run_quietly
@@ -156,7 +157,7 @@ def call_collective(name: str, root: int, numbers: Sequence[float]) -> list[floa
     return [float(number) for number in held.tolist()]
 
 
-class CollectivesExplorer:
+class CollectivesExplorer(Explorer):
     """Choose a collective, its root and the ranks' numbers: each choice is a run on four real ranks, drawn at once."""
 
     def __init__(self) -> None:
@@ -181,9 +182,6 @@ class CollectivesExplorer:
     def _run_and_draw(self, _: object) -> None:
         name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
         self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return f"[to be played with in a running notebook: {', '.join(COLLECTIVES)}]"

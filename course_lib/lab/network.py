@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
+from course_lib.lab.explorer import Explorer
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
 
@@ -349,7 +350,7 @@ def _row(step: Step, top: float, scale: float) -> list[Shape]:
     return shapes
 
 
-class CapsExplorer:
+class CapsExplorer(Explorer):
     """Choose a network, the pace of the backward and a cap of your own.
 
     What is computed is drawn at once; then every row is a run on two real ranks.
@@ -370,7 +371,7 @@ class CapsExplorer:
         self.layer = widgets.IntSlider(5, 1, 10, description="backward (ms per layer)", **wide)
         self.cap = widgets.FloatSlider(3, min=0.5, max=8, step=0.5, description="your bucket_cap_mb", **wide)
         self.status = widgets.HTML("<i>Computed. Move a slider, and two ranks measure it.</i>")
-        self.picture = widgets.HTML(self.computed().svg())
+        self.picture = widgets.HTML(self.still().svg())
         for control in (self.latency, self.bandwidth, self.layer, self.cap):
             control.observe(self._run_and_draw, names="value")
         controls = (self.latency, self.bandwidth, self.layer, self.cap)
@@ -392,7 +393,7 @@ class CapsExplorer:
         """What has been measured on this network at this pace, by cap."""
         return self._kept.setdefault((self.network, self.layer.value), {})
 
-    def computed(self) -> Drawing:
+    def still(self) -> Drawing:
         """What there is to see before anything has run."""
         return draw_computed(self.caps, self.network, 1e-3 * self.layer.value)
 
@@ -400,7 +401,7 @@ class CapsExplorer:
         network, layer, found = self.network, 1e-3 * self.layer.value, self.found
         if missing := [cap for cap in self.caps if cap not in found]:
             self.status.value = "<i>Computed. Two ranks are running ...</i>"
-            self.picture.value = self.computed().svg()
+            self.picture.value = self.still().svg()
             found.update(measured_steps(missing, network, layer))
         rows = {cap: found[cap] for cap in self.caps}
         self.picture.value = draw_caps(
@@ -408,15 +409,10 @@ class CapsExplorer:
         ).svg()
         self.status.value = "<i>Measured: every row is a run on two ranks.</i>"
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, object], dict[str, object]]:
-        data, metadata = self.computed()._repr_mimebundle_()
-        widget = self.whole._repr_mimebundle_()
-        return {**data, **widget, "text/plain": repr(self)}, dict(metadata)
-
     def __repr__(self) -> str:
-        return f"[sliders in a running notebook: latency, bandwidth, backward, bucket_cap_mb. {self.computed()!r}]"
+        return (
+            f"[sliders in a running notebook: latency, bandwidth, backward, bucket_cap_mb. {self.still()!r}]"
+        )
 
 
 def explore_caps() -> CapsExplorer:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape, text_width
+from course_lib.lab.explorer import Explorer
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
@@ -381,7 +382,7 @@ def _words(start: Start, rank: int) -> str:
     return f"rank {rank} waits for {awaited}" if awaited else f"rank {rank} is in the group"
 
 
-class StartExplorer:
+class StartExplorer(Explorer):
     """Choose who has come, and who holds the store: each choice is a start of real ranks, drawn when it is over."""
 
     def __init__(self) -> None:
@@ -409,9 +410,6 @@ class StartExplorer:
         except RuntimeError as error:  # an exception in a callback is shown nowhere
             self.picture.value = f"<pre>{escape(str(error))}</pre>"
         self.status.value = "<i>That is who waits for whom; torch's own words are below.</i>"
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        return {**self.whole._repr_mimebundle_(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return "[to be played with in a running notebook: who comes, and who holds the store]"

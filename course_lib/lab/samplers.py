@@ -9,6 +9,7 @@ from itertools import chain
 from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
 from course_lib.lab.deals import deal, deal_all
+from course_lib.lab.explorer import Explorer
 from course_lib.outcome.outcome import Outcome
 from course_lib.running import run_quietly
 
@@ -158,7 +159,7 @@ def _listed(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices)) or "none"
 
 
-class DealExplorer:
+class DealExplorer(Explorer):
     """Choose how many samples and ranks, and the sampler's options: each choice is a run on as many real ranks."""
 
     def __init__(self) -> None:
@@ -199,11 +200,9 @@ class DealExplorer:
         title = f"{samples} samples, {self.ranks.value} ranks, {order}{', drop_last' * self.drop_last.value}"
         self.picture.value = draw_deal(outcome.values, samples, title).svg()
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
-        picture, about = self.static._repr_mimebundle_()
-        return {**self.whole._repr_mimebundle_(), **picture, "text/plain": repr(self)}, about
+    def still(self) -> Drawing:
+        """Four deals, each another way."""
+        return self.static
 
     def __repr__(self) -> str:
         controls = "samples, ranks, epoch, shuffle, drop_last, seed"

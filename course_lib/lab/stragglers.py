@@ -7,6 +7,7 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from course_lib.draw import Bar, Drawing, Lane, lanes
+from course_lib.lab.explorer import Explorer
 from course_lib.lab.lateness import Lateness, always, by_chance, by_turns, train_late_and_not
 from course_lib.lab.traces import last_forward, seconds_waited, spans_since, timeline_of
 from course_lib.outcome.outcome import Outcome
@@ -163,7 +164,7 @@ def _shadows_in_words(late: Lateness, every: int) -> str:
     )
 
 
-class LatenessExplorer:
+class LatenessExplorer(Explorer):
     """Choose who is late, by how much, and how often the ranks reduce: computed, drawn, and measured on real ranks."""
 
     STEPS = 16
@@ -214,11 +215,9 @@ class LatenessExplorer:
         note = f"measured: {(with_ - without) / self.STEPS:.1f} ms"
         self.picture.value = draw_shadows(late, every, self._title(), note).svg()
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
-        picture, about = self.static._repr_mimebundle_()
-        return {**self.whole._repr_mimebundle_(), **picture, "text/plain": repr(self)}, about
+    def still(self) -> Drawing:
+        """What is computed at first."""
+        return self.static
 
     def __repr__(self) -> str:
         return f"[to be played with in a running notebook: late, ms late, every, ranks] {self.static!r}"
