@@ -101,7 +101,8 @@ class Notebook:
 
     def ended(self, index: int, before: int | None = None) -> Locator:
         """Wait until the cell has a number (another than `before`) and return its output."""
-        # Asked at every frame: `expect` asks but once a second after a while, which adds up over a lesson.
+        # `expect` asks but once a second after a while, which adds up over a lesson; asked at every frame, as this
+        # function would by itself, the browser draws the whole time.
         self.page.wait_for_function(
             r"""([prompt, before]) => {
                 const found = /^\[(\d+)\]/.exec(prompt.textContent.trim());
@@ -109,6 +110,7 @@ class Notebook:
             }""",
             arg=[self._prompt(index).element_handle(), str(before)],
             timeout=CELL_TIMEOUT,
+            polling=50,
         )
         return self.output(index)
 

@@ -81,6 +81,11 @@ def test_torch_is_locked_to_the_tested_release_in_no_particular_build():
     assert Requirement(str(torch)).specifier.contains("2.13.0+cpu"), "the CPU build has to satisfy it as well"
 
 
+def test_reading_a_notebook_builds_no_grammar_of_web_addresses():
+    """What builds it takes a second of computing to be imported: with nbformat, and in each Jupyter server."""
+    assert "rfc3987-syntax" not in {pin.name for lock in LOCKS for pin in pins(lock)}
+
+
 @pytest.mark.parametrize("file", [*LOCKS, "environment.yml"])
 def test_no_place_to_install_from_is_written_down(file):
     text = (ROOT / file).read_text(encoding="utf-8")
