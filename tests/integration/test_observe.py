@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import os, sys
 import torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
 import course_lib
 from course_lib.scripts import observe
 
@@ -20,17 +19,22 @@ fault = sys.argv[1]
 with course_lib.observe("told.txt"):
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    model = DDP(torch.nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trains = fault != "blind"
+    if trains:  # DDP and optimizers import torch._dynamo: in these seconds the watcher comes
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(6):
         if fault == "blind" and step == 3 and observe._watcher is not None:
             os.kill(observe._watcher.pid, 9)
         if rank == 1 and step == 3:
             if fault == "uneven": break
             if fault == "killed": os.kill(os.getpid(), 9)
-        optimizer.zero_grad()
-        model(torch.full((8, 4), float(rank))).sum().backward()
-        optimizer.step()
+        if trains:
+            optimizer.zero_grad()
+            model(torch.full((8, 4), float(rank))).sum().backward()
+            optimizer.step()
+        else:
+            dist.all_reduce(torch.ones(1))
     dist.destroy_process_group()
 print(f"rank {rank} is through")
 """

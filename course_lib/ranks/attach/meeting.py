@@ -106,12 +106,13 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
     with contextlib.ExitStack() as stack:
         while len(hellos) < world_size or len(crashes) < world_size:
             ready, _, _ = select.select([listener, *quiet], [], [])
-            for wire in [wire for wire in quiet if wire in ready]:
-                if not wire.recv(1, socket.MSG_PEEK):
-                    raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
-                quiet.remove(wire)  # the rank has already left the code: its answer is read later
             if listener not in ready:
+                for wire in [wire for wire in quiet if wire in ready]:
+                    if not wire.recv(1, socket.MSG_PEEK):
+                        raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
+                    quiet.remove(wire)  # the rank has already left the code: its answer is read later
                 continue
+            # First whoever waits at the door: in a run that was over before anybody looked, all have come.
             wire, _ = listener.accept()
             stack.callback(wire.close)
             channel = BlockingChannel(wire)
