@@ -33,6 +33,8 @@ from course_lib.outcome.places import Frame
 from course_lib.ranks import nccl_counts
 
 _CRASHES = {-4, -6, -7, -8, -11}
+#: Of a rank that has closed its own descriptors, gloo or the course notices first; for the learner it is one thing.
+_BROUGHT_DOWN = _CRASHES | {EXIT_CUT_OFF}
 #: What gloo says before it ends a rank that receives more bytes than it expects.
 _GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
 #: What gloo says when its descriptor for waiting is gone.
@@ -52,7 +54,7 @@ def died(outcome: Outcome) -> Diagnosis | None:
         if found is not None:
             return found
     codes = set(outcome.exits.values())
-    kind = "rank_crashed" if codes & _CRASHES else "rank_killed" if min(codes) < 0 else "rank_exited"
+    kind = "rank_crashed" if codes & _BROUGHT_DOWN else "rank_killed" if min(codes) < 0 else "rank_exited"
     how = "; ".join(sorted({exit_text(code) for code in codes}))
     stack = outcome.last_places.get(dead[0]) if kind == "rank_crashed" else None
     place = f" at {stack[-1].where()}" if stack else ""

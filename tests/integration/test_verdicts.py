@@ -258,4 +258,5 @@ def test_a_rank_that_has_cut_its_own_wire_is_not_said_to_be_out_of_memory(ranks,
     outcome = ranks(f"if rank == 1:\n    {CUT[name]}\ntime.sleep(30 if rank == 1 else 0)")
     assert outcome.kind is Kind.DIED
     assert outcome.exits[1] == EXIT_CUT_OFF
+    assert outcome.diagnosis.kind == "rank_crashed"
     assert "out-of-memory" not in str(outcome)

@@ -43,9 +43,8 @@ def answer_kernel(
         if message is None and dismissed:
             return  # the main thread is closing the learner's files
         if message is None:
-            leave(
-                EXIT_CUT_OFF
-            )  # the kernel is gone, or the learner's code has closed the wire: nobody can tell here
+            # The kernel is gone, or the learner's code has closed the wire: nobody can tell here.
+            leave(EXIT_CUT_OFF)
         elif message.kind in (Where.kind, Free.kind):
             try:
                 reply = answer(message, main_thread, store_port)
@@ -55,7 +54,7 @@ def answer_kernel(
             try:
                 channel.send(written(reply, number_of(message)))
             except OSError:
-                leave(0)
+                leave(EXIT_CUT_OFF)
         elif message.kind == Stop.kind:
             dismissed = True
             jobs.put(None)

@@ -22,7 +22,7 @@ import types
 from collections.abc import Callable
 from dataclasses import replace
 
-from course_lib.outcome.outcome import Collective, RankError
+from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, RankError
 from course_lib.outcome.packed import NotSent
 from course_lib.ranks.codec import prepare
 from course_lib.ranks.inside import control_thread, self_report, values
@@ -130,7 +130,7 @@ class Rank:
         try:
             self.channel.send(written(reply, number_of(message)))
         except OSError:
-            control_thread.leave(0)
+            control_thread.leave(EXIT_CUT_OFF)
 
     def _reply(self, job: RankJob) -> Body:
         match job:
