@@ -252,9 +252,7 @@ for every in (1, 4, 16, 64):
 # everything, and when nothing?
 
 # %%
-from course_lib.lab.stragglers import explore_lateness
-
-explore_lateness()
+lab.explore_lateness()
 
 # %% [markdown]
 # The price: four batches per rank now make *one* step of the optimizer, a batch four times as large
@@ -446,31 +444,7 @@ print(said)
 # > ([lesson 13](13_debugging.ipynb)). Its log says “Watchdog caught collective operation timeout”. (Read in
 # > `ProcessGroupNCCL.cpp`, not run here.)
 #
-# If you only want to *know* whether somebody is late, do not let the group time out: ask the work. `is_completed()` does not
-# wait, and harms nothing. Again, rank 1 does not come before rank 0 has given up:
-
-# %%
-# %%ranks
-y = torch.ones(1)
-if rank == 1:
-    dist.recv(torch.empty(1), src=0)
-work = dist.all_reduce(y, async_op=True)
-if rank == 0:
-    print("completed:", work.is_completed())
-    try:
-        work.wait(timedelta(seconds=0.1))
-    except RuntimeError as error:
-        print(error)
-    dist.send(torch.ones(1), dst=1)
-work.wait()
-print(y.item())
-
-# %% [markdown]
-# `wait(timeout)`, the second attempt, gives up waiting and not the all-reduce: it was completed in the end. But only with gloo.
-#
-# > **On GPUs (NCCL).** A `wait(timeout)` that runs out *aborts* the group's communicators before it raises
-# > (`WorkNCCL::wait`, `ProcessGroupNCCL.cpp`; read, not run here): the question whether somebody is late ends the
-# > group. Poll `is_completed()`, or ask with `monitored_barrier` in a gloo group.
+# How to ask whether somebody is late, and harm nothing, stands under “Deeper”.
 #
 # ## What goes wrong in real life
 #
@@ -503,6 +477,34 @@ dist.barrier()
 #
 # Three tasks wait in [exercises/05_stragglers](../exercises/05_stragglers.ipynb): measure who waits and how long, train
 # an epoch with uneven batches exactly, and choose how often to synchronise.
+#
+# ## Deeper: ask whether somebody is late, and harm nothing
+#
+# Who only wants to *know* whether somebody is late does not let the group time out, but asks the work. `is_completed()` does not
+# wait, and harms nothing. Rank 1 does not come before rank 0 has given up:
+
+# %%
+# %%ranks
+y = torch.ones(1)
+if rank == 1:
+    dist.recv(torch.empty(1), src=0)
+work = dist.all_reduce(y, async_op=True)
+if rank == 0:
+    print("completed:", work.is_completed())
+    try:
+        work.wait(timedelta(seconds=0.1))
+    except RuntimeError as error:
+        print(error)
+    dist.send(torch.ones(1), dst=1)
+work.wait()
+print(y.item())
+
+# %% [markdown]
+# `wait(timeout)`, the second attempt, gives up waiting and not the all-reduce: it was completed in the end. But only with gloo.
+#
+# > **On GPUs (NCCL).** A `wait(timeout)` that runs out *aborts* the group's communicators before it raises
+# > (`WorkNCCL::wait`, `ProcessGroupNCCL.cpp`; read, not run here): the question whether somebody is late ends the
+# > group. Poll `is_completed()`, or ask with `monitored_barrier` in a gloo group.
 #
 # ## Deeper: a collective of your own inside join()
 #
