@@ -206,7 +206,7 @@ class LatenessExplorer(Explorer):
     def _title(self) -> str:
         often = "every step" if self.every.value == 1 else f"every {self.every.value} steps"
         per_step = lost(self.late(), self.every.value) / self.STEPS
-        return f"Late {self.who.value}, reduced after {often}: computed, {per_step:.1f} ms lost per step"
+        return f"Late {self.who.value}, reduced {often}: {per_step:.1f} ms lost per step (computed)"
 
     def _run_and_draw(self, _: object) -> None:
         late, every = self.late(), self.every.value

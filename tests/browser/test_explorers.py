@@ -1,4 +1,4 @@
-"""The explorables of lessons 02, 03 and 05 in JupyterLab: each choice, by mouse or by keyboard, is a run of real ranks."""
+"""The explorables of lessons 02, 03 and 05 in JupyterLab: each choice, by mouse or keyboard, is a run of real ranks."""
 
 import re
 
@@ -24,7 +24,9 @@ def test_explorables_are_worked_by_mouse_and_by_keyboard(open_notebook):
     start = notebook.output(1)
     start.get_by_role("button", name="rank 3 comes").click()
     picture = start.locator("svg.ddp")
-    expect(picture).to_have_attribute("aria-label", re.compile("rank 0 has not come.*rank 3 waits for rank 0's address"))
+    expect(picture).to_have_attribute(
+        "aria-label", re.compile("rank 0 has not come.*rank 3 waits for rank 0's address")
+    )
     start.get_by_role("button", name="rank 0 comes").focus()
     keyboard.press("Space")
     expect(picture).to_have_attribute("aria-label", re.compile("rank 1 has not come"))
@@ -40,10 +42,12 @@ def test_explorables_are_worked_by_mouse_and_by_keyboard(open_notebook):
 
     late = notebook.output(3)
     late.get_by_role("button", name="always rank 0").click()
-    expect(late).to_contain_text("Late always rank 0, reduced after every step: computed, 20.0 ms lost per step")
+    expect(late).to_contain_text("Late always rank 0, reduced every step: 20.0 ms lost per step (computed)")
     late.get_by_role("slider").nth(1).focus()
     keyboard.press("ArrowRight")
-    expect(late).to_contain_text("Late always rank 0, reduced after every 2 steps: computed, 20.0 ms lost per step")
+    expect(late).to_contain_text(
+        "Late always rank 0, reduced every 2 steps: 20.0 ms lost per step (computed)"
+    )
     expect(late).to_contain_text("measured:")
     for index in range(len(CELLS)):
         expect(notebook.errors(index)).to_have_count(0)
