@@ -13,10 +13,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -387,6 +389,119 @@ def busy() -> None:
     passed(f"right sums after {told.seconds:.1f} s, and no verdict")
 
 
+_MODEL = """
+torch.manual_seed(0)
+model = DDP(torch.nn.Linear(4, 1).to(where))
+def gradient():
+    model.zero_grad()
+    (world * (rank + 1) * model(ones(2, 4)).sum()).backward()
+    finish()
+    return model.module.weight.grad.flatten().tolist()
+"""
+#: Rank 0 waits, with its GPU, for rank 1, which does not come.
+_WAIT = "x = ones()\nif rank == 0:\n    dist.all_reduce(x)\n    x.item()"
+
+
+def _still_trains(ranks: Ranks, after: str) -> None:
+    """The DDP model that was made before is there, and averages the gradients of all ranks."""
+    told = ranks("gradient()", timeout=20.0)
+    size = ranks.gang.world_size
+    mean = [float(size * (size + 1))] * 4  # of 2 * size * (rank + 1)
+    check(told.values == dict.fromkeys(range(size), mean), f"DDP after {after}: {told}")
+    ranks.lives_on(after)
+
+
+def stop() -> None:
+    ranks = Ranks()
+    ranks(_MODEL)
+    folder = Path(tempfile.mkdtemp(prefix="gpu-day-"))
+
+    def press() -> None:
+        while len(list(folder.iterdir())) < RANKS:
+            time.sleep(0.05)
+        time.sleep(0.5)  # a moment later rank 0 waits for its GPU
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    began = f"open({str(folder)!r} + f'/{{rank}}', 'w').close()"
+    told = ranks(f"{began}\n{_WAIT}\nelse:\n    time.sleep(600)", timeout=30.0)
+    check(told.interrupted, summary(told))
+    _still_trains(ranks, "the stop button")
+    passed(f"after {told.seconds:.1f} s. {summary(told)}")
+
+
+def again() -> None:
+    ranks = Ranks()
+    ranks(_MODEL)
+    held = "(len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task')))"
+    found, used = [], []
+    for number in range(5):
+        told = ranks(_WAIT, timeout=12.0)
+        check(told.kind is Kind.HANG, f"deadlock {number + 1}: {summary(told)}")
+        _still_trains(ranks, f"deadlock {number + 1}")
+        found.append(ranks(held).values[0])
+        used.append(_used_mb())
+    # A broken group is kept, with its sockets and threads: gloo's destructors may hang (ranks/inside/process_group.py).
+    (files, threads), (files_5, threads_5) = found[0], found[-1]
+    told_of = f"files {files} and {files_5}, threads {threads} and {threads_5}, MB on all GPUs {used[0]} and {used[-1]}"
+    a_group_each = files_5 <= files + 4 * 8 and threads_5 <= threads + 4 * 5
+    check(a_group_each, f"more than a group each time: {told_of}")
+    check(used[0] is None or used[-1] is None or used[-1] <= used[0] + 200, f"memory piles up: {told_of}")
+    passed(f"after the first and the fifth deadlock: {told_of}")
+
+
+def out_of_memory() -> None:
+    ranks = Ranks()
+    ranks(_MODEL)
+    # As much as no GPU and no machine has.
+    greedy = "if rank:\n    torch.empty(1 << 50, dtype=torch.uint8, device=where)\ngradient()"
+    told = ranks(greedy, timeout=20.0)
+    check(told.kind is Kind.RAISES and 1 in told.errors, summary(told))
+    kind = told.errors[1].type
+    check(REHEARSED or kind == "OutOfMemoryError", f"rank 1 raised {kind}")
+    _still_trains(ranks, "the error")
+    attempt = greedy.splitlines()[1].strip()
+    swallowed = ranks(
+        f"try:\n    {attempt} if rank else gradient()\nexcept RuntimeError:\n    pass", timeout=12.0
+    )
+    check(swallowed.kind is Kind.HANG, f"an error that is swallowed: {summary(swallowed)}")
+    _still_trains(ranks, "the deadlock")
+    passed(f"{kind}. {summary(told)} Swallowed: {summary(swallowed)}")
+
+
+_KERNEL = """
+import sys, time
+from tests.gpu_day.stories import Ranks
+ranks = Ranks()
+print(*[link.pid for link in ranks.gang.links], flush=True)
+time.sleep(600)
+"""
+
+
+def kernel_killed() -> None:
+    import psutil
+
+    before = _used_mb()
+    kernel = subprocess.Popen([sys.executable, "-c", _KERNEL], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert kernel.stdout is not None
+    pids = [int(word) for word in kernel.stdout.readline().split()]
+    with_ranks = _used_mb()
+    kernel.kill()
+    kernel.wait()
+    check(len(pids) == RANKS, "the ranks did not start")
+    deadline = time.monotonic() + 10.0
+    while left := [pid for pid in pids if psutil.pid_exists(pid)]:
+        check(time.monotonic() < deadline, f"processes {left} are still there after 10 s")
+        time.sleep(0.1)
+    after = _used_mb()
+    check(
+        before is None or after is None or after <= before + 200, f"{before} MB before, {after} MB afterwards"
+    )
+    passed(
+        f"MB used on all GPUs: {before} before, {with_ranks} with {RANKS} ranks, {after} when they were gone"
+    )
+
+
 _DUMP = """
 from torch._C import _distributed_c10d as c10d
 dump = getattr(c10d, "_dump_nccl_trace" if where.type == "cuda" else "_dump_fr_trace", None)
@@ -585,7 +700,8 @@ STORIES: dict[str, Callable[[], None]] = {
         story.__name__: story
         for story in (
             box, driver, tried, choices, forked, lazy, hidden, sharing, collectives, ddp, left_out, left_open,
-            first_left_out, mismatch, raises, dies, late, busy, recorder, doctor_healthy, doctor_left_out,
+            first_left_out, mismatch, raises, dies, late, busy, stop, again, out_of_memory, kernel_killed,
+            recorder, doctor_healthy, doctor_left_out,
             start, contexts, first_step, fence,
         )
     },
