@@ -8,9 +8,10 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.outcome.places import Frame
+from course_lib.ranks.inside.process_group import ABORT_SECONDS
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.rebuild_group import put_right
-from course_lib.ranks.kernel.stop_ranks import _state
+from course_lib.ranks.kernel.stop_ranks import _state, patience
 from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Cell, Done
 from tests.unit.outcomes import error, outcome
@@ -149,3 +150,17 @@ def look(**fields):
 )
 def test_a_rank_waits_for_its_gpu_whether_cuda_spins_or_sleeps(seen, state):
     assert _state(seen) == state
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_ranks_that_use_gpus_are_given_the_time_that_an_abort_takes(proved):
+    on_cpu = patience([look(), look()], proved=proved)
+    one_uses_its_gpu = patience([look(), look(uses_gpus=True)], proved=proved)
+    assert one_uses_its_gpu.to_answer >= on_cpu.to_answer
+    assert one_uses_its_gpu.to_answer > ABORT_SECONDS, "or a rank is taken for lost while it aborts"
+    assert one_uses_its_gpu.to_leave > on_cpu.to_leave
+    assert patience([], proved=proved) == on_cpu
+
+
+def test_a_proof_is_waited_for_longer_than_a_suspicion():
+    assert patience([look()], proved=True).to_answer > patience([look()], proved=False).to_answer

@@ -11,7 +11,8 @@ import os
 import re
 import signal
 import time
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from course_lib.outcome.outcome import Waiting
 from course_lib.outcome.places import Frame, is_learners
@@ -29,8 +30,31 @@ ANSWER_SECONDS = 2.0
 #: One that is proved to be stuck has just answered: only the question before can keep it from hearing. Reading the
 #: first stacks takes a second of a core, and much longer on a machine that has none to spare.
 ANSWER_SECONDS_IF_PROVED = 20.0
+#: How long a rank that uses GPUs may take to leave once it is freed. Shutting gloo's sockets down is done at once; an
+#: abort of NCCL's communicators stops kernels and gives memory back first. How long that takes on a card is what the
+#: steps `stop` and `again` of `make test-gpu` find out; until then this is a guess on the safe side.
+LEAVE_SECONDS_ON_GPUS = 5.0
 #: How often a rank is asked once more, a grace apart, when the machine has no core to spare.
 _PATIENT_TURNS = 5
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long ranks that are to be freed are waited for, in seconds: until they hear of it, and until they leave."""
+
+    to_answer: float
+    to_leave: float
+
+
+def patience(looks: Iterable[Look], *, proved: bool) -> Patience:
+    """What fits these ranks.
+
+    Args:
+        looks: the last look at each of them. proved: whether it is proved that they are stuck.
+    """
+    if any(look.uses_gpus for look in looks):
+        return Patience(ANSWER_SECONDS_IF_PROVED, LEAVE_SECONDS_ON_GPUS)
+    return Patience(ANSWER_SECONDS_IF_PROVED if proved else ANSWER_SECONDS, GRACE_SECONDS / 2)
 
 
 def machine_is_busy() -> bool:
@@ -134,10 +158,10 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
             return
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
     this.freed = True
+    waits = patience(this.details.values(), proved=this.proved)
     for cut_store in (False, True):
-        patience = ANSWER_SECONDS_IF_PROVED if this.proved else ANSWER_SECONDS
-        wires.ask(Free(store=cut_store), Freed, patience, enough=lambda: _all_left(this))
-        if _wait(wires, this, GRACE_SECONDS / 2):
+        wires.ask(Free(store=cut_store), Freed, waits.to_answer, enough=lambda: _all_left(this))
+        if _wait(wires, this, waits.to_leave):
             return
     # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.
     for _ in range(1 if free_first else 3):
