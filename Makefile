@@ -3,7 +3,8 @@
 # make quick      a part of it for while you work: a minute   (make quick ARGS=-x)
 # make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
-# make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm; minutes)
+# make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm and a browser; minutes)
+# make test-room  half a day with thirty simulated learners and a class board (needs a browser; minutes)
 # make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
@@ -40,7 +41,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick test-gpu test-hub selfcheck-long notebooks bench wheels lint lock clean
+.PHONY: lab test quick test-gpu test-hub test-room selfcheck-long notebooks bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -73,8 +74,13 @@ notebooks: $(READY)
 bench: $(BENCH_READY)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
-# A class on a real JupyterHub, with six learners and a deadlock in all at once (docs/hub.md). In an environment of its own,
-# which sees the course's: the course does not depend on JupyterHub. Needs npm, for the hub's proxy.
+# The plan of docs/instructor.md, with simulated learners, a network that breaks and a board that is killed (docs/board.md).
+test-room: $(READY)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m benchmarks.half_day $(ARGS)
+
+# A class on a real JupyterHub, with six learners and a deadlock in all at once, once over its API and once in a browser
+# (docs/hub.md; ARGS="--only api" needs no browser). In an environment of its own, which sees the course's: the course does
+# not depend on JupyterHub. Needs npm, for the hub's proxy.
 HUB_READY = .venv-hub/.ready
 test-hub: $(HUB_READY)
 	@$(BIN)/python -m tests.hub.try_hub $(ARGS)

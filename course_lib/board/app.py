@@ -14,7 +14,7 @@ import hmac
 import json
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +119,7 @@ class Board:
         self._gathered: list[tuple[int, Event]] = []
         self._gathering: asyncio.Task[list[bool]] | None = None
         self._wrong = 0
+        self._trouble = ""  # why nothing can be written at the moment
         for member in store.members():
             self.room.names[member.learner] = member.name
             self._learners[member.digest] = member.learner
@@ -232,6 +233,7 @@ class Board:
                 "cells": [room.cell_data(*key) for key in room.cells],
                 "questions": [room.question_data(each) for each in room.votes],
                 "shown": room.shown,
+                "trouble": self._trouble,
             }
         )
 
@@ -259,8 +261,17 @@ class Board:
         self._tell_soon()
         return new
 
-    def _on_disk(self, work: Callable[[], _T]) -> Awaitable[_T]:
-        return asyncio.get_running_loop().run_in_executor(self._disk, work)
+    async def _on_disk(self, work: Callable[[], _T]) -> _T:
+        trouble = ""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+        except sqlite3.Error as error:
+            trouble = str(error)
+            raise
+        finally:
+            if trouble != self._trouble:
+                self._trouble = trouble
+                self._tell_soon()
 
     def _tell_soon(self) -> None:
         if not self._telling:
@@ -278,6 +289,7 @@ class Board:
                 "cells": [room.cell_data(*key) for key in changed.cells if key in room.cells],
                 "questions": [room.question_data(each) for each in changed.questions],
                 "shown": room.shown,
+                "trouble": self._trouble,
             }
         )
         for page in tuple(self.pages):
@@ -295,6 +307,10 @@ class _Handler(RequestHandler):
     def answer(self, status: int, **data: object) -> None:
         self.set_status(status)
         self.finish(data)
+
+    def cannot_write(self) -> None:
+        self.set_header("Retry-After", "5")
+        self.answer(503, problem="the board cannot write")
 
     def write_error(self, status_code: int, **kwargs: object) -> None:
         # No traceback and no words of the request; a disk that is full has written nothing, so it is asked again.
@@ -321,7 +337,11 @@ class _Join(_Handler):
         elif not isinstance(token, str) or not is_token(token):
             self.answer(400, problem="no token")
         else:
-            name = await self.board.join(clean_name(data.get("name")), token)
+            try:
+                name = await self.board.join(clean_name(data.get("name")), token)
+            except sqlite3.Error:
+                self.cannot_write()
+                return
             if name is None:
                 self.answer(403, error="The board is full.")
             else:
@@ -351,8 +371,7 @@ class _Events(_Handler):
         try:
             await self.board.take(learner, events)
         except sqlite3.Error:
-            self.set_header("Retry-After", "5")
-            self.answer(503, problem="the board cannot write")
+            self.cannot_write()
             return
         # Also what is not taken is done: to send it again would change nothing.
         ids = (each.get("id") for each in sent if isinstance(each, dict))

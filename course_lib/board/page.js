@@ -76,9 +76,9 @@ function send(message) {
 
 function told(message) {
   clock = message.now - Date.now() / 1000;
+  say(message.trouble && `The board cannot write (${message.trouble}). What learners do waits on their machines.`);
   if (message.kind === "everything") {
     tries = 0;
-    say("");
     at("ask").hidden = true;
     room = {
       lessons: message.lessons,

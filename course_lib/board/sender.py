@@ -9,6 +9,7 @@ nothing; the sender alone waits for the network, with a back-off of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import os
 import queue
@@ -17,17 +18,20 @@ import secrets
 import sqlite3
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.board.client import Address, AddressError, BoardAwayError, Client, RefusedError, address_of
 from course_lib.board.events import MOST_EVENTS, clean_name
-from course_lib.board.waiting import ASKED, JOINED, LEFT, REFUSED, Membership, Waiting
+from course_lib.board.waiting import ASKED, JOINED, LEFT, MOST_WAITING, REFUSED, Membership, Waiting
 from course_lib.own_files import data_folder
 
 #: A room that answers at the same moment is spread a little, and what one learner does within it goes in one request.
 _PAUSE = 0.2
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 0.5, 15.0
+#: How long what could not be written waits in memory for the next attempt.
+_WRITE_AGAIN = 2.0
 #: At the end of a kernel, for what is not on the disk yet.
 _LAST_SECONDS = 2.0
 
@@ -143,13 +147,21 @@ class Sender:
         self._wake.set()
 
     def _write(self) -> None:
+        todo: deque[Said | threading.Event] = deque()
         while not self._ended:
-            item = self._new.get()
-            if isinstance(item, threading.Event):
-                item.set()
-                continue
-            if not item.kind:
-                continue
+            # What could not be written is tried again with the next event, and after a while: a disk may get room.
+            with contextlib.suppress(queue.Empty):
+                todo.append(self._new.get(timeout=_WRITE_AGAIN if todo else None))
+            while todo and self._written(todo[0]):
+                todo.popleft()
+            if len(todo) > MOST_WAITING:
+                todo.popleft()
+
+    def _written(self, item: Said | threading.Event) -> bool:
+        """Whether this is done with: on the disk, or not to be sent at all."""
+        if isinstance(item, threading.Event):
+            item.set()
+        elif item.kind:
             try:
                 membership = self.waiting.membership()
                 if membership is not None and membership.state in (ASKED, JOINED):
@@ -157,6 +169,8 @@ class Sender:
                     self._wake.set()
             except sqlite3.Error as error:  # a full disk: learning goes on
                 self.trouble = f"{self.waiting.path.name} cannot be written: {error}"
+                return False
+        return True
 
     def _send_always(self) -> None:
         failures = 0

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import nbformat
@@ -26,14 +26,20 @@ _TRACES = {
 _TOO_EXACT = re.compile(r"(?<![\w.])(?=\d*\.\d+(?![\d.]))0*\.?0*[1-9](?:\.?\d){6,}")
 
 
-def check_notebooks(root: Path, names: Sequence[str] = ()) -> list[str]:
+def check_notebooks(
+    root: Path, names: Sequence[str] = (), tell: Callable[[int, int], None] | None = None
+) -> list[str]:
     """Return one line for each thing wrong with the saved notebooks below ``root``; none means they match.
 
     Nothing is executed. Checks all notebooks (and that none is without a source), or those that ``names``
-    mean.
+    mean; ``tell`` is called with how many are done, and how many there are.
     """
     targets = find_targets(root, names)
-    problems = [problem for target in targets for problem in _problems(target)]
+    problems: list[str] = []
+    for number, target in enumerate(targets, start=1):
+        problems += _problems(target)
+        if tell is not None:
+            tell(number, len(targets))
     if not names:
         problems += _orphans(root, targets)
     return problems

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
 from course_lib.grading.check import Checker, CheckError, files_of
 from course_lib.grading.check import watch as keep_watching
@@ -76,7 +77,9 @@ def check(
             typer.echo("Watching; Ctrl-C ends it.", err=True)
             pause = threading.Event()
             keep_watching(checker, lambda: _wait(pause))
-        good = checker.check()
+        # On the screen of the verdicts, which then stand above the bar.
+        with how_far("answers", screen if screen.is_terminal else None) as checker.tell:
+            good = checker.check()
     except (GangError, LaunchError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import traceback
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.doctor_report import show
+from course_lib.cli.how_far import how_long
 from course_lib.outcome.outcome import Diagnosis
 from course_lib.ranks.kernel.gang import GangError, LaunchError
 from course_lib.scripts.examine import error_text, examine, verdict_text, waiting_sentence
@@ -101,18 +103,19 @@ def doctor(
         raise typer.Exit(2)
     out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
     try:
-        found = examine(
-            str(script),
-            context.args,
-            ranks=ranks,
-            every=steps,
-            timeout=timeout,
-            patience=_PATIENCE if patience is None else patience,
-            on_stall=_say_meanwhile if patience is None else None,
-            out=out,
-            err=err,
-            launcher=launcher,
-        )
+        with how_long(script.name) if quiet else contextlib.nullcontext():
+            found = examine(
+                str(script),
+                context.args,
+                ranks=ranks,
+                every=steps,
+                timeout=timeout,
+                patience=_PATIENCE if patience is None else patience,
+                on_stall=_say_meanwhile if patience is None else None,
+                out=out,
+                err=err,
+                launcher=launcher,
+            )
     except (GangError, LaunchError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

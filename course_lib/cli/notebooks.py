@@ -31,7 +31,8 @@ def notebooks(
     root = course_root()
     try:
         if check:
-            problems = build.check_notebooks(root, names or ())
+            with how_far("notebooks") as show:
+                problems = build.check_notebooks(root, names or (), show)
             if not names:
                 problems += build.check_claims(root) + build.check_cheat_sheet(root)
                 problems += build.check_instructor(root) + build.check_api_page(root, command_line())

@@ -59,7 +59,9 @@ def selfcheck(
         raise typer.Exit(2) from None
     root = course_root()
     problems = 0
-    for problem in (*check_notebooks(root), *problems_on_paper(root)):
+    with how_far("notebooks") as show:
+        on_paper = check_notebooks(root, tell=show) + problems_on_paper(root)
+    for problem in on_paper:
         typer.echo(problem)
         problems += 1
     if not quick:

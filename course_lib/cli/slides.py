@@ -12,6 +12,7 @@ import typer
 from course_lib.build.rooms import read_entries
 from course_lib.build.sections import LESSON, read_lesson
 from course_lib.build.slides import GENERATOR, deck_page, make_deck
+from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
 from course_lib.own_files import NotOurFileError, check_ours
 from course_lib.tasks.catalogue import all_tasks
@@ -37,17 +38,19 @@ def slides(
     entries = read_entries()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for path in paths:
-            target = out / f"{path.stem}.html"
-            if not force:
-                check_ours(target, f'content="{GENERATOR}"')
-            tasks = [task for task in all_tasks() if task.lesson == path.stem]
-            deck = make_deck(read_lesson(path), tasks, entries)
-            unfinished = target.with_suffix(".html.part")
-            unfinished.write_text(deck_page(deck), encoding="utf-8", newline="\n")
-            os.replace(unfinished, target)
-            count = sum(map(len, deck.chapters))
-            typer.echo(f"{target}  {count} slides, {target.stat().st_size / 1e6:.1f} MB")
+        with how_far("slides") as show:
+            for number, path in enumerate(paths, start=1):
+                target = out / f"{path.stem}.html"
+                if not force:
+                    check_ours(target, f'content="{GENERATOR}"')
+                tasks = [task for task in all_tasks() if task.lesson == path.stem]
+                deck = make_deck(read_lesson(path), tasks, entries)
+                unfinished = target.with_suffix(".html.part")
+                unfinished.write_text(deck_page(deck), encoding="utf-8", newline="\n")
+                os.replace(unfinished, target)
+                count = sum(map(len, deck.chapters))
+                typer.echo(f"{target}  {count} slides, {target.stat().st_size / 1e6:.1f} MB")
+                show(number, len(paths))
     except (NotOurFileError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

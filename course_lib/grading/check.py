@@ -47,31 +47,39 @@ class Checker:
     Attributes:
         files: what to check. progress: where attempts are remembered, if anywhere.
         show: called with each verdict and the place of its answer. complain: called with each problem, one line.
+        tell: called with the numbers of answers that are done and in all, of those that have to be graded.
     """
 
     files: Sequence[Path]
     progress: Progress | None
     show: Callable[[Verdict, str], None]
     complain: Callable[[str], None]
+    tell: Callable[[int, int], None] = lambda _done, _total: None
     _graded: dict[tuple[Path, str, int], tuple[str, int | None]] = field(default_factory=dict)
 
     def check(self, files: Sequence[Path] | None = None) -> bool:
         """Grade every cell (of these files) that is new or changed; True when all passed and no file had a problem."""
         good = True
+        todo = []
         for file in self.files if files is None else files:
             reading = read_cells(file)
             for problem in reading.problems:
                 good = False
                 self.complain(complaint(_shown(file), problem))
-            for key, cell in _numbered(file, reading.cells):
-                if self._graded.get(key) == (cell.source, cell.seed):
-                    continue
-                self._graded[key] = (cell.source, cell.seed)
-                verdict = grade(cell.task, cell.source, first_line=cell.first_line, seed=cell.seed)
-                if self.progress is not None:
-                    self.progress.judged(verdict)
-                self.show(verdict, f"{_shown(file)}, {cell.place}")
-                good = good and verdict.passed
+            todo += [
+                (file, key, cell)
+                for key, cell in _numbered(file, reading.cells)
+                if self._graded.get(key) != (cell.source, cell.seed)
+            ]
+        self.tell(0, len(todo))
+        for number, (file, key, cell) in enumerate(todo, start=1):
+            self._graded[key] = (cell.source, cell.seed)
+            verdict = grade(cell.task, cell.source, first_line=cell.first_line, seed=cell.seed)
+            if self.progress is not None:
+                self.progress.judged(verdict)
+            self.show(verdict, f"{_shown(file)}, {cell.place}")
+            self.tell(number, len(todo))
+            good = good and verdict.passed
         return good
 
 

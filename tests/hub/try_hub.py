@@ -1,7 +1,8 @@
 """A class on a real JupyterHub: ``make test-hub``. Not a part of ``make test``: it needs JupyterHub and npm's proxy.
 
-Six learners sign in over the hub's API, each opens a lesson in a server of their own, and all run a deadlock at the
-same moment. Then nobody does anything, the idle servers are culled, the hub is stopped, and no process may be left.
+Six learners sign in, each opens a lesson in a server of their own, and all run a deadlock at the same moment: once over
+the hub's API, which tells how long cells take and what memory, and once in a real browser (`in_browsers`). Each time,
+then, nobody does anything, the idle servers are culled, the hub is stopped, and no process may be left.
 
 Learners are users of one account (JupyterHub's `SimpleLocalProcessSpawner`, its `DummyAuthenticator`), each with a home
 folder and a folder for temporary files of their own: so no zygote is shared, as between accounts.
@@ -28,6 +29,8 @@ from typing import Any
 
 import psutil
 import websocket
+
+from tests.hub import in_browsers
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = "ddp-course/notebooks/00_first_ranks.ipynb"
@@ -64,7 +67,8 @@ c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = root + "/home/{{username}}"
 c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser", "--allow-root"]
 c.Spawner.http_timeout = c.Spawner.start_timeout = 300
-c.Spawner.env_keep = ["PATH", "PYTHONPATH", "JUPYTER_PATH", "JUPYTER_CONFIG_PATH", "DDP_COURSE_HUB_TRY", "LANG"]
+c.Spawner.env_keep = ["PATH", "PYTHONPATH", "JUPYTER_PATH", "JUPYTERLAB_DIR", "JUPYTER_CONFIG_PATH",
+                        "DDP_COURSE_HUB_TRY", "LANG"]
 
 
 def prepare(spawner):
@@ -98,18 +102,34 @@ class Learner:
     kernel: str
 
 
+#: How a class is held: given the hub, the learners' names, and the mark of their processes.
+Way = Callable[["Api", list[str], str], None]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--learners", type=int, default=6)
     parser.add_argument(
         "--hub", type=Path, default=ROOT / ".venv-hub", help="the environment with JupyterHub"
     )
+    parser.add_argument("--only", choices=("api", "browser"), help="one of the two")
     arguments = parser.parse_args()
+    ways = {"api": over_api, "browser": in_browser}
+    left = 0
+    for name, way in ways.items():
+        if arguments.only in (None, name):
+            print(f"--- {name}", flush=True)
+            left += try_hub(arguments.hub, arguments.learners, way)
+    return 1 if left else 0
+
+
+def try_hub(hub: Path, count: int, way: Way) -> int:
+    """Hold a class on a hub; returns how many processes were left."""
     mark = secrets.token_hex(8)
     with tempfile.TemporaryDirectory(prefix="ddp-hub-", ignore_cleanup_errors=True) as folder:
         try:
             with (Path(folder) / "hub.log").open("wb") as log:
-                hold_class(Path(folder), arguments.hub, mark, arguments.learners, log)
+                hold_class(Path(folder), hub, mark, count, log, way)
         except BaseException:
             print(
                 "\n".join((Path(folder) / "hub.log").read_text(errors="replace").splitlines()[-30:]),
@@ -126,10 +146,10 @@ def main() -> int:
         *(words for _, words in left),
         sep="\n  ",
     )
-    return 1 if left else 0
+    return len(left)
 
 
-def hold_class(root: Path, hub: Path, mark: str, count: int, log: Any) -> None:
+def hold_class(root: Path, hub: Path, mark: str, count: int, log: Any, way: Way) -> None:
     port, hub_port, proxy_port = free_ports(3)
     token = secrets.token_hex(16)
     config = CONFIG.format(
@@ -145,9 +165,12 @@ def hold_class(root: Path, hub: Path, mark: str, count: int, log: Any) -> None:
     environment = {
         "PATH": os.pathsep.join([str(hub / "bin"), str(hub / "node_modules/.bin"), os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT),
-        # What the course's environment has: JupyterLab's files, and the extension of the course.
+        # What the course's environment has: JupyterLab with its extensions, and the extension of the course.
         "JUPYTER_PATH": str(Path(sys.prefix) / "share/jupyter"),
-        "JUPYTER_CONFIG_PATH": str(ROOT / "course_lib/notebook"),
+        "JUPYTERLAB_DIR": str(Path(sys.prefix) / "share/jupyter/lab"),
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(
+            [str(ROOT / "course_lib/notebook"), str(Path(sys.prefix) / "etc/jupyter")]
+        ),
         "DDP_COURSE_HUB_TRY": mark,
         "HOME": str(root),
         "LANG": "C.UTF-8",
@@ -158,23 +181,7 @@ def hold_class(root: Path, hub: Path, mark: str, count: int, log: Any) -> None:
         api = Api(f"http://127.0.0.1:{port}", token)
         wait(lambda: api.get("/hub/api/") or True, START)
         names = [f"learner{number}" for number in range(1, count + 1)]
-        with ThreadPoolExecutor(count) as together:
-            began = time.monotonic()
-            learners = list(together.map(lambda name: sign_in(api, name), names))
-            print(f"{count} learners have signed in and opened a lesson: {time.monotonic() - began:.1f} s")
-            for what, code, wanted in (
-                ("%load_ext course_lib", "%load_ext course_lib\n", ""),
-                ("a deadlock in all at once (new ranks in it)", HANG, "rank 2"),
-                ("a deadlock in all at once, again", HANG, "rank 2"),
-                ("an all_reduce after it", AFTER, "all 4"),
-            ):
-                runs = list(together.map(lambda learner, code=code: timed(api, learner, code), learners))
-                wrong = [text[-2000:] for _, status, text in runs if status != "ok" or wanted not in text]
-                if wrong:
-                    raise RuntimeError(f"{what}: {wrong[0]}")
-                seconds = sorted(second for second, _, _ in runs)
-                print(f"{what}: {seconds[0]:.1f} to {seconds[-1]:.1f} s")
-        print(f"memory (PSS) for all: {memory(mark):.0f} MB, per learner {memory(mark) / count:.0f} MB")
+        way(api, names, mark)
         began = time.monotonic()
         wait(lambda: not servers(api) or None, CULL)
         print(f"idle for {IDLE} s: all servers were culled within {time.monotonic() - began:.0f} s")
@@ -184,6 +191,37 @@ def hold_class(root: Path, hub: Path, mark: str, count: int, log: Any) -> None:
     finally:
         process.terminate()
         process.wait(60)
+
+
+def over_api(api: Api, names: list[str], mark: str) -> None:
+    """The class as programs see it: how long each cell takes."""
+    count = len(names)
+    with ThreadPoolExecutor(count) as together:
+        began = time.monotonic()
+        learners = list(together.map(lambda name: sign_in(api, name), names))
+        print(f"{count} learners have signed in and opened a lesson: {time.monotonic() - began:.1f} s")
+        for what, code, wanted in (
+            ("%load_ext course_lib", "%load_ext course_lib\n", ""),
+            ("a deadlock in all at once (new ranks in it)", HANG, "rank 2"),
+            ("a deadlock in all at once, again", HANG, "rank 2"),
+            ("an all_reduce after it", AFTER, "all 4"),
+        ):
+            runs = list(together.map(lambda learner, code=code: timed(api, learner, code), learners))
+            wrong = [text[-2000:] for _, status, text in runs if status != "ok" or wanted not in text]
+            if wrong:
+                raise RuntimeError(f"{what}: {wrong[0]}")
+            seconds = sorted(second for second, _, _ in runs)
+            print(f"{what}: {seconds[0]:.1f} to {seconds[-1]:.1f} s")
+    tell_memory(count, mark)
+
+
+def in_browser(api: Api, names: list[str], mark: str) -> None:
+    """The class as learners see it."""
+    in_browsers.hold(api.address, names, LESSON, lambda: tell_memory(len(names), mark))
+
+
+def tell_memory(count: int, mark: str) -> None:
+    print(f"memory (PSS) for all: {memory(mark):.0f} MB, per learner {memory(mark) / count:.0f} MB")
 
 
 class Api:

@@ -1,5 +1,7 @@
 """The class board on plain data: what it takes, keeps and refuses, and what waits on a learner's machine."""
 
+import asyncio
+import contextlib
 import json
 import secrets
 import sqlite3
@@ -7,12 +9,13 @@ import stat
 import threading
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from course_lib.board.app import Allowance
+from course_lib.board.app import Allowance, Board
 from course_lib.board.client import AddressError, address_of
 from course_lib.board.course import BoardCourse, BoardLesson, BoardTask, Question, questions_in
 from course_lib.board.events import (
@@ -283,6 +286,49 @@ def test_a_damaged_file_is_put_aside_and_a_full_disk_stops_nobody(tmp_path):
     in_memory.join(member())
     in_memory.add("verdict", "samplers.shard", "pass", (), 5.0)
     assert (in_memory.count(), in_memory.lasts) == (1, False)
+
+
+def test_what_is_said_while_the_disk_is_full_is_written_in_its_order_once_there_is_room(tmp_path):
+    sender = Sender(tmp_path)
+    sender.waiting.join(member())
+    pages = sender.waiting._file.execute("PRAGMA page_count").fetchone()[0]
+    sender.waiting._file.execute(f"PRAGMA max_page_count = {pages}")
+    for number in range(200):  # more than fits into the pages that are there
+        sender.tell("verdict", f"samplers.{number}", "wrong", ())
+    assert not sender.flush(0.5)
+    assert sender.waiting.count() < 200
+    sender.waiting._file.execute("PRAGMA max_page_count = 100000")
+    assert sender.flush(20.0)
+    assert [event.about for event in sender.waiting.first(300)] == [f"samplers.{each}" for each in range(200)]
+    sender.close()
+
+
+def test_a_board_whose_disk_is_full_says_so_to_the_instructor_and_asks_learners_to_send_again(tmp_path):
+    store = Store(tmp_path / "board.sqlite")
+
+    async def told(board: Board, does: Callable[[], Awaitable[object]]) -> str:
+        with contextlib.suppress(sqlite3.OperationalError):
+            await does()
+        return json.loads(board.everything())["trouble"]
+
+    async def hold() -> list[str]:
+        board = Board(store, COURSE, 500)
+        await board.join("Ada", "a" * 43)
+        events = [verdict("wrong", number, ()) for number in range(1, 1000)]
+        (pages,) = store._file.execute("PRAGMA page_count").fetchone()
+        store._file.execute(f"PRAGMA max_page_count = {pages}")
+        troubles = [await told(board, lambda: board.take(1, events))]
+        assert not store.events(), "all or none"
+        assert not board.room.cells, "the page shows what is kept"
+        store._file.execute("PRAGMA max_page_count = 100000")
+        troubles.append(await told(board, lambda: board.take(1, events)))
+        await board.close()
+        return troubles
+
+    assert asyncio.run(hold()) == ["database or disk is full", ""]
+    again = Store(tmp_path / "board.sqlite")
+    assert len(again.events()) == 999
+    again.close()
 
 
 def test_a_board_that_has_been_silent_for_weeks_is_forgotten(tmp_path):

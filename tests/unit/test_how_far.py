@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from course_lib.cli.how_far import how_far
+from course_lib.cli.how_far import how_far, how_long
 
 
 def shown(*, terminal: bool) -> str:
@@ -16,7 +16,8 @@ def shown(*, terminal: bool) -> str:
     return screen.getvalue()
 
 
-def test_on_a_terminal_there_is_a_bar_with_numbers_and_what_is_printed_stands_above_it():
+def test_on_a_terminal_there_is_a_bar_with_numbers_and_what_is_printed_stands_above_it(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     text = shown(terminal=True)
     assert "grading" in text
     assert "5/5" in text
@@ -27,3 +28,19 @@ def test_on_a_terminal_there_is_a_bar_with_numbers_and_what_is_printed_stands_ab
 def test_in_a_pipe_there_is_nothing(capsys):
     assert shown(terminal=False) == ""
     assert capsys.readouterr().out == "in between\n"
+
+
+def test_what_is_printed_into_a_file_goes_there_though_the_bar_is_on_a_terminal(capsys):
+    assert "in between" not in shown(terminal=True)
+    assert capsys.readouterr().out == "in between\n"
+
+
+def test_what_nobody_can_foresee_says_how_long_it_has_been_running_on_a_terminal_only():
+    screens = []
+    for terminal in (True, False):
+        screens.append(io.StringIO())
+        with how_long("train.py", Console(file=screens[-1], force_terminal=terminal, width=80)):
+            pass
+    assert "train.py" in screens[0].getvalue()
+    assert "0:00:00" in screens[0].getvalue()
+    assert screens[1].getvalue() == ""
