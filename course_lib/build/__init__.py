@@ -5,7 +5,7 @@
                                    ->  exercises/NN_topic.ipynb   the same with holes to fill in
 
 Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to cells), ``execute`` (run them
-on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long a lesson takes),
+on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long reading takes),
 ``claims`` (which cell shows which claim: docs/claims.md), ``cheatsheet`` (the rules of thumb:
 docs/cheatsheet.html), ``api`` (the public API: docs/api.md), ``instructor`` (plans and what to say:
 docs/instructor.md, docs/instructor-lessons.md; from ``sections``, ``asked``, ``rooms`` and the tasks), ``slides/``
@@ -42,7 +42,6 @@ from .check import check_notebooks
 from .claims import check_claims, write_claims_page
 from .execute import build_notebook, keep_outputs
 from .instructor import check_instructor, write_instructor_pages
-from .minutes import minutes
 from .plan import BuildError, Edition, Target, UnknownNotebookError, find_targets
 
 __all__ = [
@@ -58,7 +57,6 @@ __all__ = [
     "check_notebooks",
     "find_targets",
     "keep_outputs",
-    "minutes",
     "write_api_page",
     "write_cheat_sheet",
     "write_claims_page",

@@ -1,15 +1,14 @@
-"""How long a lesson takes an attentive reader: computed from what there is to read and to do, not wished.
+"""How long an attentive reader takes: computed from what there is to read and to do, not wished.
 
 180 words of text per minute, 25 lines of code per minute, a minute for each prediction and for each widget to play
-with, and half a minute for the cells to run; rounded up to five minutes. Tasks are not included, nor is what stands
-under a heading of the second level that begins with "Deeper", nor the code of a collapsed cell.
+with, and half a minute for the cells of a lesson to run. The code of a collapsed cell is not counted. Which sections
+of a lesson are counted, and how the sum is rounded, is said in `sections`.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import nbformat
 
@@ -19,16 +18,6 @@ RUNNING = 0.5
 _WORD = re.compile(r"\w[\w'’.-]*")
 _QUESTION = re.compile(r"\bpredict\(")
 _PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
-#: Where a section begins; a heading of the third level stays in the section of the heading above it.
-_SECTION = re.compile(r"^(?=##? )", re.MULTILINE)
-
-
-def minutes(notebook: nbformat.NotebookNode) -> int:
-    """Minutes for a lesson, a multiple of five."""
-    core = list(_core(notebook))
-    text = [source for kind, source in core if kind == "markdown"]
-    code = [source for kind, source in core if kind == "code"]
-    return 5 * math.ceil((reading_minutes(text, code) + RUNNING) / 5)
 
 
 def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
@@ -42,21 +31,6 @@ def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
 def count_questions(code: Sequence[str]) -> int:
     """How many predictions these pieces of code ask for."""
     return sum(len(_QUESTION.findall(each)) for each in code)
-
-
-def _core(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
-    """What everybody reads: kind and source of cells, or of the parts of a cell that belong to the core."""
-    deeper = False
-    for cell in notebook.cells:
-        if cell.cell_type != "markdown":
-            if not deeper and not is_collapsed(cell):
-                yield cell.cell_type, cell.source
-            continue
-        for part in _SECTION.split(cell.source):
-            if part.startswith(("# ", "## ")):
-                deeper = part.startswith("## Deeper")
-            if not deeper:
-                yield cell.cell_type, part
 
 
 def is_collapsed(cell: nbformat.NotebookNode) -> bool:

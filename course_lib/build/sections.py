@@ -85,7 +85,7 @@ class Lesson:
 
     @property
     def core_minutes(self) -> int:
-        """Minutes for the core, a multiple of five, counted as `minutes` counts a whole lesson."""
+        """Minutes that the lesson, the index and the README promise: those of the core, rounded up to five."""
         core = sum(section.minutes for section in self.sections if section.core)
         return 5 * math.ceil((core + RUNNING) / 5)
 

@@ -160,7 +160,9 @@ print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
 #
 # > **On GPUs (NCCL).** The ranks wait on their GPUs, and a peer's death may go unnoticed until `torchrun` ends the
 # > others, or until the timeout. Then the log says “Watchdog caught collective operation timeout”, and the process
-# > ends. (Read in `ProcessGroupNCCL.cpp`, not run here.)
+# > ends. (Read in
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp),
+# > not run here.)
 #
 # ## Break it 4: a rank that calls something else
 #
@@ -328,8 +330,9 @@ print("the largest difference is below 0.01 % of the largest change:", differenc
 # data parallelism, and every later lesson is about how it is kept, or silently broken.
 #
 # Why it works: each rank divides its gradients by the number of ranks while it copies them into DDP's buckets, and an
-# all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in `torch/csrc/distributed/c10d/reducer.cpp`). A
-# mean of four means is the mean of the whole batch when the four parts have equal sizes and no sample's loss depends on another
+# all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in
+# [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)). A mean of
+# four means is the mean of the whole batch when the four parts have equal sizes and no sample's loss depends on another
 # sample. (Unequal sizes: lesson 05. Samples that meet: lesson 07. Buffers, such as BatchNorm's: lesson 09.)
 #
 # ## The same as a script

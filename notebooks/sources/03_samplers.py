@@ -469,7 +469,8 @@ with Join([toy]):
 #
 # > **On GPUs (NCCL).** `backward()` returns as soon as its work is enqueued. A rank at the end of the longer stream stands still
 # > later, where the program needs a number from its GPU (`loss.item()`), until the watchdog ends the process
-# > (`ProcessGroupNCCL.cpp`). `if not have` is such a place, too, if `have` is a CUDA tensor. Ask in a group of gloo's, which
+# > ([`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
+# > `if not have` is such a place, too, if `have` is a CUDA tensor. Ask in a group of gloo's, which
 # > `dist.new_group(backend="gloo")` makes, with a CPU tensor. (Read, not run here.)
 #
 # ## What goes wrong in real life

@@ -246,7 +246,8 @@ for sent in out.collectives[0]:
 #   they stay equal because equal weights take equal steps. (At the end of a `join()` they do: lesson 05.)
 # - **Iteration 0.** *One* all-reduce of all 2,139,658 gradients, at the very end, so there is no overlap at all.
 # - **Rebuild.** Two small broadcasts of whole numbers, in the forward of iteration 1: which parameter goes into which
-#   bucket from now on (`Reducer::rebuild_buckets` and `sync_bucket_indices`, `torch/csrc/distributed/c10d/reducer.cpp`).
+#   bucket from now on (`Reducer::rebuild_buckets` and `sync_bucket_indices`,
+#   [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)).
 # - **Iterations 1, 2, ...** Two all-reduces: 267,786 numbers (1 MiB) early, then the rest.
 #
 # ### Who waits when one rank has no backward
@@ -278,7 +279,9 @@ if rank == 0:
 # > **On GPUs (NCCL).** All-reduces run on another CUDA stream than the one that computes (the comment at the top of class
 # > `ProcessGroupNCCL`, `ProcessGroupNCCL.hpp`), and `backward()` may return while buckets are still under way:
 # > `WorkNCCL::wait` makes the current *stream* wait, and blocks the program only where a timeout or
-# > `TORCH_NCCL_BLOCKING_WAIT` is given (`synchronizeStream` and `wait` in `ProcessGroupNCCL.cpp`). So a rank without a backward is
+# > `TORCH_NCCL_BLOCKING_WAIT` is given (`synchronizeStream` and `wait` in
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
+# > So a rank without a backward is
 # > noticed later, where the program next waits for the GPU, as in `loss.item()`. (Read there, not run here.)
 #
 # The same wait is why no rank is left behind. Rank 1 now needs a fifth of a second longer than rank 0 in its backward.

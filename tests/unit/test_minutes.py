@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.build import find_targets, minutes
+from course_lib.build import find_targets
+from course_lib.build.sections import lesson_of
 from course_lib.build.source import notebook_for
 
 ROOT = Path(__file__).parents[2]
@@ -18,11 +19,15 @@ LESSONS = [
 ]
 
 
+def minutes(cells) -> int:
+    return lesson_of(new_notebook(cells=list(cells)), "06_lesson").core_minutes
+
+
 @pytest.mark.parametrize("target", LESSONS, ids=lambda target: target.name)
 def test_a_lesson_takes_the_minutes_that_it_says(target):
     notebook = notebook_for(target)
     number = target.source.name[:2]
-    wanted = str(minutes(notebook))
+    wanted = str(minutes(notebook.cells))
     assert re.findall(r"(\d+)\sminutes\b", notebook.cells[0].source) == [wanted]
     for page in ("README.md", "notebooks/sources/index.py"):
         row = next(
@@ -33,7 +38,7 @@ def test_a_lesson_takes_the_minutes_that_it_says(target):
 
 def test_minutes_grow_with_words_lines_questions_and_widgets():
     def lesson(words: int = 0, *code: str) -> int:
-        return minutes(new_notebook(cells=[new_markdown_cell("word " * words), *map(new_code_cell, code)]))
+        return minutes([new_markdown_cell("word " * words), *map(new_code_cell, code)])
 
     assert lesson() == 5
     assert lesson(words=180 * 10) == 15
@@ -51,7 +56,7 @@ def test_what_is_under_deeper_or_collapsed_is_not_counted():
     question = 'predict("?", {})'
 
     def lesson(*cells):
-        return minutes(new_notebook(cells=[new_markdown_cell("word " * 180 * 4), *cells]))
+        return minutes([new_markdown_cell("word " * 180 * 4), *cells])
 
     core = lesson()
     assert core == 5
