@@ -75,8 +75,8 @@ out.replay("Three steps; rank 2 is late for the third")
 
 # %% [markdown]
 # The fast ranks compute forward and backward at full speed. They wait at the *end* of `backward()`, where
-# `Reducer::finalize_backward` (`torch/csrc/distributed/c10d/reducer.cpp`) waits for every bucket's all-reduce, and an
-# all-reduce cannot be complete before the last rank has joined.
+# `Reducer::finalize_backward` ([`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp))
+# waits for every bucket's all-reduce, and an all-reduce cannot be complete before the last rank has joined.
 #
 # So the slow rank looks *busy* and the healthy ones look *slow in communication*. A profile of one rank that says “60 % of
 # the time in all-reduce” does not tell you that the network is slow. The rank that waits least is the one to look at.
@@ -86,7 +86,7 @@ out.replay("Three steps; rank 2 is late for the third")
 # > `torch.cuda.Event(enable_timing=True)` in the hook of the last gradient and another one after `backward()`, synchronise, and take
 # > `elapsed_time` (`torch/cuda/streams.py`). Or compare the all-reduce kernels in traces of `torch.profiler`: the rank whose kernels
 # > are the *shortest* is the slow one. DDP measures with events, too: `ddp._get_ddp_logging_data()["avg_backward_comm_time"]`, a
-# > prototype interface. (Read in `reducer_cuda.cpp` and `torch/nn/parallel/distributed.py`, not run here.)
+# > prototype interface. (Read in [`reducer_cuda.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer_cuda.cpp) and `torch/nn/parallel/distributed.py`, not run here.)
 #
 # ## Does it even out?
 #
@@ -442,7 +442,8 @@ print(said)
 # > **On GPUs (NCCL).** Nothing is raised in your program, by default. A watchdog thread counts from the moment at
 # > which a collective is *enqueued*, and then ends the process: of a rank that waited, not of the one that is late
 # > ([lesson 13](13_debugging.ipynb)). Its log says “Watchdog caught collective operation timeout”. (Read in
-# > `ProcessGroupNCCL.cpp`, not run here.)
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp),
+# > not run here.)
 #
 # How to ask whether somebody is late, and harm nothing, stands under “Deeper”.
 #
@@ -503,7 +504,9 @@ print(y.item())
 # `wait(timeout)`, the second attempt, gives up waiting and not the all-reduce: it was completed in the end. But only with gloo.
 #
 # > **On GPUs (NCCL).** A `wait(timeout)` that runs out *aborts* the group's communicators before it raises
-# > (`WorkNCCL::wait`, `ProcessGroupNCCL.cpp`; read, not run here): the question whether somebody is late ends the
+# > (`WorkNCCL::wait`,
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp);
+# > read, not run here): the question whether somebody is late ends the
 # > group. Poll `is_completed()`, or ask with `monitored_barrier` in a gloo group.
 #
 # ## Deeper: a collective of your own inside join()
