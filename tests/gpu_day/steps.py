@@ -107,13 +107,11 @@ STEPS = (
     _story(4, "late", "a rank that comes 3 s late is waited for, and nothing is called a deadlock"),
     _story(4, "busy", "GPUs that compute for seconds, with TORCH_NCCL_BLOCKING_WAIT=1, are no deadlock"),
     _story(4, "stop", "the stop button, while a GPU waits for another rank: ranks and DDP models live on"),
-    _story(4, "again", "five deadlocks, one after the other: nothing piles up, and DDP models live on"),
     _story(
         4,
         "out_of_memory",
         "one rank's GPU is out of memory: raised, and swallowed; the gang lives on both times",
     ),
-    _story(4, "kernel_killed", "the kernel is killed: no rank is left, and its memory is given back"),
     _story(4, "recorder", "NCCL's recorder is read while a rank waits; its dumps are kept as fixtures"),
     _story(
         4,
@@ -129,5 +127,12 @@ STEPS = (
         5, "contexts", "memory that a rank takes of its GPU with its first tensor (the course assumes 600 MB)"
     ),
     _story(5, "first_step", "seconds of the first collective on CUDA tensors, and of later ones"),
+    _story(
+        5,
+        "again",
+        "five deadlocks, one after the other: no more than the broken group is kept, and DDP models live on",
+        seconds=150,
+    ),
+    _story(5, "kernel_killed", "the kernel is killed: no rank is left, and its memory is given back"),
     _story(5, "fence", "what the wait at the end of a cell costs a rank that uses CUDA"),
 )

@@ -436,7 +436,7 @@ def again() -> None:
     held = "(len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task')))"
     found, used = [], []
     for number in range(5):
-        told = ranks(_WAIT, timeout=12.0)
+        told = ranks(_WAIT, timeout=8.0)
         check(told.kind is Kind.HANG, f"deadlock {number + 1}: {summary(told)}")
         _still_trains(ranks, f"deadlock {number + 1}")
         found.append(ranks(held).values[0])

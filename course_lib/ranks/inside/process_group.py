@@ -38,7 +38,7 @@ from course_lib.ranks.inside.self_report import ddp_wrappers
 # `torch.distributed.rendezvous` is a function; the module of that name is only found by import_module.
 rendezvous = importlib.import_module("torch.distributed.rendezvous")
 GROUP_TIMEOUT = timedelta(minutes=30)
-#: How long freeing waits for NCCL's abort: less than the kernel waits for an answer (`stop_ranks.ANSWER_SECONDS`).
+#: How long freeing waits for NCCL's abort: less than the kernel waits for an answer (`stop_ranks.patience`).
 ABORT_SECONDS = 1.0
 _broken_groups: list[Any] = []
 

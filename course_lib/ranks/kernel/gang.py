@@ -36,6 +36,7 @@ from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job, Options
 from course_lib.ranks.kernel.launcher import Launcher, LaunchError, warm_up
 from course_lib.ranks.kernel.rank_handle import RankLink
+from course_lib.ranks.kernel.stop_ranks import ANSWER_SECONDS_ON_GPUS
 from course_lib.ranks.messages import Call, Cell, Fetch, Fetched, Free, Freed, Rebuild, Rebuilt, Script
 from course_lib.ranks.server.store import listen_on_loopback
 from course_lib.ranks.starting import RankConfig, StoreConfig
@@ -435,7 +436,7 @@ class Gang(Wires):
         """Free ranks that are blocked, then rebuild the group; see `rebuild_group`."""
         with self._lock, deferred():
             self._check_alive()
-            self.ask(Free(), Freed, 1.0)
+            self.ask(Free(), Freed, ANSWER_SECONDS_ON_GPUS)
             return self.rebuild_group()
 
     def restarted(self) -> Gang:

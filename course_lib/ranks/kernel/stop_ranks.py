@@ -30,6 +30,8 @@ ANSWER_SECONDS = 2.0
 #: One that is proved to be stuck has just answered: only the question before can keep it from hearing. Reading the
 #: first stacks takes a second of a core, and much longer on a machine that has none to spare.
 ANSWER_SECONDS_IF_PROVED = 20.0
+#: One that uses GPUs first waits for the abort of NCCL's communicators (`process_group.ABORT_SECONDS`), then answers.
+ANSWER_SECONDS_ON_GPUS = 3.0
 #: How long a rank that uses GPUs may take to leave once it is freed. Shutting gloo's sockets down is done at once; an
 #: abort of NCCL's communicators stops kernels and gives memory back first. How long that takes on a card is what the
 #: steps `stop` and `again` of `make test-gpu` find out; until then this is a guess on the safe side.
@@ -52,9 +54,10 @@ def patience(looks: Iterable[Look], *, proved: bool) -> Patience:
     Args:
         looks: the last look at each of them. proved: whether it is proved that they are stuck.
     """
-    if any(look.uses_gpus for look in looks):
-        return Patience(ANSWER_SECONDS_IF_PROVED, LEAVE_SECONDS_ON_GPUS)
-    return Patience(ANSWER_SECONDS_IF_PROVED if proved else ANSWER_SECONDS, GRACE_SECONDS / 2)
+    on_gpus = any(look.uses_gpus for look in looks)
+    to_answer = ANSWER_SECONDS_ON_GPUS if on_gpus else ANSWER_SECONDS
+    to_leave = LEAVE_SECONDS_ON_GPUS if on_gpus else GRACE_SECONDS / 2
+    return Patience(ANSWER_SECONDS_IF_PROVED if proved else to_answer, to_leave)
 
 
 def machine_is_busy() -> bool:

@@ -210,7 +210,9 @@ class Train(Task[Case, Seen, list[float]]):
         """Up to rounding."""
         seen, right = trial.seen[0], trial.oracle
         if seen["problem"]:
-            return Miss(f"on {toys.ranks_text(trial.world_size)}, {seen['problem']}")
+            # Two processes that write one file at the same time can leave one that nobody can read.
+            why = "all_write" if len(_writers(trial)) > 1 else None
+            return Miss(f"on {toys.ranks_text(trial.world_size)}, {seen['problem']}", why)
         off = max(abs(a - b) for a, b in zip(seen["weights"], right, strict=True))
         if off > 1e-4:
             return Miss(
@@ -221,8 +223,7 @@ class Train(Task[Case, Seen, list[float]]):
     @check("One process writes the file and prints the accuracy.")
     def one_writes(self, trial: ThisTrial) -> Miss | None:
         """Calls of torch.save, and lines on standard output."""
-        notes = trial.seen[0]["notes"]
-        writers = [int(rank) for rank, note in notes.items() if note["saved"]]
+        notes, writers = trial.seen[0]["notes"], _writers(trial)
         if len(writers) > 1:
             return Miss(f"{rank_list(writers)} wrote weights.pt", "all_write")
         printed = {int(rank): note["printed"] for rank, note in notes.items() if note["printed"]}
@@ -232,6 +233,11 @@ class Train(Task[Case, Seen, list[float]]):
         if len(lines) != 1:
             return Miss(f"no rank of {trial.world_size} printed one line with the accuracy, but {len(lines)}")
         return None
+
+
+def _writers(trial: ThisTrial) -> list[int]:
+    """The ranks that have called torch.save."""
+    return [int(rank) for rank, note in trial.seen[0]["notes"].items() if note["saved"]]
 
 
 def _write_images(case: Case, path: Path) -> None:
