@@ -6,6 +6,7 @@
 # make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm and a browser; minutes)
 # make test-room  half a day with thirty simulated learners and a class board (needs a browser; minutes)
 # make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
+# make mutants    break rules on purpose, and see whether a cheap test notices (minutes; ARGS="--number 100")
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
@@ -41,7 +42,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick test-gpu test-hub test-room selfcheck-long notebooks bench wheels lint lock clean
+.PHONY: lab test quick test-gpu test-hub test-room mutants selfcheck-long notebooks bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -92,6 +93,20 @@ $(HUB_READY): $(READY)
 	packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
 	$(BIN)/python -c "$$packages" > "$$(.venv-hub/bin/python -c "$$packages")/course.pth"; \
 	npm install --silent --prefix .venv-hub configurable-http-proxy; \
+	touch $@
+
+# docs/architecture.md, "How the tests are tested". In an environment of its own, which sees the course's; without PYTHONPATH,
+# because the tests must import the changed files, which are in mutants/. Stopped and started again, it goes on where it was.
+MUTANTS_READY = .venv-mutants/.ready
+mutants: $(MUTANTS_READY)
+	@env -u PYTHONPATH nice -n 5 .venv-mutants/bin/python -m tests.mutants $(ARGS)
+
+$(MUTANTS_READY): $(READY)
+	@set -e; \
+	$(BIN)/python -m venv --clear .venv-mutants; \
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1; \
+	packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	$(BIN)/python -c "$$packages" > "$$(.venv-mutants/bin/python -c "$$packages")/course.pth"; \
 	touch $@
 
 # For machines of this kind, with this Python; ARGS are options of pip download, which can also fetch for others. For Linux, the
@@ -173,6 +188,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv .venv-torch-* .venv-hub wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* .venv-hub .venv-mutants mutants wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

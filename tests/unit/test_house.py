@@ -28,6 +28,7 @@ NOT_OURS = {
     "__pycache__",
     ".ipynb_checkpoints",
     "learner",
+    "mutants",
     "slides",
     "test-results",
     "wheels",

@@ -1,0 +1,60 @@
+"""How a job has ended, in the doctor's words: who is named, of what kind it is, and what is told of the others."""
+
+import pytest
+
+from course_lib.doctor.diagnose import diagnose as found_in
+from course_lib.outcome.outcome import EXIT_CUT_OFF, Ending, Waiting
+from tests.unit.outcomes import died, error, outcome
+
+STOPPED = {rank: Waiting(rank, None, "In [1], line 2", "x += 1", state="stopped") for rank in (1,)}
+BLOCKED = {0: Waiting(0, "barrier", "In [1], line 3", "dist.barrier()")}
+
+
+def test_stop_says_who_left_and_that_variables_are_kept():
+    found = found_in(outcome("raises", 3, interrupted=True, endings={1: Ending.FREED, 2: Ending.FREED}))
+    assert found.kind == "interrupted"
+    assert found.summary == "You pressed stop; ranks 1 and 2 left the cell, they keep their variables."
+
+
+def test_stop_says_whose_end_has_cost_the_variables():
+    found = found_in(outcome("raises", 3, interrupted=True, endings={1: Ending.FREED, 2: Ending.KILLED}))
+    assert found.summary.startswith(
+        "You pressed stop; rank 1 left the cell, rank 2 could not be freed and was ended."
+    )
+    assert "The variables of all ranks are lost" in found.summary
+
+
+def test_stop_a_moment_too_late_is_told_as_that():
+    found = found_in(outcome("raises", 2, interrupted=True))
+    assert found.summary == "You pressed stop when every rank had just finished the cell."
+
+
+def test_a_rank_that_a_signal_has_stopped_is_the_odd_one_and_the_others_can_only_wait():
+    endings = {0: Ending.FREED, 1: Ending.FREED}
+    found = found_in(outcome("hang", 2, waiting=STOPPED | BLOCKED, endings=endings))
+    assert (found.kind, found.culprits) == ("rank_stopped", (1,))
+    assert found.summary == "Rank 1 was stopped by a signal; rank 0 can only wait."
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [
+        (3, "rank_exited", "os._exit"),
+        (-9, "rank_killed", "out-of-memory killer"),
+        (-15, "rank_killed", "look for who sends that signal"),
+        (-6, "rank_crashed", "a crash in C++ code"),
+        (-11, "rank_crashed", "a crash in C++ code"),
+        (EXIT_CUT_OFF, "rank_crashed", "descriptors that are not its own"),
+    ],
+)
+def test_the_exit_code_says_how_a_rank_has_ended(code, kind, advice):
+    found = found_in(died({2: code}, world_size=4))
+    assert (found.kind, found.culprits) == (kind, (2,))
+    assert advice in found.advice
+
+
+def test_sys_exit_names_its_ranks_codes_and_line():
+    errors = {rank: error("SystemExit", "3", "train.py, line 9") for rank in (1, 2)}
+    found = found_in(outcome("raises", errors=errors, endings=dict.fromkeys((1, 2), Ending.RAISED)))
+    assert (found.kind, found.culprits) == ("rank_exited", (1, 2))
+    assert found.summary.startswith("Ranks 1 and 2 called sys.exit(3) at train.py, line 9.")
