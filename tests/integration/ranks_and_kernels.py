@@ -130,7 +130,8 @@ class Kernel:
 
     @property
     def pid(self) -> int:
-        return int(self.manager.provisioner.process.pid)
+        provisioner: Any = self.manager.provisioner  # of the kind that starts a process here
+        return int(provisioner.process.pid)
 
     def run(self, source: str, timeout: float = 60.0) -> Shown:
         """Run a cell and wait for its end."""
