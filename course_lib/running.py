@@ -106,8 +106,8 @@ def run(
         args: its arguments; they are pickled.
         ranks: how many.
         timeout: seconds until ranks that have not finished are stopped (a deadlock is proved long before).
-        expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`; or `predicted`: what one of the
-            answers of the `predict(...)` before says.
+        expect: `ok`, `raises`, `raises:ValueError`, `raises:0`, `died:2`, `hang`, `slow`; or `predicted`: what one of
+            the answers of the `predict(...)` before says.
         faults: what breaks where (see `course_lib.faults`).
         trace: record a timeline.
         watch: also look for silent faults, such as ranks whose weights drift apart.

@@ -10,6 +10,7 @@ from course_lib.doctor.conditions import rank_condition
 from course_lib.doctor.drift import swallowed_error
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import aborted
+from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join
 from course_lib.doctor.words import (
     blocked_in,
     call_of,
@@ -20,6 +21,7 @@ from course_lib.doctor.words import (
     verb,
 )
 from course_lib.outcome.outcome import (
+    AT_WORK,
     EXIT_CUT_OFF,
     Collective,
     Diagnosis,
@@ -111,6 +113,11 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
     others = [(rank, record) for rank, record in meeting if rank not in dead]
     if at is None or not others:
         return None
+    if at_end_of_join(at):
+        found = own_inside_join(outcome, dead)
+        if found is not None:
+            died = f" gloo aborts a rank that receives more than it expects: {rank_list(dead)} died."
+            return replace(found, summary=found.summary + died, advice=found.advice + _gone(outcome))
     there = [rank for rank, record in others if record.origin is not None and _elsewhere(record.origin, at)]
     if not there:
         kind, what = "different_sizes", "the same line with different sizes or types"
@@ -125,7 +132,8 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
     return Diagnosis(
         kind,
         f"{capital(rank_list(dead))} died (gloo aborts a rank that receives more than it expects): the ranks met in "
-        f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: {at.source}{because}; "
+        f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: "
+        f"{at.source.rstrip(':')}{because}; "
         f"{rank_list(rank for rank, _ in others)} in {collective_text(other)} at {other.where or 'an unknown line'}.",
         culprits,
         positions(outcome, culprits),
@@ -235,7 +243,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu"}
     if on_gpus:
         return left_out_on_gpus(outcome) or _waits_for_gpus(outcome, on_gpus)
-    busy = {rank: w for rank, w in outcome.waiting.items() if w.state in ("computing", "silent", "asleep")}
+    busy = {rank: w for rank, w in outcome.waiting.items() if w.state in AT_WORK}
     if waiting and busy:
         first, other = next(iter(busy.values())), next(iter(waiting.values()))
         doing = f"in {first.pause[0]}" if first.state == "asleep" and first.pause else "at work"

@@ -12,7 +12,7 @@ from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.order import different_order, order_diagnosis
-from course_lib.doctor.own_collectives import own_meets_ddps
+from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join, own_meets_ddps
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
@@ -174,9 +174,12 @@ def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
 def _join(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
     joined = [side for side in (one, other) if side.collective.stage == "join"]
     entered = {rank for rank, records in outcome.recorded.items() if any(r.stage == "join" for r in records)}
-    if len(joined) != 1 or entered.issuperset((*one.ranks, *other.ranks)):
+    if len(joined) != 1:
         return None
     outside = other if joined[0] is one else one
+    if entered.issuperset((*one.ranks, *other.ranks)):
+        own = at_end_of_join(joined[0].collective.origin) and not outside.collective.stage
+        return own_inside_join(outcome, joined[0].ranks) if own else None
     return join_on_some_ranks(outcome, joined[0].ranks, outside.ranks)
 
 

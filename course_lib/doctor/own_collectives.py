@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from course_lib.doctor.counts import Done, calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
@@ -12,6 +12,7 @@ from course_lib.doctor.passes import missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import collective_text, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.places import Frame
 
 _IN_A_STEP = ("gradients", "buffers", "rebuild")
 
@@ -63,6 +64,50 @@ def own_meets_ddps(
         reached = f"{word} {b} in {collective_text(theirs)} at {theirs.where}"
         return uneven_batches(outcome, ranks, others, steps(a or 0, word), reached)
     return None
+
+
+def at_end_of_join(line: Frame | None) -> bool:
+    """True for the line of a `with` block of Join: a rank comes back to it when it has no batches left."""
+    return line is not None and "join(" in line.source.lower()
+
+
+def own_inside_join(outcome: Outcome, through: Collection[int]) -> Diagnosis | None:
+    """Ranks issue a collective of their own inside Join, and it meets Join's on those that are through with their data.
+
+    Args:
+        through: the ranks in Join's own collectives at the end of its block.
+    """
+    own = {rank: _last_inside_join(outcome.recorded.get(rank, ())) for rank in outcome.ranks}
+    ranks = [rank for rank, record in own.items() if record is not None and rank not in through]
+    if not ranks or not through:
+        return None
+    mine = own[ranks[0]]
+    assert mine is not None
+    return Diagnosis(
+        "own_collective_in_join",
+        f"Inside Join (or model.join()), {rank_list(ranks)} {verb(ranks, 'calls', 'call')} {collective_text(mine)} at "
+        f"{mine.where}; {rank_list(through)} {verb(through, 'has', 'have')} no batches left, and "
+        f"{verb(through, 'is', 'are')} in Join's own collectives by then: those meet.",
+        (),
+        positions(outcome),
+        advice="for a rank without batches, Join issues the collectives of the models that it was given, and no "
+        "others: take yours out of the block.",
+        lesson=taught_in(5),
+    )
+
+
+def _last_inside_join(records: Iterable[Collective]) -> Collective | None:
+    """The last collective of the script's own in a Join that has not come to its end."""
+    inside, own = False, None
+    for record in records:
+        if record.stage == "join":
+            inside = True
+            # The last of its collectives, done: what comes then is behind the block.
+            if record.done and at_end_of_join(record.origin):
+                inside, own = False, None
+        elif inside and not record.stage and record.origin is not None:
+            own = record
+    return own
 
 
 def _in_one_pass(

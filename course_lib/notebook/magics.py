@@ -43,7 +43,7 @@ class RankMagics(Magics):
     @argument(
         "--no-init", action="store_true", help="ranks without a process group: init_process_group is yours"
     )
-    @argument("--expect", help="ok (default), raises, died, hang; also raises:ValueError, died:2")
+    @argument("--expect", help="ok (default), raises, died, hang, slow; also raises:ValueError, died:2")
     @argument(
         "--predicted",
         action="store_true",

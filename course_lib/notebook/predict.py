@@ -165,8 +165,8 @@ def predict(
 
     Args:
         question: what is going to happen?
-        answers: text of each answer -> what makes it right: an expectation (`ok`, `raises:0`, `died:2`, `hang`, ...) or
-            a function of the `Outcome`, such as `lambda out: out.values[0] == 8`.
+        answers: text of each answer -> what makes it right: an expectation (`ok`, `raises:0`, `died:2`, `hang`, `slow`,
+            ...) or a function of the `Outcome`, such as `lambda out: out.values[0] == 8`.
         choice: commit right away, by text or number; otherwise click, or call `.choose(...)`.
 
     Raises:

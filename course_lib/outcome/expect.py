@@ -1,4 +1,4 @@
-"""Expectations - `ok`, `raises`, `raises:RuntimeError`, `raises:0`, `died:2`, `hang` - and whether they are met."""
+"""Expectations - `ok`, `raises`, `raises:KeyError`, `raises:0`, `died:2`, `hang`, `slow` - and whether they are met."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Ending, Kind, Outcome
+
+#: Beside the kinds of outcome: ranks that a time limit has ended at work. Nothing shows that they hang.
+_SLOW = "slow"
 
 
 class ExpectationError(ValueError):
@@ -19,11 +22,13 @@ class Expectation:
     Attributes:
         kind: the outcome's kind. ranks: exactly these ranks raise, die or wait (None: any).
         error: name of the exception's class or of one of its bases (None: any).
+        slow: with the kind `hang`, whether the time limit has ended ranks that were at work, or a hang.
     """
 
     kind: Kind
     ranks: frozenset[int] | None = None
     error: str | None = None
+    slow: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Expectation:
@@ -34,27 +39,28 @@ class Expectation:
         """
         head, colon, detail = text.strip().partition(":")
         try:
-            kind = Kind(head.strip())
+            slow = head.strip() == _SLOW
+            kind = Kind.HANG if slow else Kind(head.strip())
         except ValueError:
             raise ExpectationError(
-                f"No expectation {text!r}: use ok, raises, died or hang, and if you like "
+                f"No expectation {text!r}: use ok, raises, died, hang or slow, and if you like "
                 "raises:RuntimeError, raises:0, died:2 or hang:0,1."
             ) from None
         detail = detail.strip()
         if not colon or not detail:
-            return cls(kind)
+            return cls(kind, slow=slow)
         parts = [part.strip() for part in detail.split(",")]
         if kind is not Kind.OK and all(part.isdigit() for part in parts):
-            return cls(kind, frozenset(int(part) for part in parts))
+            return cls(kind, frozenset(int(part) for part in parts), slow=slow)
         if kind is Kind.RAISES and detail.isidentifier():
             return cls(kind, error=detail)
-        raise ExpectationError(f"No expectation {text!r}: after {kind}: comes " + _what_follows(kind))
+        raise ExpectationError(f"No expectation {text!r}: after {head.strip()}: comes " + _what_follows(kind))
 
     def met_by(self, outcome: Outcome) -> bool:
         """True when the outcome is what was expected."""
         if outcome.interrupted and self.error != "KeyboardInterrupt":
             return False
-        if outcome.kind is not self.kind:
+        if outcome.kind is not self.kind or outcome.was_slow != self.slow:
             return False
         if self.ranks is not None and self.ranks != ranks_that(outcome):
             return False
@@ -64,9 +70,10 @@ class Expectation:
         return True
 
     def __str__(self) -> str:
+        kind = _SLOW if self.slow else str(self.kind)
         if self.ranks is not None:
-            return f"{self.kind}:{','.join(map(str, sorted(self.ranks)))}"
-        return f"{self.kind}:{self.error}" if self.error else str(self.kind)
+            return f"{kind}:{','.join(map(str, sorted(self.ranks)))}"
+        return f"{kind}:{self.error}" if self.error else kind
 
 
 def _what_follows(kind: Kind) -> str:
@@ -100,4 +107,6 @@ def in_words(outcome: Outcome) -> str:
         return f"{rank_list(ranks)} {'raises' if one else 'raise'} {' / '.join(names)}"
     if outcome.kind is Kind.DIED:
         return f"{rank_list(ranks)} {'dies' if one else 'die'}"
+    if outcome.was_slow:
+        return f"{rank_list(ranks)} {'has' if one else 'have'} not finished in time"
     return f"{rank_list(ranks)} {'waits' if one else 'wait'} for ever"

@@ -182,6 +182,10 @@ class Collective:
         return f"{self.op}({shapes})" if shapes else f"{self.op}()"
 
 
+#: States of a `Waiting` in which a rank may still get on.
+AT_WORK = frozenset({"computing", "silent", "asleep"})
+
+
 @dataclass(frozen=True)
 class Waiting:
     """A rank that waits for something that cannot come, or did not come in time.
@@ -319,6 +323,12 @@ class Outcome:
     def all_packed(self) -> Mapping[int, Packed]:
         """The values as they came, and those too large to come with the run as far as they can be had now."""
         return self.packed
+
+    @property
+    def was_slow(self) -> bool:
+        """True where a time limit ended ranks of which nothing shows that they would not have finished."""
+        at_work = any(waiting.state in AT_WORK for waiting in self.waiting.values())
+        return self.kind is Kind.HANG and self.timed_out and at_work and not self.proved and not self.doubts
 
     @property
     def raw_values(self) -> dict[int, bytes]:

@@ -99,6 +99,9 @@ STEPS = (
     ),
     _story(4, "left_open", "the same without .item(): the cell ends, and says what it has left open"),
     _story(
+        4, "left_open_async", "the same with async_op=True: the check at a cell's end looks at all streams"
+    ),
+    _story(
         4, "first_left_out", "a rank leaves the very first CUDA collective out: freed, or ended by the course"
     ),
     _story(4, "mismatch", "all_reduce meets broadcast: it is not reported as a success"),

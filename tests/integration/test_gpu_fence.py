@@ -5,6 +5,7 @@ GPU can tell: that a collective which lacks a rank keeps the event of the curren
 """
 
 import sys
+import threading
 import time
 
 import pytest
@@ -20,10 +21,12 @@ def fence(monkeypatch):
     return gpu_fence
 
 
+def nothing_else():
+    """No other stream has anything to do."""
+
+
 def test_work_that_is_done_is_not_waited_for(fence):
-    started = time.perf_counter()
-    assert fence.finished(lambda: True)
-    assert time.perf_counter() - started < 0.01
+    assert fence.finished(lambda: True, nothing_else)
     assert not fence.is_waiting()
 
 
@@ -34,29 +37,45 @@ def test_work_that_comes_to_its_end_is_waited_for_and_the_wait_is_seen(fence):
         seen.append(fence.is_waiting())
         return next(answers)
 
-    assert fence.finished(query)
-    assert seen == [False, True, True, True]
+    assert fence.finished(query, lambda: seen.append(fence.is_waiting()))
+    assert seen == [True] * 5
     assert not fence.is_waiting()
 
 
 def test_work_that_does_not_end_is_left_alone_after_a_while(fence):
     started = time.perf_counter()
-    assert not fence.finished(lambda: False)
-    assert 0.05 <= time.perf_counter() - started < 5
+    assert not fence.finished(lambda: False, nothing_else)
+    assert time.perf_counter() - started >= 0.05
     assert not fence.is_waiting()
 
 
-def test_an_error_of_cudas_is_raised_and_the_wait_is_over(fence):
-    answers = iter([False])
+def test_work_on_another_stream_is_waited_for_and_asked_after_once(fence):
+    """Each cell waits for what an earlier one has left, then for its own; one thread at a time is in CUDA's call."""
+    ends, asked = threading.Event(), []
 
-    def query():
-        for answer in answers:
-            return answer
+    def synchronize(cell):
+        asked.append(cell)
+        assert ends.wait(60)
+
+    assert not fence.finished(lambda: True, lambda: synchronize(1))
+    assert not fence.finished(lambda: True, lambda: synchronize(2))
+    assert asked == [1], "the second cell waits for what the first has asked"
+    ends.set()
+    fence.FENCE_SECONDS = 60.0
+    assert fence.finished(lambda: True, lambda: synchronize(3))
+    assert asked == [1, 3]
+
+
+@pytest.mark.parametrize("on", ["the current stream", "another stream"])
+def test_an_error_of_cudas_is_raised_and_the_wait_is_over(fence, on):
+    def fails():
         raise RuntimeError("CUDA error: device-side assert triggered")
 
+    calls = (fails, nothing_else) if on == "the current stream" else (lambda: True, fails)
     with pytest.raises(RuntimeError, match="device-side assert"):
-        fence.finished(query)
+        fence.finished(*calls)
     assert not fence.is_waiting()
+    assert fence.finished(lambda: True, nothing_else), "an error is told once"
 
 
 @pytest.mark.parametrize("torch", [None, "without CUDA"])
@@ -98,6 +117,9 @@ class Event:
 torch.cuda.is_initialized = lambda: True
 torch.cuda.is_current_stream_capturing = lambda: False
 torch.cuda.Event = Event
+torch.cuda.current_device = lambda: 0
+torch.cuda.synchronize = lambda gpu: time.sleep(others)
+others = 0.0  # how long other streams have work
 import torch.distributed as dist
 rank = dist.get_rank()
 """
@@ -125,6 +147,14 @@ def test_a_cell_that_leaves_its_gpu_at_work_says_so_and_keeps_its_values(with_st
     (note,) = told.notes
     assert note.startswith("When this cell ended, the GPU of rank 1 had not finished its work")
     assert with_stand_in("Event.ends = 0.0").notes == ()
+
+
+def test_work_that_is_left_on_another_stream_is_told(with_stand_in):
+    told = with_stand_in("others = 1.0 if rank else 0.0")
+    (note,) = told.notes
+    assert note.startswith("When this cell ended, the GPU of rank 1 had not finished its work")
+    assert with_stand_in("others, gpu_fence.FENCE_SECONDS = 0.0, 60.0").notes == (), "it is waited for"
+    with_stand_in("gpu_fence.FENCE_SECONDS = 0.5")
 
 
 def test_nothing_is_said_of_a_gpu_that_may_have_waited_for_a_rank_which_came_later(with_stand_in):

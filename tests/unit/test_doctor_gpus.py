@@ -152,10 +152,17 @@ def test_a_rank_waits_for_its_gpu_whether_cuda_spins_or_sleeps(seen, state):
     assert _state(seen) == state
 
 
+class Wire:
+    """One end of a rank's wire, of which only this much is asked."""
+
+    def __init__(self, uses_gpus=False):
+        self.uses_gpus = uses_gpus
+
+
 @pytest.mark.parametrize("proved", [False, True])
 def test_ranks_that_use_gpus_are_given_the_time_that_an_abort_takes(proved):
-    on_cpu = patience([look(), look()], proved=proved)
-    one_uses_its_gpu = patience([look(), look(uses_gpus=True)], proved=proved)
+    on_cpu = patience([Wire(), Wire()], proved=proved)
+    one_uses_its_gpu = patience([Wire(), Wire(uses_gpus=True)], proved=proved)
     assert one_uses_its_gpu.to_answer >= on_cpu.to_answer
     assert one_uses_its_gpu.to_answer > ABORT_SECONDS, "or a rank is taken for lost while it aborts"
     assert one_uses_its_gpu.to_leave > on_cpu.to_leave
@@ -163,4 +170,4 @@ def test_ranks_that_use_gpus_are_given_the_time_that_an_abort_takes(proved):
 
 
 def test_a_proof_is_waited_for_longer_than_a_suspicion():
-    assert patience([look()], proved=True).to_answer > patience([look()], proved=False).to_answer
+    assert patience([Wire()], proved=True).to_answer > patience([Wire()], proved=False).to_answer

@@ -5,7 +5,16 @@ import dataclasses
 import pytest
 
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
+from course_lib.outcome.outcome import Waiting
 from tests.unit.outcomes import died, error, hung, outcome, raised
+
+
+def timed_out(blocked, asleep):
+    """A run whose time was up: ranks in a collective, and ranks that slept."""
+    waiting = {rank: Waiting(rank, "barrier", "", "") for rank in blocked}
+    waiting |= {rank: Waiting(rank, None, "", "", state="asleep") for rank in asleep}
+    return outcome("hang", waiting=waiting, timed_out=True)
+
 
 OUTCOMES = {
     "ok": outcome(),
@@ -13,6 +22,11 @@ OUTCOMES = {
     "raises 0,2": raised(0, 2, name="KeyError"),
     "died 2": died({2: -9}),
     "hang 1-3": hung(1, 2, 3, missing=(0,)),
+    "slow 1": timed_out(blocked=(0,), asleep=(1,)),
+    "probably hang": dataclasses.replace(
+        timed_out(blocked=(0,), asleep=(1,)), doubts=("a thread might act",)
+    ),
+    "all blocked": timed_out(blocked=(0, 1), asleep=()),
 }
 
 
@@ -30,10 +44,13 @@ OUTCOMES = {
         ("died", {"died 2"}),
         ("died:2", {"died 2"}),
         ("died:1", set()),
-        ("hang", {"hang 1-3"}),
+        ("hang", {"hang 1-3", "probably hang", "all blocked"}),
+        ("slow", {"slow 1"}),
+        ("slow:0,1", {"slow 1"}),
+        ("slow:1", set()),
         ("hang:1,2,3", {"hang 1-3"}),
         ("hang:1", set()),
-        (" hang ", {"hang 1-3"}),
+        (" hang:1,2,3 ", {"hang 1-3"}),
         ("raises:", {"raises 1", "raises 0,2"}),
     ],
 )
@@ -44,7 +61,19 @@ def test_an_expectation_is_met_by(text, meets):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "foo", "OK", "ok:1", "raises:1,x", "raises:a b", "died:KeyError", "hang:x", "died:-1", "raises:1.5"],
+    [
+        "",
+        "foo",
+        "OK",
+        "ok:1",
+        "raises:1,x",
+        "raises:a b",
+        "died:KeyError",
+        "hang:x",
+        "slow:x",
+        "died:-1",
+        "raises:1.5",
+    ],
 )
 def test_what_is_no_expectation_is_refused_in_one_line(text):
     with pytest.raises(ExpectationError, match=r"^No expectation ") as caught:
@@ -57,11 +86,12 @@ def test_what_is_no_expectation_is_refused_in_one_line(text):
     [
         (
             "foo",
-            ": use ok, raises, died or hang, and if you like raises:RuntimeError, raises:0, died:2 or hang:0,1.",
+            ": use ok, raises, died, hang or slow, and if you like raises:RuntimeError, raises:0, died:2 or hang:0,1.",
         ),
         ("ok:1", ": after ok: comes nothing."),
         ("raises:a b", "comes an exception's name or ranks, as in raises:ValueError or raises:0,2."),
         ("died:x", ": after died: comes ranks, as in died:2."),
+        ("slow:x", ": after slow: comes the ranks left waiting, as in hang:0,1."),
         ("hang:x", ": after hang: comes the ranks left waiting, as in hang:0,1."),
     ],
 )
@@ -78,7 +108,7 @@ def test_an_interrupted_run_meets_only_keyboard_interrupt():
     assert not Expectation.parse("ok").met_by(dataclasses.replace(outcome(), interrupted=True))
 
 
-@pytest.mark.parametrize("text", ["ok", "raises:KeyError", "died:0,2", "hang"])
+@pytest.mark.parametrize("text", ["ok", "raises:KeyError", "died:0,2", "hang", "slow", "slow:1"])
 def test_an_expectation_reads_as_it_was_written(text):
     assert str(Expectation.parse(text)) == text
 
@@ -91,6 +121,7 @@ def test_an_expectation_reads_as_it_was_written(text):
         ("raises 0,2", "ranks 0 and 2 raise KeyError"),
         ("died 2", "rank 2 dies"),
         ("hang 1-3", "ranks 1-3 wait for ever"),
+        ("slow 1", "ranks 0 and 1 have not finished in time"),
     ],
 )
 def test_what_happened_in_words(name, words):

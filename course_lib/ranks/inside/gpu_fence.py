@@ -1,16 +1,18 @@
 """The end of a cell on a rank that uses CUDA: has its GPU finished what the cell gave it?
 
 CUDA's calls return at once, and so do NCCL's collectives: without this, a cell that leaves its GPU waiting for another
-rank ends well, and the next cell that needs a result is blamed. The wait is short, and can be seen and interrupted: the
-main thread asks and sleeps in turns, while a call of CUDA's would keep it until the GPU has finished.
+rank ends well, and the next cell that needs a result is blamed. The wait is short, and can be seen and interrupted,
+which no call of CUDA's allows that returns when the GPU has finished.
 
-Only the current stream of the current GPU is asked: a collective is on it, or it waits for one, unless the learner's
-code has put it on a stream of its own, or has issued it with `async_op=True` and not waited for it.
+First the main thread asks for the current stream, and sleeps, in turns: a collective is on that stream, or it waits for
+one. What is left then is on other streams: the learner's, or NCCL's, where a collective with `async_op=True` is that
+nobody has waited for. CUDA does not list them; it only waits for all of them, and does so in a thread of its own.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -21,6 +23,27 @@ AT_END = "the check at the end of the cell"
 #: How long it sleeps between two questions: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _waiting = False
+
+
+class _Question:
+    """Waits for all streams once, in a thread of its own: as long as the GPU waits for another rank, it may be."""
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self._synchronize = synchronize
+        self.answered = threading.Event()
+        self.error: Exception | None = None
+        threading.Thread(target=self._ask, name="course-gpu-fence", daemon=True).start()
+
+    def _ask(self) -> None:
+        try:
+            self._synchronize()
+        except Exception as error:
+            self.error = error
+        self.answered.set()
+
+
+#: What nobody has answered yet; no second thread is sent after it.
+_open_question: _Question | None = None
 
 
 def finished_on_gpu() -> bool:
@@ -34,23 +57,52 @@ def finished_on_gpu() -> bool:
         return True
     event = torch.cuda.Event()
     event.record()
-    return finished(event.query)
+    gpu = torch.cuda.current_device()  # of this thread; a new one begins with the first
+    return finished(event.query, lambda: torch.cuda.synchronize(gpu))
 
 
-def finished(query: Callable[[], bool]) -> bool:
-    """Ask until the answer is True, for `FENCE_SECONDS` at most."""
+def finished(query: Callable[[], bool], synchronize: Callable[[], None]) -> bool:
+    """Wait until `query` says yes and then until `synchronize` returns, for `FENCE_SECONDS` at most in all.
+
+    Raises:
+        Exception: what one of them has raised.
+    """
     global _waiting
-    deadline, pause = time.monotonic() + FENCE_SECONDS, _FIRST_PAUSE
+    deadline = time.monotonic() + FENCE_SECONDS
+    _waiting = True
     try:
-        while not query():
-            if time.monotonic() > deadline:
-                return False
-            _waiting = True
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        return True
+        return _says_yes(query, deadline) and _returns(synchronize, deadline)
     finally:
         _waiting = False
+
+
+def _says_yes(query: Callable[[], bool], deadline: float) -> bool:
+    pause = _FIRST_PAUSE
+    while not query():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return True
+
+
+def _returns(synchronize: Callable[[], None], deadline: float) -> bool:
+    global _open_question
+    if _open_question is not None and not _is_answered(_open_question, deadline):
+        return False
+    # The answer to an earlier question says nothing of what the GPU was given since.
+    _open_question = _Question(synchronize)
+    return _is_answered(_open_question, deadline)
+
+
+def _is_answered(question: _Question, deadline: float) -> bool:
+    global _open_question
+    if not question.answered.wait(max(0.0, deadline - time.monotonic())):
+        return False
+    _open_question = None
+    if question.error is not None:
+        raise question.error
+    return True
 
 
 def is_waiting() -> bool:

@@ -133,4 +133,4 @@ class Wires:
         """Where every rank is now, without those that do not answer in time. `detail`: see `control_thread.look`."""
         with self._lock:
             replies = self.ask(Where(detail=detail), Seen, timeout)
-            return {rank: seen.look.of_rank(rank) for rank, seen in replies.items()}
+            return {link.rank: link.where(replies[link.rank]) for link in self.links if link.rank in replies}

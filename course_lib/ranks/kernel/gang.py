@@ -424,6 +424,8 @@ class Gang(Wires):
             return 0
         self.epoch += 1
         patience = REBUILD_SECONDS + REBUILD_SECONDS_PER_RANK * self.world_size
+        if any(link.uses_gpus for link in self.links):  # NCCL may connect them anew, as at the start
+            patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
         replies = self.ask(Rebuild(self.epoch), Rebuilt, patience)
         if len(replies) < self.world_size or any(reply.problem is not None for reply in replies.values()):
             for link in self.links:

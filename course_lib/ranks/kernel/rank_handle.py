@@ -13,7 +13,8 @@ from typing import TypeVar
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
-from course_lib.ranks.messages import Body, Done, Picture, Ready, Stop, number_of, read, written
+from course_lib.ranks.look import Look
+from course_lib.ranks.messages import Body, Done, Picture, Ready, Seen, Stop, number_of, read, written
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.starting import RankConfig
 
@@ -21,6 +22,8 @@ _Reply = TypeVar("_Reply", bound=Body)
 
 #: How long a rank may take to close the learner's files when it is dismissed.
 LEAVE_SECONDS = 1.0
+#: The same where it has a GPU to give back. Nobody waits for it, but its memory is missing meanwhile.
+LEAVE_SECONDS_ON_GPUS = 5.0
 
 
 class Link(abc.ABC):
@@ -28,6 +31,8 @@ class Link(abc.ABC):
 
     #: What the outermost frame of the main thread says in a dump of its stack.
     outermost = "in _run_module_as_main"
+    #: What the rank has last told of itself (`Look.uses_gpus`); until it has, whether it was given a GPU.
+    uses_gpus = False
 
     def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
         self.rank = rank
@@ -106,6 +111,11 @@ class Link(abc.ABC):
                     return read(kind, message)
         return None
 
+    def where(self, seen: Seen) -> Look:
+        """What the rank tells of itself, with its number."""
+        self.uses_gpus = seen.look.uses_gpus
+        return seen.look.of_rank(self.rank)
+
     def take_all(self, kind: type[_Reply]) -> list[_Reply]:
         """The messages of this kind that have come, to whatever they belong.
 
@@ -167,6 +177,7 @@ class RankLink(Link):
                 for _, write in pipes:
                     os.close(write)
         super().__init__(rank, BufferedChannel(mine), [OutputBuffer(read) for read, _ in pipes])
+        self.uses_gpus = config.gpu is not None
 
     @property
     def pid(self) -> int | None:
@@ -195,4 +206,4 @@ class RankLink(Link):
         self.killed_by_course = True
         if self.pid is not None and self.alive:
             self.channel.send(written(Stop()))
-            self.launcher.kill(self.pid, after=LEAVE_SECONDS)
+            self.launcher.kill(self.pid, after=LEAVE_SECONDS_ON_GPUS if self.uses_gpus else LEAVE_SECONDS)

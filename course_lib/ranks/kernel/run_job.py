@@ -232,7 +232,7 @@ class Watch:
             with contextlib.suppress(MalformedError):  # then it has not answered, for all that is known
                 seen = link.take(Seen, self.asked)
                 if seen is not None:
-                    self.replies[link.rank] = seen.look.of_rank(link.rank)
+                    self.replies[link.rank] = link.where(seen)
         living = [link for link in self.wires.links if link.alive]
         if len(self.replies) < len(living) and self.this.seconds() < self.next_look:
             return False

@@ -48,13 +48,14 @@ class Patience:
     to_leave: float
 
 
-def patience(looks: Iterable[Look], *, proved: bool) -> Patience:
+def patience(links: Iterable[Link], *, proved: bool) -> Patience:
     """What fits these ranks.
 
     Args:
-        looks: the last look at each of them. proved: whether it is proved that they are stuck.
+        links: their ends of the wires, which know who uses GPUs, also of a rank that has fallen silent.
+        proved: whether it is proved that they are stuck.
     """
-    on_gpus = any(look.uses_gpus for look in looks)
+    on_gpus = any(link.uses_gpus for link in links)
     to_answer = ANSWER_SECONDS_ON_GPUS if on_gpus else ANSWER_SECONDS
     to_leave = LEAVE_SECONDS_ON_GPUS if on_gpus else GRACE_SECONDS / 2
     return Patience(ANSWER_SECONDS_IF_PROVED if proved else to_answer, to_leave)
@@ -161,7 +162,7 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
             return
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
     this.freed = True
-    waits = patience(this.details.values(), proved=this.proved)
+    waits = patience(this.links, proved=this.proved)
     for cut_store in (False, True):
         wires.ask(Free(store=cut_store), Freed, waits.to_answer, enough=lambda: _all_left(this))
         if _wait(wires, this, waits.to_leave):
