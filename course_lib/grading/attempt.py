@@ -25,6 +25,8 @@ from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.kernel.gang import Gang, GangError
 from course_lib.tasks.task import Task, Trial
 
+#: Who is told how many trials are done, and of how many.
+Tell = Callable[[int, int], None]
 _PRINTED = 2000
 #: All calls of an answer together may take this many times as long as one.
 CALLS_IN_ALL = 6
@@ -74,10 +76,12 @@ class _Ended(Exception):
         self.end, self.reason, self.outcome = end, reason, outcome
 
 
-def attempt(task: Task, source: str, first_line: int, seeds: Sequence[int], folder: str) -> Attempt:
+def attempt(
+    task: Task, source: str, first_line: int, seeds: Sequence[int], folder: str, tell: Tell | None = None
+) -> Attempt:
     """Run the answer on all world sizes of the task, or until it raises, dies, hangs or shows to be a stub.
 
-    Cases are drawn from each of the seeds, and all tried in the same ranks.
+    Cases are drawn from each of the seeds, and all tried in the same ranks. `tell` is called after each trial.
 
     Raises:
         GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
@@ -93,6 +97,7 @@ def attempt(task: Task, source: str, first_line: int, seeds: Sequence[int], fold
             for size, gang, place in gangs.each():
                 world_size, case = size, None
                 plan = plan or _plan(task, seeds, gang)
+                in_all = sum(map(len, plan.values()))
                 ranks = _Ranks(gang, Watch(gang, folder), clock)
                 if task.script:
                     ranks.ask(harness.keep_script, source, first_line, place, task.name)
@@ -104,6 +109,8 @@ def attempt(task: Task, source: str, first_line: int, seeds: Sequence[int], fold
                     seen = _observations(replies, first=not trials)
                     trials.append(Trial(world_size, case, question.oracle, seen))
                     printed.append(text)
+                    if tell is not None:
+                        tell(len(trials), in_all)
                 ranks.ask(harness.sign_off)
         except _Ended as ended:
             words = _printed(ended.outcome) if ended.outcome is not None else ""

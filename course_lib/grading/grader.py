@@ -7,7 +7,7 @@ import hashlib
 import tempfile
 import time
 
-from course_lib.grading.attempt import attempt
+from course_lib.grading.attempt import Tell, attempt
 from course_lib.grading.judge import judge, judge_source
 from course_lib.grading.verdict import Verdict
 from course_lib.grading.watch import NothingLeft
@@ -15,7 +15,13 @@ from course_lib.tasks import Task, find_task
 
 
 def grade(
-    task: Task | str, source: str, *, first_line: int = 1, seed: int | None = None, seeds: int = 1
+    task: Task | str,
+    source: str,
+    *,
+    first_line: int = 1,
+    seed: int | None = None,
+    seeds: int = 1,
+    tell: Tell | None = None,
 ) -> Verdict:
     """Run an answer in fresh ranks and judge what it did there.
 
@@ -26,6 +32,7 @@ def grade(
             the same cases, every other answer on other ones.
         seeds: from how many seeds cases are drawn: from `seed` and those that follow it. All are tried in the same
             ranks, and the verdict is on all of them together.
+        tell: called after each trial (a call of the answer on all ranks) with the numbers of those done and in all.
 
     Returns:
         The verdict. Whatever the answer does, this returns within the task's time limit and a few seconds; nothing
@@ -48,7 +55,7 @@ def grade(
         NothingLeft(),
     ):
         drawn_from = range(seed, seed + seeds)
-        verdict = judge(task, attempt(task, source, first_line, drawn_from, folder), seed)
+        verdict = judge(task, attempt(task, source, first_line, drawn_from, folder, tell), seed)
     return dataclasses.replace(verdict, seconds=time.monotonic() - started)
 
 

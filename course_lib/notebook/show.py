@@ -6,11 +6,12 @@ import base64
 import os
 import struct
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
-from course_lib.outcome.html import html_report
+from course_lib.outcome.html import html_report, note, panel
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Cells shorter than this show nothing before they end: no flicker.
 _LIVE_AFTER = 0.4
+#: The same for answers: most are graded sooner, on a machine that is not busy.
+_TRIALS_AFTER = 1.5
 #: What a PNG begins with; behind it come its chunks: length, kind, data, checksum.
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -69,42 +72,83 @@ def _with_alternative_text(figure: Figure) -> tuple[dict[str, object], dict[str,
     return {}, {"image/png": {"alt": described(figure)}}
 
 
-class View:
-    """One place in the output area: progress while the ranks run, then the outcome in its stead."""
+class Place:
+    """One place in the output area: progress while something runs, then what came of it in its stead."""
 
     def __init__(self) -> None:
         self._handle: DisplayHandle | None = None
         self._live = can_update()
 
+    @property
+    def used(self) -> bool:
+        """True when something stands there."""
+        return self._handle is not None
+
+    def progress(self, text: str, html: str) -> None:
+        """Show how far it is, where that can be replaced afterwards."""
+        if self._live:
+            self._publish(text, html)
+
+    def finish(self, text: str, html: str) -> None:
+        """Put what came of it where the progress was; prints the text where there is no notebook."""
+        if in_notebook():
+            self._publish(text, html)
+        else:
+            print(text, flush=True)
+
+    def _publish(self, text: str, html: str) -> None:
+        from IPython.display import display
+
+        bundle = {"text/plain": text, "text/html": html}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+class Trials:
+    """How far the grading of an answer is, in the place where the verdict will stand."""
+
+    def __init__(self) -> None:
+        self._place = Place()
+        self._started = time.monotonic()
+
+    def tell(self, done: int, in_all: int) -> None:
+        """So many of so many trials are done; shown once it has taken a while."""
+        took = time.monotonic() - self._started
+        if took < _TRIALS_AFTER or done == in_all:
+            return
+        left = took / done * (in_all - done)
+        text = f"checking … {done} of {in_all} trials are done, still about {left:.0f} s"
+        self._place.progress(text, panel(note(text)))
+
+    def finish(self, text: str, html: str) -> None:
+        """The verdict."""
+        self._place.finish(text, html)
+
+
+class View:
+    """How far the ranks of a cell are, and then the outcome in the same place."""
+
+    def __init__(self) -> None:
+        self._place = Place()
+
     def progress(self, progress: Progress) -> None:
         """Show how far the ranks are; called while they run."""
-        if not self._live or progress.seconds < _LIVE_AFTER:
-            return
-        self._publish({"text/plain": live_text(progress), "text/html": live_html(progress)})
+        if progress.seconds >= _LIVE_AFTER:
+            self._place.progress(live_text(progress), live_html(progress))
 
     def finish(self, outcome: Outcome) -> None:
         """Put the outcome where the progress was, and the pictures below."""
-        nothing = outcome.ok and repr(outcome) == "(no output)"
-        if nothing and self._handle is None:
-            pass
-        elif in_notebook():
-            self._publish({"text/plain": repr(outcome), "text/html": html_report(outcome)})
-        else:
-            print(outcome, flush=True)
+        text = repr(outcome)
+        if self._place.used or not (outcome.ok and text == "(no output)"):
+            self._place.finish(text, html_report(outcome) if in_notebook() else "")
         owners: dict[bytes, list[int]] = {}
         for rank, pictures in sorted(outcome.pictures.items()):
             for picture in pictures:
                 owners.setdefault(picture, []).append(rank)
         for picture, ranks in owners.items():
             self._picture(rank_label(ranks), picture)
-
-    def _publish(self, bundle: dict[str, str]) -> None:
-        from IPython.display import display
-
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
 
     @staticmethod
     def _picture(owner: str, png: bytes) -> None:

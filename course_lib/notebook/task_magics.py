@@ -17,7 +17,7 @@ from course_lib.notebook.board import tell_verdict
 from course_lib.notebook.judge import refusing
 from course_lib.notebook.options import options_of
 from course_lib.notebook.session import Refused
-from course_lib.notebook.show import show_html
+from course_lib.notebook.show import Trials, show_html
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 STRICT = "DDP_COURSE_STRICT"
@@ -56,14 +56,15 @@ class TaskMagics(Magics):
         first_line = 2
         if task.script:
             cell, first_line = _script(task, cell)
+        trials = Trials()
         with refusing():
-            verdict = grade(task, cell, first_line=first_line, seed=_number(options.seed))
+            verdict = grade(task, cell, first_line=first_line, seed=_number(options.seed), tell=trials.tell)
         self.last = task
         self.progress_log.judged(verdict)
         tell_verdict(verdict)
         from course_lib.notebook.task_panel import html_verdict
 
-        show_html(repr(verdict), html_verdict(verdict))
+        trials.finish(repr(verdict), html_verdict(verdict))
         self._tell_notices()
         # A script is handed out with its faults: there the verdict is no mistake of the course.
         handed_out = bool(task.script) and Path.cwd().name == "exercises"

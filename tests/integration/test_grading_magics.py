@@ -51,6 +51,20 @@ def test_a_right_answer_passes_in_text_and_html(kernel):
     assert shown.stdout == shown.stderr == ""
 
 
+def test_an_answer_that_takes_long_says_how_long_and_the_verdict_takes_its_place(kernel):
+    kernel.run("from course_lib.notebook import show\nafter, show._TRIALS_AFTER = show._TRIALS_AFTER, 0.0")
+    shown = kernel.run(RIGHT)
+    kernel.run("show._TRIALS_AFTER = after")
+    (bundle,) = shown.displays
+    assert bundle["text/plain"].startswith("samplers.shard_indices: pass\n")
+    *before, last = map(words, shown.updates)
+    assert "samplers.shard_indices: pass" in last
+    done = [re.search(r"checking … (\d+) of (\d+) trials are done, still about \d+ s", text) for text in before]
+    numbers = [(int(found[1]), int(found[2])) for found in done]
+    in_all = numbers[0][1]
+    assert numbers == [(number, in_all) for number in range(2, in_all)], "the first of them began the place"
+
+
 def test_a_stub_says_the_same_every_time(kernel):
     texts = {kernel.run(STUB).displays[0]["text/plain"] for _ in range(3)}
     assert len(texts) == 1

@@ -41,7 +41,10 @@ def aborted(*records):
 def test_the_collective_of_ones_own_is_named_and_not_the_line_of_the_block():
     found = diagnose(aborted(joins(1), gradients(2), own(3), joins(4, done=False, at_end=True)))
     assert (found.kind, found.culprits) == ("own_collective_in_join", ())
-    assert f"rank 1 calls all_reduce() (1 float32) at {own(3).where}; rank 0 has no batches left" in found.summary
+    assert (
+        f"rank 1 calls all_reduce() (1 float32) at {own(3).where}; rank 0 has no batches left"
+        in found.summary
+    )
     assert "rank 0 died" in found.summary
     assert "lesson 05" in found.lesson
 
