@@ -98,13 +98,12 @@ def own_inside_join(outcome: Outcome, through: Collection[int]) -> Diagnosis | N
 
 def _last_inside_join(records: Iterable[Collective]) -> Collective | None:
     """The last collective of the script's own in a Join that has not come to its end."""
-    inside, own = False, None
+    inside, at_end, own = False, False, None
     for record in records:
+        if at_end and not at_end_of_join(record.origin):  # behind the block
+            inside, at_end, own = False, False, None
         if record.stage == "join":
-            inside = True
-            # The last of its collectives, done: what comes then is behind the block.
-            if record.done and at_end_of_join(record.origin):
-                inside, own = False, None
+            inside, at_end = True, at_end_of_join(record.origin)
         elif inside and not record.stage and record.origin is not None:
             own = record
     return own

@@ -461,14 +461,12 @@ print(said)
 #   wants more:
 
 # %%
-# %%ranks --timeout 0.5 --expect hang
+# %%ranks --timeout 0.5 --expect slow
 if rank == 1:
     time.sleep(60)
 dist.barrier()
 
 # %% [markdown]
-# (`--expect hang` accepts both, because the cell has not ended; the verdict is “Not a deadlock”.)
-#
 # ## Rule of thumb
 #
 # > The gang is as fast as its slowest rank of the moment, so cut the tail before you add ranks. `no_sync()` around
@@ -527,8 +525,7 @@ with ddp.join():
 # %% [markdown]
 # Rank 0 has left the loop, and `join()` answers for it, first with the all-reduce that counts who still trains
 # (`Join.__exit__`). Rank 1's `all_reduce` for the log meets an all-reduce that was meant for something else, and from there on every
-# call meets the wrong one. The verdict names the call that was hit, which is `join()`'s; the line to look for is the one that nobody
-# answers, here the last one. Put your own collectives behind the block, or sum up locally and reduce once.
+# call meets the wrong one. The verdict names the line that nobody answers, which is the last one. Put your own collectives behind the block, or sum up locally and reduce once.
 #
 # ## Deeper: “Make a smaller group, then they synchronise less often”
 #

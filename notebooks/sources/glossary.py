@@ -46,7 +46,8 @@
 # **DDP.** `DistributedDataParallel`: one process for each GPU, each with a copy of the model that stays the same because all
 # take the same steps with averaged gradients. [04](04_buckets.ipynb)
 #
-# **Deadlock.** Ranks that wait for each other and will wait for ever; a *hang*, seen from outside.
+# **Deadlock.** Ranks that wait for each other and will wait for ever. From outside, it looks like a slow run: both are called a
+# *hang*. The course proves the one (`--expect hang`), and says of the other that it is none (`--expect slow`).
 # [00](00_first_ranks.ipynb), [13](13_debugging.ipynb)
 #
 # **Desync.** Ranks that go on, but no longer with the same weights, or no longer at the same collective. The first kind makes no

@@ -31,6 +31,7 @@ from course_lib.ranks.kernel.backend import SHARING_VARIABLE, BackendError
 from course_lib.ranks.kernel.gang import Gang, GangError, check_wish
 from tests.gpu_day.running import CARDS, OUT, REHEARSAL, Box
 from tests.gpu_day.steps import ROOT
+from tests.integration.ranks_and_kernels import is_gone
 
 REHEARSED = os.environ.get(REHEARSAL) == "1"
 NCCL = not REHEARSED
@@ -345,6 +346,8 @@ def left_open_async() -> None:
         check(told.ok and any("rank 0" in note for note in told.notes), summary(told))
         after = ranks("2 + 2", timeout=30.0)
         check(after.ok, f"the next cell, which asks nothing of the GPU: {summary(after)}")
+    waits = ranks("if rank == 0:\n    work.wait()\n    x.item()", timeout=8.0)
+    check(waits.kind is Kind.HANG, f"the cell that waits for it: {summary(waits)}")
     ranks.lives_on("the open collective")
     passed(summary(told))
 
@@ -491,8 +494,6 @@ time.sleep(600)
 
 
 def kernel_killed() -> None:
-    import psutil
-
     before = _used_mb()
     kernel = subprocess.Popen([sys.executable, "-c", _KERNEL], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert kernel.stdout is not None
@@ -502,10 +503,10 @@ def kernel_killed() -> None:
     kernel.wait()
     check(len(pids) == RANKS, "the ranks did not start")
     killed = time.monotonic()
-    while left := [pid for pid in pids if psutil.pid_exists(pid)]:
+    while left := [pid for pid in pids if not is_gone(pid)]:
         check(time.monotonic() < killed + 2.0, f"processes {left} are still there after 2 s")
         time.sleep(0.05)
-    gone = time.monotonic() - killed
+    ended = time.monotonic() - killed
     while (after := _used_mb()) is not None and before is not None and after > before + 200:
         if time.monotonic() > killed + 10.0:
             break
@@ -515,7 +516,7 @@ def kernel_killed() -> None:
         before is None or after is None or after <= before + 200, f"{before} MB before, {after} MB afterwards"
     )
     passed(
-        f"the ranks were gone after {gone:.2f} s; MB used on all GPUs: {before} before, {with_ranks} with {RANKS} "
+        f"the ranks were gone after {ended:.2f} s; MB used on all GPUs: {before} before, {with_ranks} with {RANKS} "
         f"ranks, {after} after {given_back:.2f} s"
     )
 

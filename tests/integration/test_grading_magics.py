@@ -59,7 +59,9 @@ def test_an_answer_that_takes_long_says_how_long_and_the_verdict_takes_its_place
     assert bundle["text/plain"].startswith("samplers.shard_indices: pass\n")
     *before, last = map(words, shown.updates)
     assert "samplers.shard_indices: pass" in last
-    done = [re.search(r"checking … (\d+) of (\d+) trials are done, still about \d+ s", text) for text in before]
+    done = [
+        re.search(r"checking … (\d+) of (\d+) trials are done, still about \d+ s", text) for text in before
+    ]
     numbers = [(int(found[1]), int(found[2])) for found in done]
     in_all = numbers[0][1]
     assert numbers == [(number, in_all) for number in range(2, in_all)], "the first of them began the place"

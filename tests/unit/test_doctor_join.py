@@ -39,7 +39,8 @@ def aborted(*records):
 
 
 def test_the_collective_of_ones_own_is_named_and_not_the_line_of_the_block():
-    found = diagnose(aborted(joins(1), gradients(2), own(3), joins(4, done=False, at_end=True)))
+    at_end = (joins(4, at_end=True), joins(5, done=False, at_end=True))
+    found = diagnose(aborted(joins(1), gradients(2), own(3), *at_end))
     assert (found.kind, found.culprits) == ("own_collective_in_join", ())
     assert (
         f"rank 1 calls all_reduce() (1 float32) at {own(3).where}; rank 0 has no batches left"
@@ -50,8 +51,8 @@ def test_the_collective_of_ones_own_is_named_and_not_the_line_of_the_block():
 
 
 def test_what_was_called_behind_an_earlier_block_is_not_to_blame():
-    earlier = (joins(1), joins(2, at_end=True), own(3, line=9))
-    found = diagnose(aborted(*earlier, joins(4), gradients(5), joins(6, done=False, at_end=True)))
+    earlier = (joins(1), own(2), joins(3, at_end=True), joins(4, at_end=True), own(5, line=9))
+    found = diagnose(aborted(*earlier, joins(6), gradients(7), joins(8, done=False, at_end=True)))
     assert found.kind == "different_sizes"
     assert "with ddp.join();" in found.summary
 
