@@ -16,14 +16,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from course_lib.notebook.board import tell_vote
 from course_lib.notebook.session import SESSION, Refused
 from course_lib.notebook.show import in_notebook, show_html
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
-from course_lib.outcome.html import ORANGE, box, panel
+from course_lib.outcome.html import ORANGE, box, panel, prose
 from course_lib.outcome.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class Prediction:
 
     def _tell(self, text: str) -> None:
         if self._status is not None:
-            self._status.value = f"<i>{escape(text)}</i>"
+            self._status.value = f"<i>{prose(text)}</i>"
 
     def show(self) -> None:
         """Ask the question: radio buttons where there are widgets, numbered answers in any case."""
@@ -132,17 +131,20 @@ class Prediction:
         display(bundle, raw=True)
 
     def _html(self) -> str:
-        items = "".join(f'<li style="margin: 2px 0">{escape(text)}</li>' for text in self.answers)
+        items = "".join(f'<li style="margin: 2px 0">{prose(text)}</li>' for text in self.answers)
         return panel(box("ask", self.question, f'<ol style="margin: 4px 0; padding-left: 2em">{items}</ol>'))
 
     def _widget_view(self) -> dict[str, object]:
         import ipywidgets as widgets
 
         self._radio = widgets.RadioButtons(
-            options=list(self.answers), value=None, layout=widgets.Layout(width="auto", margin="0 0 0 12px")
+            # Labels are plain text.
+            options=[(text.replace("`", ""), text) for text in self.answers],
+            value=None,
+            layout=widgets.Layout(width="auto", margin="0 0 0 12px"),
         )
         self._status = widgets.HTML("<i>Choose before you run the next cell.</i>")
-        question = widgets.HTML(f"<b>{escape(self.question)}</b>")
+        question = widgets.HTML(f"<b>{prose(self.question)}</b>")
 
         def chosen(change: Mapping[str, str | None]) -> None:
             if change["new"] is not None and self.outcome is None:

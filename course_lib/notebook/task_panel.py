@@ -9,7 +9,7 @@ from course_lib.grading.progress import TaskProgress
 from course_lib.grading.report import MARKS, checks_title, closing_lines
 from course_lib.grading.verdict import CheckResult, Verdict, VerdictKind
 from course_lib.notebook.course_map import Lesson, state, summary
-from course_lib.outcome.html import box, note, panel, pre
+from course_lib.outcome.html import box, code, note, panel, pre, prose
 from course_lib.tasks import Task
 
 _MOODS = {
@@ -22,17 +22,16 @@ _MOODS = {
 # Styles are in attributes, as in `panel`: the saved output of a notebook just cloned keeps nothing else.
 _TABLE = "margin: 4px 0 8px 0; border: none; border-collapse: collapse; table-layout: auto; font-size: 1em"
 _CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align: top; white-space: normal"
-_CODE = "background: transparent; padding: 0; color: inherit; overflow-wrap: anywhere"
 
 
 def html_verdict(verdict: Verdict) -> str:
     """The report of a checked answer."""
-    parts = [f"<div>{escape(verdict.headline)}</div>"]
+    parts = [f"<div>{prose(verdict.headline)}</div>"]
     if verdict.details:
         parts.append(pre("\n".join(verdict.details)))
     parts += [
-        f'<div style="margin: 8px 0"><b>What this looks like:</b> {escape(item.sentence)}<br>'
-        f"<b>Read again:</b> {escape(item.taught)}</div>"
+        f'<div style="margin: 8px 0"><b>What this looks like:</b> {prose(item.sentence)}<br>'
+        f"<b>Read again:</b> {prose(item.taught)}</div>"
         for item in verdict.misconceptions
     ]
     if title := checks_title(verdict):
@@ -59,18 +58,18 @@ def _line(*cells: str) -> str:
 def _check(check: CheckResult) -> str:
     mark = f'<b title="{check.state}">{MARKS[check.state]}</b>'
     seen = note(f"Observed: {check.observed}.") if check.observed else ""
-    return _line(mark, escape(check.sentence) + seen)
+    return _line(mark, prose(check.sentence) + seen)
 
 
 def _with_code(line: str) -> str:
     """A line whose end is something to type."""
     head, found, command = line.partition(": %")
-    return f'{escape(head)}: <code style="{_CODE}">%{escape(command)}</code>' if found else escape(line)
+    return f"{escape(head)}: {code(f'%{command}')}" if found else escape(line)
 
 
 def html_hint(title: str, hints: list[str], rest: str) -> str:
     """One hint, or all of them again."""
-    items = "".join(f"<div>{escape(hint)}</div>" for hint in hints)
+    items = "".join(f"<div>{prose(hint)}</div>" for hint in hints)
     return panel(box("calm", title, items + note(rest)))
 
 
@@ -92,5 +91,6 @@ def html_map(
 
 def _row(task: Task, progress: TaskProgress) -> str:
     mark, word = state(progress)
-    code = f'<code style="{_CODE}">{escape(task.name)}</code>'
-    return _line(code, f'<span style="white-space: nowrap">{mark} {word}</span>', escape(task.title))
+    return _line(
+        code(task.name), f'<span style="white-space: nowrap">{mark} {word}</span>', escape(task.title)
+    )

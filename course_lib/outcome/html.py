@@ -39,10 +39,22 @@ _CELL = (
     "border: none; line-height: 1.4"
 )
 
+_CODE = "background: transparent; padding: 0; color: inherit; overflow-wrap: anywhere"
 _MARK = "white-space: nowrap; font-size: 0.9em"
 
+_BACKTICKS = re.compile(r"`([^`\n]+)`")
 #: A line of evidence says who, then what, and marks the odd one out: `rank 1  finished the cell  ◀ odd one out`.
 _WHO_WHAT = re.compile(r"(ranks? [\d,-]+) {2,}(.*?)(?:  (◀ .*))?")
+
+
+def code(text: str) -> str:
+    """Code within a sentence, in the theme's font for code."""
+    return f'<code style="{_CODE}">{escape(text)}</code>'
+
+
+def prose(text: str) -> str:
+    """A sentence; what stands between backticks is code."""
+    return "".join(code(part) if odd % 2 else escape(part) for odd, part in enumerate(_BACKTICKS.split(text)))
 
 
 def panel(*parts: str) -> str:
@@ -55,7 +67,7 @@ def box(mood: str, headline: str, body: str = "") -> str:
     return (
         f'<div class="ddp-box ddp-{mood}" style="border-left: 4px solid {_EDGES[mood]}; padding: 6px 12px; '
         f'margin: 8px 0 4px 0; background-color: rgba(128, 128, 128, 0.1)">'
-        f"<div><strong>{escape(headline)}</strong></div>{body}</div>"
+        f"<div><strong>{prose(headline)}</strong></div>{body}</div>"
     )
 
 
@@ -66,7 +78,7 @@ def pre(text: str) -> str:
 
 def note(text: str) -> str:
     """A remark: smaller and paler than what it stands below."""
-    return f'<div style="font-size: 0.9em; margin: 4px 0 0 0; {_MUTED}">{escape(text)}</div>'
+    return f'<div style="font-size: 0.9em; margin: 4px 0 0 0; {_MUTED}">{prose(text)}</div>'
 
 
 def table(entries: Iterable[tuple[str, str]]) -> str:
@@ -124,5 +136,5 @@ def evidence(lines: Iterable[str]) -> str:
         if found := _WHO_WHAT.fullmatch(line):
             ranks.append(_row(found[1], found[2], found[3] or ""))
         else:
-            sentences.append(f'<div style="margin: 4px 0 0 0; overflow-wrap: anywhere">{escape(line)}</div>')
+            sentences.append(f'<div style="margin: 4px 0 0 0; overflow-wrap: anywhere">{prose(line)}</div>')
     return f'<div style="margin: 4px 0">{_tabled(ranks)}</div>' + "".join(sentences)

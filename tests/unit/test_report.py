@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.doctor import explained
 from course_lib.notebook.live import live_html, live_text
-from course_lib.outcome.html import html_report
+from course_lib.outcome.html import html_report, prose
 from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.outcome.progress import Progress
 from course_lib.outcome.report import sections, text_report
@@ -166,3 +166,15 @@ def test_while_ranks_get_on_only_their_number_is_said():
         live_text(Progress(7.0, {}, {}, frozenset({1}), frozenset({0})))
         == "running … 1 of 2 ranks have finished"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("under `rank == 0`: a & b", "under <code>rank == 0</code>: a &amp; b"),
+        ("`<b>` and `x`", "<code>&lt;b&gt;</code> and <code>x</code>"),
+        ("one ` alone < two", "one ` alone &lt; two"),
+    ],
+)
+def test_what_stands_between_backticks_is_set_as_code(text, html):
+    assert re.sub(r"<code [^>]*>", "<code>", prose(text)) == html
