@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from course_lib.doctor.alignment import out_of_step
 from course_lib.doctor.conditions import condition_of, rank_only_collective
@@ -52,7 +53,8 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     one = odd or sides[0]
     others = max((side for side in sides if side is not one), key=lambda side: len(side.ranks))
     culprits = odd.ranks if odd is not None else ()
-    for rule in (_join, _extra_pass, _order, _shifted, _sizes, _own, _lost_step, _only_under_a_condition):
+    sizes = partial(_sizes, sides)
+    for rule in (_join, _extra_pass, _order, _shifted, sizes, _own, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
@@ -221,9 +223,11 @@ def _shifted(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
     return out_of_step(outcome, one.collective.group, one.collective.seq, one.ranks, other.ranks)
 
 
-def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+def _sizes(
+    sides: list[Side], outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
+) -> Diagnosis | None:
     mine, theirs = one.collective, other.collective
-    if mine.op != theirs.op or (mine.stage != theirs.stage):
+    if len({(side.collective.op, side.collective.stage) for side in sides}) > 1:
         return None
     if mine.stage and one.where() != other.where():
         return Diagnosis(
@@ -236,14 +240,17 @@ def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) 
             advice="call forward and backward of several DDP models in the same order on every rank.",
             lesson=taught_in(6),
         )
-    what = "types" if mine.sizes == theirs.sizes else "sizes"
+    what = "types" if len({side.collective.sizes for side in sides}) == 1 else "sizes"
+    brings = ", ".join(
+        f"{rank_list(side.ranks)} {verb(side.ranks, 'brings', 'bring')} {collective_text(side.collective)}"
+        for side in (one, other, *(side for side in sides if side not in (one, other)))
+    )
+    odd = _odd(sides) or culprits
     return Diagnosis(
         f"different_{'dtypes' if what == 'types' else 'sizes'}",
-        f"The ranks meet in the same collective with different {what}: {rank_list(one.ranks)} "
-        f"{verb(one.ranks, 'brings', 'bring')} {collective_text(mine)}, {rank_list(other.ranks)} "
-        f"{verb(other.ranks, 'brings', 'bring')} {collective_text(theirs)}.",
-        culprits,
-        positions(outcome, culprits),
+        f"The ranks meet in the same collective with different {what}: {brings}.",
+        odd,
+        positions(outcome, odd),
         advice="give every rank a tensor of the same shape and dtype (exchange the sizes first, or pad).",
         lesson=taught_in(13, 0),
     )

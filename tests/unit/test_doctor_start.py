@@ -1,11 +1,14 @@
 """Ranks that wait for each other in init_process_group and new_group: who is not there, and who said what."""
 
+from threading import get_ident
+
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
 from course_lib.doctor.start import init_hang
 from course_lib.outcome.facts import Facts, InitArguments, StoreAddress
 from course_lib.outcome.outcome import Ending, Waiting
+from course_lib.ranks.inside.self_report import facts_of
 from tests.unit.outcomes import blocked, outcome, stuck
 
 HERE, THERE = StoreAddress("127.0.0.1", "29500"), StoreAddress("10.0.0.7", "29500")
@@ -88,6 +91,32 @@ def asked(*each, inside=None, method=None, agent_store=False, **fields):
 )
 def test_what_ranks_have_asked_for_says_who_is_wrong(each, kind, culprits):
     assert said(asked(*each)) == (kind, culprits)
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "known"),
+    [
+        ({"rank": 1, "world_size": 2}, {"RANK": "0", "WORLD_SIZE": "4"}, (1, 2)),
+        ({"rank": 0}, {"RANK": "3", "WORLD_SIZE": "4"}, (0, 4)),
+        ({}, {"RANK": "3", "WORLD_SIZE": "4"}, (3, 4)),
+        ({}, {}, (None, None)),
+    ],
+)
+def test_what_neither_the_call_nor_the_environment_says_is_not_known(monkeypatch, given, environment, known):
+    """It may stand in the address: tcp://...?rank=1&world_size=2. No two ranks are then both called rank -1."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    torchs = compile(
+        "def init_process_group(init_method='env://', rank=-1, world_size=-1):\n    return facts_of(get_ident())",
+        "torch/distributed/distributed_c10d.py",
+        "exec",
+    )
+    names = {"facts_of": facts_of, "get_ident": get_ident}
+    exec(torchs, names)
+    init = names["init_process_group"](**given).init
+    assert (init.rank, init.world_size, init.init_method) == (*known, "env://")
 
 
 def test_all_world_sizes_that_are_wrong_are_told_and_no_right_one():
