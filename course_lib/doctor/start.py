@@ -54,7 +54,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             advice=_ADVICE,
             lesson=taught_in(2),
         )
-    absent = tuple(rank for rank in outcome.ranks if rank not in inside)
+    absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
     if absent:
         return Diagnosis(
             "init_rank_missing",
