@@ -26,8 +26,9 @@ _COLUMNS = {
 }
 
 
-def draw(mutants: Mapping[str, Sequence[str]], number: int, seed: int) -> list[str]:
-    """About `number` of the mutants of all files, from each file in proportion and at least one, in chance order."""
+def draw(mutants: Mapping[str, Sequence[str]], number: int, seed: int, only: str = "*") -> list[str]:
+    """About `number` mutants of the files that fit, from each in proportion and at least one, in chance order."""
+    mutants = {file: names for file, names in mutants.items() if fnmatchcase(file, only)}
     chance = random.Random(seed)
     total = sum(map(len, mutants.values()))
     drawn: list[str] = []
@@ -75,9 +76,10 @@ def main() -> None:
 
     def drawn() -> tuple[list[Any], Any]:
         mutants, files = collect(mutant_names=())
-        by_file = {path: list(file.exit_code_by_key) for path, file in files.items() if file.exit_code_by_key}
-        order = {name: place for place, name in enumerate(draw(by_file, asked.number, asked.seed))}
-        chosen = [one for one in mutants if one[1] in order and fnmatchcase(str(one[0].path), asked.only)]
+        by_file = {str(f.path): list(f.exit_code_by_key) for f in files.values() if f.exit_code_by_key}
+        names = draw(by_file, asked.number, asked.seed, asked.only)
+        order = {name: place for place, name in enumerate(names)}
+        chosen = [one for one in mutants if one[1] in order]
         return sorted(chosen, key=lambda one: order[one[1]]), files
 
     def to_run(*, mutant_names: Sequence[str]) -> tuple[list[Any], Any]:

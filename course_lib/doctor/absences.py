@@ -50,18 +50,17 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
     idle = [rank for rank in gone if rank not in outcome.ranks]
     if idle != gone and all(_to_a_rank(w) for w in blocked.values()):
         return _each_for_another(outcome, blocked, gone)
-    if idle != gone:
+    if not idle:
         for rule in (_join_on_some, _built_on_some, _guarded_wait, _behind):
             found = rule(outcome, blocked, gone, first)
             if found is not None:
                 return found
-    left = (
-        f"does not run this {outcome.what}"
-        if idle == gone
-        else f"has left the {outcome.what} without joining"
-    )
-    if len(gone) > 1:
-        left = left.replace("does", "do").replace("has", "have")
+    ways = []
+    if idle:
+        ways.append(f"{verb(gone, 'does', 'do')} not run this {outcome.what}")
+    if idle != gone:
+        ways.append(f"{verb(gone, 'has', 'have')} left the {outcome.what} without joining")
+    left = " or ".join(ways)
     times = _times(outcome, first, gone)
     return Diagnosis(
         "rank_left",

@@ -26,8 +26,8 @@ class Done:
 
 
 def done_by(outcome: Outcome) -> dict[int, Done]:
-    """The counts of every rank of the run."""
-    return {rank: _done(outcome, rank) for rank in outcome.ranks}
+    """The counts of every rank, also of those that the code did not run on: others may wait for them."""
+    return {rank: _done(outcome, rank) for rank in range(outcome.world_size)}
 
 
 def _done(outcome: Outcome, rank: int) -> Done:

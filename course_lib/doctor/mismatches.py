@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from course_lib.doctor.alignment import out_of_step
 from course_lib.doctor.conditions import condition_of, rank_only_collective
@@ -18,7 +19,7 @@ from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import Frame
-from course_lib.ranks.kernel.deadlock import first_misfit, fit
+from course_lib.ranks.kernel.deadlock import brought, first_misfit
 from course_lib.watch.odd import odd_ones
 
 _SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."
@@ -50,18 +51,20 @@ def different_collectives(outcome: Outcome) -> Diagnosis | None:
 def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     odd = _odd_side(sides, outcome)
     one = odd or sides[0]
-    others = next(side for side in sides if side is not one)
+    others = max((side for side in sides if side is not one), key=lambda side: len(side.ranks))
     culprits = odd.ranks if odd is not None else ()
-    for rule in (_join, _extra_pass, _order, _shifted, _sizes, _own, _lost_step, _only_under_a_condition):
+    sizes = partial(_sizes, sides)
+    for rule in (_join, _extra_pass, _order, _shifted, sizes, _own, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
     met = ", ".join(f"{rank_list(side.ranks)} in {collective_text(side.collective)}" for side in sides)
+    all_odd = _odd(sides) or culprits
     return Diagnosis(
         "different_collectives",
         f"The ranks wait for each other in different collectives: {met}.",
-        culprits,
-        positions(outcome, culprits),
+        all_odd,
+        positions(outcome, all_odd),
         advice=_SAME_ORDER,
         lesson=taught_in(13, 0),
     )
@@ -86,9 +89,9 @@ def _sides(outcome: Outcome) -> list[Side]:
 
 def _sides_of(met: Mapping[int, Collective], waiting: Mapping[int, Waiting]) -> list[Side]:
     """The ranks by what they brought."""
-    ranks: dict[str, list[int]] = {}
+    ranks: dict[tuple[object, ...], list[int]] = {}
     for rank, record in met.items():
-        key = f"{record.op} {record.sizes} {record.dtypes} {record.stage if record.op != 'barrier' else ''}"
+        key = (*brought(record), record.stage if record.op != "barrier" else "")
         ranks.setdefault(key, []).append(rank)
     return [Side(tuple(each), met[each[0]], waiting.get(each[0])) for each in sorted(ranks.values())]
 
@@ -141,19 +144,21 @@ def _first_misfit(outcome: Outcome) -> dict[int, Collective] | None:
 
 
 def _garbage(met: dict[int, Collective]) -> Diagnosis:
-    record = next(iter(met.values()))
-    odd = [rank for rank, theirs in met.items() if not fit(record, theirs)]
-    same = [rank for rank in met if rank not in odd]
-    culprits = odd_ones({rank: rank in odd for rank in met})
-    theirs = met[odd[0]]
+    ranks: dict[tuple[object, ...], list[int]] = {}
+    for rank, record in met.items():
+        ranks.setdefault(brought(record), []).append(rank)
+    culprits = odd_ones({rank: brought(record) for rank, record in met.items()})
     kind = "different_collectives"
-    if record.op == theirs.op:
-        kind = "different_dtypes" if record.sizes == theirs.sizes else "different_sizes"
+    if len({record.op for record in met.values()}) == 1:
+        alike = len({record.sizes for record in met.values()}) == 1
+        kind = "different_dtypes" if alike else "different_sizes"
+    texts = [
+        f"{collective_text(met[each[0]])} at {met[each[0]].where or 'an unknown line'} on {rank_list(each)}"
+        for each in ranks.values()
+    ]
     return Diagnosis(
         kind,
-        f"Nobody complained, but the ranks met in {collective_text(record)} at {record.where or 'an unknown line'} on "
-        f"{rank_list(same)} and {collective_text(theirs)} at {theirs.where or 'an unknown line'} on {rank_list(odd)}: "
-        "what came out is garbage.",
+        f"Nobody complained, but the ranks met in {' and '.join(texts)}: what came out is garbage.",
         culprits,
         lines_of({rank: f"{collective_text(r)} at {r.where}" for rank, r in sorted(met.items())}, culprits),
         advice=_SAME_ORDER,
@@ -161,9 +166,14 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
     )
 
 
+def _odd(sides: list[Side]) -> tuple[int, ...]:
+    """The ranks of all sides but that of the majority; empty where there is none."""
+    return odd_ones({rank: number for number, side in enumerate(sides) for rank in side.ranks})
+
+
 def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
     """The side that did something else: the smaller one, or the one that a condition on the rank has brought there."""
-    odd = odd_ones({rank: number for number, side in enumerate(sides) for rank in side.ranks})
+    odd = _odd(sides)
     few = [side for side in sides if odd and set(side.ranks) <= set(odd)]
     if few:
         return min(few, key=lambda side: len(side.ranks))
@@ -216,9 +226,11 @@ def _shifted(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
     return out_of_step(outcome, one.collective.group, one.collective.seq, one.ranks, other.ranks)
 
 
-def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
+def _sizes(
+    sides: list[Side], outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
+) -> Diagnosis | None:
     mine, theirs = one.collective, other.collective
-    if mine.op != theirs.op or (mine.stage != theirs.stage):
+    if len({(side.collective.op, side.collective.stage) for side in sides}) > 1:
         return None
     if mine.stage and one.where() != other.where():
         return Diagnosis(
@@ -231,14 +243,17 @@ def _sizes(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) 
             advice="call forward and backward of several DDP models in the same order on every rank.",
             lesson=taught_in(6),
         )
-    what = "types" if mine.sizes == theirs.sizes else "sizes"
+    what = "types" if len({side.collective.sizes for side in sides}) == 1 else "sizes"
+    brings = ", ".join(
+        f"{rank_list(side.ranks)} {verb(side.ranks, 'brings', 'bring')} {collective_text(side.collective)}"
+        for side in (one, other, *(side for side in sides if side not in (one, other)))
+    )
+    odd = _odd(sides) or culprits
     return Diagnosis(
         f"different_{'dtypes' if what == 'types' else 'sizes'}",
-        f"The ranks meet in the same collective with different {what}: {rank_list(one.ranks)} "
-        f"{verb(one.ranks, 'brings', 'bring')} {collective_text(mine)}, {rank_list(other.ranks)} "
-        f"{verb(other.ranks, 'brings', 'bring')} {collective_text(theirs)}.",
-        culprits,
-        positions(outcome, culprits),
+        f"The ranks meet in the same collective with different {what}: {brings}.",
+        odd,
+        positions(outcome, odd),
         advice="give every rank a tensor of the same shape and dtype (exchange the sizes first, or pad).",
         lesson=taught_in(13, 0),
     )

@@ -43,7 +43,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             lesson=taught_in(2),
         )
     if worlds and worlds != {outcome.world_size}:
-        odd = tuple(rank for rank, init in asked.items() if init.world_size != outcome.world_size)
+        odd = tuple(r for r, init in asked.items() if init.world_size not in (None, outcome.world_size))
         wished = " and ".join(map(str, sorted(worlds - {outcome.world_size})))
         return Diagnosis(
             "init_wrong_world_size",
@@ -54,7 +54,7 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
             advice=_ADVICE,
             lesson=taught_in(2),
         )
-    absent = tuple(rank for rank in outcome.ranks if rank not in inside)
+    absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
     if absent:
         return Diagnosis(
             "init_rank_missing",

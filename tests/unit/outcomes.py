@@ -3,6 +3,7 @@
 from typing import Any
 
 from course_lib.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
+from course_lib.ranks.kernel.deadlock import fit
 
 
 def outcome(kind: str = "ok", world_size: int = 4, **fields: Any) -> Outcome:
@@ -47,6 +48,34 @@ def hung(*ranks: int, call: str = "barrier", missing: tuple[int, ...] = (), **fi
         for rank in ranks
     }
     return outcome("hang", waiting=waiting, endings=dict.fromkeys(ranks, Ending.FREED), proved=True, **fields)
+
+
+def blocked(rank: int, call: str | None, missing: Any = (), collective: Any = None, **fields: Any) -> Waiting:
+    """A rank that waits at line 5 of a script, or where its collective was issued."""
+    where = collective.where if collective is not None and collective.where else "train.py, line 5"
+    return Waiting(rank, call, fields.pop("where", where), "code", collective, tuple(missing), **fields)
+
+
+def stuck(*waiting: Waiting, world_size: int = 2, **fields: Any) -> Outcome:
+    """A proved deadlock of the ranks that wait; the others have finished."""
+    ranks = {each.rank: each for each in waiting}
+    ends = dict.fromkeys(ranks, Ending.FREED)
+    return outcome("hang", world_size, **{"waiting": ranks, "proved": True, "endings": ends, **fields})
+
+
+def meeting(*brought: Collective, **fields: Any) -> Outcome:
+    """Each rank waits in the collective that it has brought, and knows of those that do not fit."""
+    waiting = [
+        blocked(
+            rank,
+            mine.op,
+            collective=mine,
+            mismatch={other: theirs for other, theirs in enumerate(brought) if not fit(mine, theirs)},
+        )
+        for rank, mine in enumerate(brought)
+    ]
+    recorded = {rank: (mine,) for rank, mine in enumerate(brought)}
+    return stuck(*waiting, world_size=len(brought), **{"recorded": recorded, **fields})
 
 
 def collective(

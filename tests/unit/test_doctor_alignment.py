@@ -7,6 +7,7 @@ from course_lib.outcome.facts import NO_FACTS, Facts
 from course_lib.outcome.outcome import Ending
 from course_lib.outcome.places import Frame
 from tests.unit.outcomes import collective, outcome
+from tests.unit.watched import under_a_condition
 
 
 def issued(*sizes):
@@ -117,13 +118,6 @@ def test_further_ones_that_are_lacking_are_counted():
     assert found.summary == (
         "Only rank 1 comes to all_reduce() (4 float32) at train.py, line 40, and 2 more collectives."
         + GARBLED
-    )
-
-
-def under_a_condition(monkeypatch, line):
-    monkeypatch.setattr(
-        "course_lib.doctor.conditions.rank_condition",
-        lambda file, number: "rank == 0" if number == line else None,
     )
 
 

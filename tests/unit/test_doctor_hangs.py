@@ -8,36 +8,25 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.doctor.order import different_order
 from course_lib.doctor.passes import extra_pass, missing_forward
 from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Ending, Waiting
-from tests.unit.outcomes import died, outcome
+from course_lib.outcome.outcome import Waiting
+from tests.unit.outcomes import blocked, died, outcome, stuck
 from tests.unit.watched import models, notes, record, watched
 
 
-def blocked(rank, call, missing=(), collective=None, where="train.py, line 5", **fields):
-    return Waiting(rank, call, where, "code", collective, tuple(missing), **fields)
-
-
-def hang(*waiting, world_size=2, **fields):
-    ranks = {each.rank: each for each in waiting}
-    return outcome(
-        "hang", world_size, waiting=ranks, proved=True, endings=dict.fromkeys(ranks, Ending.FREED), **fields
-    )
-
-
 def test_a_wait_for_nobody_in_particular_is_no_circle():
-    found = diagnose(hang(blocked(0, "wait"), blocked(1, "barrier", [0], record("", 5, op="barrier"))))
+    found = diagnose(stuck(blocked(0, "wait"), blocked(1, "barrier", [0], record("", 5, op="barrier"))))
     assert found.kind == "unknown"
     assert "rank 0 waits in wait() at train.py, line 5; rank 1 waits in barrier()" in found.summary
     assert any("no collective was recorded" in line for line in found.evidence)
 
 
 def test_a_send_that_meets_a_barrier_is_a_circle():
-    found = diagnose(hang(blocked(0, "send"), blocked(1, "barrier", [0], record("", 6, op="barrier"))))
+    found = diagnose(stuck(blocked(0, "send"), blocked(1, "barrier", [0], record("", 6, op="barrier"))))
     assert found.kind == "waiting_in_a_circle"
 
 
 def test_a_send_without_a_receiver_is_not_called_a_message_that_nobody_sends():
-    found = diagnose(hang(blocked(0, "send")))
+    found = diagnose(stuck(blocked(0, "send")))
     assert found.kind == "nobody_answers"
     assert "will not receive" in found.summary
     assert "should have received" in found.advice
@@ -185,37 +174,3 @@ def test_models_in_different_orders_explain_more_than_the_stages_that_meet():
     found = diagnose(dataclasses.replace(seen, facts=probes))
     assert (found.kind, found.culprits) == ("different_order", (2,))
     assert "in call 1, ranks 0 and 1 use model 1 and rank 2 uses model 2" in found.summary
-
-
-def asking(*made, inside, groups=None):
-    waiting = [blocked(rank, "new_group") for rank in inside]
-    facts = {
-        rank: Facts(groups_made=number, groups=(groups or {}).get(rank, {"0": (0, 1, 2)}))
-        for rank, number in enumerate(made)
-    }
-    return hang(*waiting, world_size=len(made), facts=facts)
-
-
-def test_groups_made_by_some_ranks_only_shift_the_numbers_of_the_next():
-    found = diagnose(asking(3, 3, 2, inside=(0, 1, 2)))
-    assert (found.kind, found.culprits) == ("new_group_on_some_ranks", (2,))
-    assert "numbered as" in found.summary
-
-
-def test_a_number_that_means_different_groups_is_told_though_a_rank_has_gone_on():
-    groups = {0: {"1": [0, 1]}, 1: {"1": [0, 1]}, 2: {"1": [0, 1, 2]}}
-    found = diagnose(asking(3, 3, 2, inside=(0, 1), groups=groups))
-    assert found.culprits == (2,)
-    assert "numbered as" in found.summary
-
-
-def test_as_many_groups_in_another_order_are_told_by_what_a_number_means():
-    groups = {0: {"1": [0, 1]}, 1: {"1": [0, 1]}, 2: {"1": [0, 1, 2]}}
-    found = diagnose(asking(3, 3, 3, inside=(0, 1), groups=groups))
-    assert found.kind == "new_group_on_some_ranks"
-    assert "number 1 is [0, 1] on ranks 0 and 1 and [0, 1, 2] on rank 2" in found.summary
-
-
-def test_a_rank_that_does_not_come_to_new_group_is_named():
-    found = diagnose(asking(2, 2, 1, inside=(0, 1)))
-    assert found.summary.startswith("Only ranks 0 and 1 call new_group")

@@ -24,6 +24,12 @@ def test_more_than_there_are_is_all_of_them():
     assert set(draw(MUTANTS, 1000, 1)) == {name for names in MUTANTS.values() for name in names}
 
 
+def test_of_the_files_that_fit_as_many_are_drawn_as_of_all():
+    assert all(name.startswith("b") for name in draw(MUTANTS, 10, 1, "b*"))
+    assert len(draw(MUTANTS, 10, 1, "b*")) == 10
+    assert draw(MUTANTS, 10, 1, "d*") == []
+
+
 def test_a_mutant_without_end_counts_as_killed_and_one_that_no_test_reaches_for_nothing():
     found = [
         ("doctor/a.py", "killed"),

@@ -3,9 +3,8 @@
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.watch.odd import odd_ones
-from tests.unit.outcomes import outcome
+from tests.unit.outcomes import blocked, meeting, stuck
 from tests.unit.watched import notes, record, watched, weights
 
 
@@ -32,22 +31,7 @@ def test_without_a_majority_nobody_is_odd(values):
 
 def met(*sizes):
     """Every rank waits in the same all_reduce with a tensor of its own size."""
-    brought = {rank: record("", 5, size=size) for rank, size in enumerate(sizes)}
-    waiting = {
-        rank: Waiting(
-            rank,
-            "all_reduce",
-            "train.py, line 5",
-            "code",
-            mine,
-            (),
-            {other: theirs for other, theirs in brought.items() if theirs.sizes != mine.sizes},
-        )
-        for rank, mine in brought.items()
-    }
-    return outcome(
-        "hang", len(sizes), waiting=waiting, proved=True, endings=dict.fromkeys(brought, Ending.FREED)
-    )
+    return meeting(*(record("", 5, size=size) for size in sizes))
 
 
 def test_of_two_against_two_nobody_is_blamed():
@@ -67,9 +51,6 @@ def test_weights_that_differ_two_against_two_blame_nobody():
 
 def test_collectives_that_do_not_fit_are_told_before_ranks_that_are_missing():
     mine, theirs = record("", 5, op="broadcast"), record("", 6)
-    waiting = {
-        0: Waiting(0, "broadcast", "train.py, line 5", "code", mine, (2,), {1: theirs}),
-        1: Waiting(1, "all_reduce", "train.py, line 6", "code", theirs, (2,), {0: mine}),
-    }
-    seen = outcome("hang", 3, waiting=waiting, proved=True, endings=dict.fromkeys((0, 1), Ending.FREED))
-    assert diagnose(seen).kind == "different_collectives"
+    one = blocked(0, "broadcast", [2], mine, mismatch={1: theirs})
+    other = blocked(1, "all_reduce", [2], theirs, mismatch={0: mine})
+    assert diagnose(stuck(one, other, world_size=3)).kind == "different_collectives"

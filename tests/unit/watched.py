@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Collective
 from course_lib.outcome.places import Frame
@@ -10,6 +12,16 @@ from course_lib.ranks.codec import decode
 from tests.unit.outcomes import outcome
 
 SCRIPT = "/scripts/train.py"
+
+
+def under_a_condition(monkeypatch: pytest.MonkeyPatch, *lines: int) -> None:
+    """From now on these lines of every script stand under `rank == 0`, and no others do."""
+
+    def condition(file: str, line: int) -> str | None:
+        return "rank == 0" if line in lines else None
+
+    for module in ("conditions", "passes"):
+        monkeypatch.setattr(f"course_lib.doctor.{module}.rank_condition", condition)
 
 
 def notes(**told: Any) -> ProbeNotes:

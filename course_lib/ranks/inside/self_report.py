@@ -170,7 +170,7 @@ def _init_arguments(frames: Iterable[FrameType]) -> InitArguments | None:
 
 
 def _number_or(given: object, variable: str) -> int | None:
-    """A rank or a world size; torch fills in from the environment what nobody gave, which is -1."""
+    """A rank or a world size; torch fills in what nobody gave, which is -1, from the environment or the address."""
     if given in (-1, None):
-        return int(os.environ.get(variable, "-1"))
+        return int(os.environ[variable]) if variable in os.environ else None
     return given if isinstance(given, int) else None

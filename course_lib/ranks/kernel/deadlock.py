@@ -191,11 +191,14 @@ def _in_the_same_call(other: Look | None, needed: Partners) -> bool:
 
 def fit(one: Collective, two: Collective) -> bool:
     """True when two ranks that issue these as the same number of a group's sequence do the same thing."""
-    if one.op != two.op:
-        return False
-    if one.op in ("all_reduce", "reduce", "broadcast"):
-        return one.sizes == two.sizes and one.dtypes == two.dtypes
-    return True
+    return brought(one) == brought(two)
+
+
+def brought(record: Collective) -> tuple[object, ...]:
+    """What of a collective has to be the same on all ranks: of a scatter, say, only the root has tensors to give."""
+    if record.op in ("all_reduce", "reduce", "broadcast"):
+        return record.op, record.sizes, record.dtypes
+    return (record.op,)
 
 
 def first_misfit(
