@@ -10,6 +10,7 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import positions, rank_list, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import is_learners
+from course_lib.outcome.syntax import parsed
 
 
 @functools.lru_cache(maxsize=256)
@@ -17,7 +18,7 @@ def rank_condition(file: str, line: int) -> str | None:
     """The innermost condition on the rank that guards this line, as written: `rank == 0`; None when there is none."""
     source = "".join(linecache.getlines(file))
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
     except (SyntaxError, ValueError):
         return None
     found = None

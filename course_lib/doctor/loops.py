@@ -9,6 +9,7 @@ import linecache
 from collections.abc import Iterable, Sequence
 
 from course_lib.outcome.outcome import Collective
+from course_lib.outcome.syntax import parsed
 
 #: Lines from the outermost call inwards: file and number.
 Path = Sequence[tuple[str, int]]
@@ -90,7 +91,7 @@ def _conditions(file: str) -> tuple[tuple[int, int, str], ...]:
 
 def _tree(file: str) -> ast.Module:
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return parsed("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return ast.Module([], [])
 

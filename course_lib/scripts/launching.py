@@ -1,7 +1,7 @@
 """Who starts the ranks of a script: a launcher such as `torchrun`, or the script itself?
 
 Read from the script before it runs: a launcher runs it once per rank, and a script that starts its ranks itself is run
-once. Imports nothing but Python.
+once. Imports little: it is asked before anything starts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import ast
 import enum
 from collections.abc import Iterator
 from pathlib import Path
+
+from course_lib.outcome.syntax import parsed
 
 #: What starts processes, by the last part of its name.
 _STARTS = {"spawn", "start_processes", "Process"}
@@ -60,7 +62,7 @@ class _Code:
             return
         self._files.add(path)
         try:
-            tree = ast.parse(path.read_bytes())
+            tree = parsed(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
             return
         imported = len(self._files) > 1

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from course_lib.outcome.syntax import parsed_expression
 from course_lib.ranks.inside import tracing
 
 #: A call that is written over more lines than this is not read.
@@ -51,7 +52,7 @@ def call_under_way(frame: FrameType) -> ast.Call | None:
     lines[-1] = lines[-1][:end]
     text = b"".join([lines[0][start:], *lines[1:]]) if len(lines) > 1 else lines[0][start:end]
     try:
-        call = ast.parse(f"({text.decode(errors='replace').strip()})", mode="eval").body
+        call = parsed_expression(f"({text.decode(errors='replace').strip()})")
     except (SyntaxError, ValueError):
         return None
     return call if isinstance(call, ast.Call) else None
@@ -120,7 +121,7 @@ def assigned(name: ast.expr, frame: FrameType) -> ast.Call | None:
     for number, line in enumerate(lines, start=1):
         if number >= code.co_firstlineno and (match := given.search(line)) is not None:
             try:
-                value = ast.parse(match[1].strip(), mode="eval").body
+                value = parsed_expression(match[1].strip())
             except (SyntaxError, ValueError):
                 continue
             found = value if isinstance(value, ast.Call) else None

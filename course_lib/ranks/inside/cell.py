@@ -19,6 +19,7 @@ from types import CodeType, TracebackType
 from course_lib.outcome.outcome import RankError
 from course_lib.outcome.places import COURSE, Frame, cell_filename, is_learners, package_of, remember_cell
 from course_lib.outcome.steady import steady_message
+from course_lib.outcome.syntax import parsed
 
 _SHOWN_REPR = 20_000
 _SHOWN_MESSAGE = 10_000
@@ -40,7 +41,7 @@ def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
     """
     filename = cell_filename(label)
     padded = "\n" * (first_line - 1) + source
-    tree = ast.parse(padded, filename)
+    tree = parsed(padded, filename)
     remember_cell(source, label, first_line)
     value = None
     if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(padded, tree.body[-1]):

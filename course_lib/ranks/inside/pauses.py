@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FrameType
 
 from course_lib.outcome.places import is_learners
+from course_lib.outcome.syntax import parsed
 from course_lib.ranks.inside.calls import call_under_way, innermost, object_of
 
 
@@ -78,7 +79,7 @@ def _held_by_with(frame: FrameType) -> Pause | None:
     if not line.startswith("with "):
         return None
     try:
-        statement = ast.parse(f"{line.partition('#')[0].strip().rstrip(':')}: pass").body[0]
+        statement = parsed(f"{line.partition('#')[0].strip().rstrip(':')}: pass").body[0]
     except SyntaxError:
         return None
     for item in statement.items if isinstance(statement, ast.With) else ():
