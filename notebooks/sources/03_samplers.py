@@ -617,6 +617,41 @@ print("different numbers in 8 workers, a seed per rank: ", how_many_differ(out, 
 # That is outdated: `_worker_loop` (`torch/utils/data/_utils/worker.py`) seeds all three in every worker, from the worker's number and
 # one that the loader draws from *its rank's* torch generator.
 #
+# ## Deeper: data of another kind on every rank
+#
+# A sampler shuffles before it deals. Files that are dealt out by folder, clinics or users do not: each rank then sees a
+# kind of data of its own (“non-IID”). Here rank *r* has the samples of class *r*, and no others. Is DDP's gradient still that of
+# one process with all of them? Once without BatchNorm, and once with it:
+
+# %%
+# %%ranks 4
+import copy
+
+from torch.nn.parallel import DistributedDataParallel
+
+
+def gradient(model, x, y):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+y = torch.arange(32) % 4
+x = y[:, None] + torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+mine = y == rank
+for norm in (torch.nn.Identity(), torch.nn.BatchNorm1d(4)):
+    model = torch.nn.Sequential(norm, torch.nn.Linear(4, 4))
+    ddp = DistributedDataParallel(model)  # all ranks have rank 0's weights now
+    alone = gradient(copy.deepcopy(model), x, y)
+    off = (gradient(ddp, x[mine], y[mine]) - alone).norm() / alone.norm()
+    told = "the same" if off < 1e-4 else "more than 10 % off" if off > 0.1 else off
+    print(f"{type(norm).__name__}: {told}")
+
+# %% [markdown]
+# The gradient is a mean over samples, and with equally many on every rank it does not matter who has which: without BatchNorm
+# the numbers agree. What breaks is whatever looks at *one rank's* batch as if it stood for all: the statistics of BatchNorm
+# (`SyncBatchNorm`, lesson 09, looks at all ranks), a class weight that is computed per batch, a metric that is printed on rank 0. And
+# a rank whose kind has fewer samples runs out of them first (lesson 05).
+#
 # ## Further reading
 #
 # - `torch/utils/data/distributed.py`: the whole sampler, one short class.
