@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.board.events import question_id
+from course_lib.outcome.syntax import parsed
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _asked(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
     try:
-        tree = ast.parse(plain)
+        tree = parsed(plain)
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):

@@ -13,6 +13,7 @@ from course_lib.build.plan import Edition, Target
 from course_lib.build.source import notebook_for
 from course_lib.grading.cells import answer_in_file
 from course_lib.learner.course import course_folder
+from course_lib.outcome.syntax import parsed
 from course_lib.tasks import Task
 
 
@@ -49,7 +50,7 @@ def task_statement(task: Task, *, root: Path | None = None) -> str | None:
         return None
     above = [*takewhile(lambda cell: cell.cell_type == "markdown", reversed(cells[:place]))]
     texts = [str(cell.source) for cell in reversed(above)]
-    return "\n\n".join([*texts, *_docstrings(ast.parse(source), deep=not task.script)])
+    return "\n\n".join([*texts, *_docstrings(parsed(source), deep=not task.script)])
 
 
 def _docstrings(module: ast.Module, *, deep: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from course_lib.doctor.conditions import rank_condition
 from course_lib.doctor.drift import swallowed_error
 from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.mismatches import aborted
+from course_lib.doctor.mismatches import aborted, and_died
 from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join
 from course_lib.doctor.words import (
     blocked_in,
@@ -116,8 +116,7 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
     if at_end_of_join(at):
         found = own_inside_join(outcome, dead)
         if found is not None:
-            died = f" gloo aborts a rank that receives more than it expects: {rank_list(dead)} died."
-            return replace(found, summary=found.summary + died, advice=found.advice + _gone(outcome))
+            return replace(and_died(found, dead), advice=found.advice + _gone(outcome))
     there = [rank for rank, record in others if record.origin is not None and _elsewhere(record.origin, at)]
     if not there:
         kind, what = "different_sizes", "the same line with different sizes or types"

@@ -115,13 +115,18 @@ def aborted(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
     )
     if len(sides) < 2:
         return None
-    found = _judged(outcome, sides)
-    died = f" gloo aborts a rank that receives more than it expects: {rank_list(dead)} died."
+    found = and_died(_judged(outcome, sides), dead)
     lines = {
         rank: f"{collective_text(r)} at {r.where or 'an unknown line'}{' (died)' if rank in dead else ''}"
         for rank, r in sorted(met.items())
     }
-    return replace(found, summary=found.summary + died, evidence=lines_of(lines, found.culprits))
+    return replace(found, evidence=lines_of(lines, found.culprits))
+
+
+def and_died(found: Diagnosis, dead: tuple[int, ...]) -> Diagnosis:
+    """The same, and which ranks gloo has ended for it."""
+    died = f" gloo aborts a rank that receives more than it expects: {rank_list(dead)} died."
+    return replace(found, summary=found.summary + died)
 
 
 def _stood_in(rank: int, stack: tuple[Frame, ...]) -> Waiting:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_lib.outcome.syntax import parsed
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _cell_magic(source: str) -> tuple[str, str, str] | None:
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
-        tree = ast.parse(TransformerManager().transform_cell(source))
+        tree = parsed(TransformerManager().transform_cell(source))
         match tree.body:
             case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [*arguments]))]:
                 name, line, body = (ast.literal_eval(argument) for argument in arguments)

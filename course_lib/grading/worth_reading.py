@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from course_lib.outcome.syntax import parsed
+
 #: Parts of the course that know what is right.
 _COURSE = (
     "course_lib.tasks",
@@ -38,7 +40,7 @@ _BUILTINS = {"exec", "eval"}
 def worth_reading(source: str) -> tuple[str, ...]:
     """What an answer uses that no task asks for, in the order of its lines, each once; empty for most answers."""
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     try:

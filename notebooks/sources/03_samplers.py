@@ -647,7 +647,7 @@ for norm in (torch.nn.Identity(), torch.nn.BatchNorm1d(4)):
     print(f"{type(norm).__name__}: {told}")
 
 # %% [markdown]
-# The gradient is a mean over samples, and with equally many on every rank it does not matter who has which: without BatchNorm
+# The gradient is a mean over samples, and with the same number on every rank it does not matter who has which: without BatchNorm
 # the numbers agree. What breaks is whatever looks at *one rank's* batch as if it stood for all: the statistics of BatchNorm
 # (`SyncBatchNorm`, lesson 09, looks at all ranks), a class weight that is computed per batch, a metric that is printed on rank 0. And
 # a rank whose kind has fewer samples runs out of them first (lesson 05).

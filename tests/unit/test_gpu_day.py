@@ -12,6 +12,7 @@ import pytest
 from tests.gpu_day import page, running
 from tests.gpu_day.running import Box, Result, judge, keep, run_steps
 from tests.gpu_day.steps import PARTS, STEPS, Step
+from tests.integration.ranks_and_kernels import is_gone, until
 
 ROOT = Path(__file__).resolve().parents[2]
 CARD = Box(1, device="H100", driver="570.1", torch="2.14.1+cu130")
@@ -79,8 +80,7 @@ def test_a_step_that_does_not_end_is_ended_with_all_that_it_has_started(tmp_path
     assert result.verdict == "FAIL"
     assert "no end within 1 s" in result.why
     pid = int((tmp_path / "mine.txt").read_text())
-    state = Path(f"/proc/{pid}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert until(lambda: is_gone(pid))
 
 
 def test_a_step_that_needs_more_gpus_is_not_started(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from course_lib.outcome import syntax
 from course_lib.outcome.syntax import parsed, parsed_expression
 
+ROOT = Path(__file__).parents[2]
 TEXTS = [file.read_bytes() for file in sorted((Path(__file__).parent).glob("test_doctor*.py"))]
 
 
@@ -56,3 +57,12 @@ def test_a_finalizer_may_parse_while_its_thread_parses():
     with syntax._ONE_AT_A_TIME:
         gc.collect()
     assert done
+
+
+def test_nothing_of_the_course_parses_past_it():
+    parse = [
+        str(file.relative_to(ROOT))
+        for file in sorted((ROOT / "course_lib").rglob("*.py"))
+        if "ast.parse(" in file.read_text()
+    ]
+    assert parse == ["course_lib/outcome/syntax.py"]
