@@ -82,6 +82,7 @@ def _sides(outcome: Outcome) -> list[Side]:
                 seq,
             ):
                 issued.setdefault(rank, other.collective)
+                issued = {**other.mismatch, **issued}  # of ranks, too, for which it is over
         full = {rank: _recorded(outcome, rank, record) for rank, record in sorted(issued.items())}
         return _sides_of(full, outcome.waiting)
     return []

@@ -65,6 +65,17 @@ def test_a_root_that_alone_has_tensors_to_give_stands_on_the_same_side_as_the_ot
     assert said(meeting(root, SCATTER, SCATTER, BARRIER)) == ("different_collectives", (3,))
 
 
+def test_ranks_that_have_gone_on_are_on_the_side_on_which_a_waiting_rank_knows_them():
+    """A scatter is over for those who have received their part, while its root still waits for another rank."""
+    later = record("", 17, seq=2)
+    waiting = [
+        blocked(0, "scatter", collective=SCATTER, mismatch={3: BARRIER}),
+        *(blocked(rank, "all_reduce", [0, 3], later) for rank in (1, 2)),
+        blocked(3, "barrier", collective=BARRIER, mismatch=dict.fromkeys(range(3), SCATTER)),
+    ]
+    assert said(stuck(*waiting, world_size=4)) == ("different_collectives", (3,))
+
+
 def test_all_ranks_that_wait_under_the_number_are_on_a_side_and_no_others():
     one = blocked(0, "all_reduce", collective=REDUCE, mismatch={1: SMALL})
     same = blocked(2, "all_reduce", collective=REDUCE)
