@@ -574,7 +574,10 @@ print(*run_quietly(nccl_names, "ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", ranks=1)
 # %% [markdown]
 # gloo has its own timeout and reads none of these variables: rank 0 gave up with an error, and the group cannot be used after
 # that, as rank 1 found out. For NCCL the names begin with `TORCH_` now, and the old ones are read
-# as second names ([`ProcessGroupNCCL.hpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp)). `torchrun` switches the error handling on.
+# as second names
+# ([`ProcessGroupNCCL.hpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L60),
+# among the headers that come with torch). `torchrun` switches the error handling on (`LocalElasticAgent._start_workers`,
+# `torch/distributed/elastic/agent/server/local_elastic_agent.py`).
 #
 # ### What a start costs
 #

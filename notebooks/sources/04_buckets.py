@@ -273,11 +273,14 @@ if rank == 0:
     optimizer.step()
 
 # %% [markdown]
-# In `backward()`: when the last gradient is computed, `Reducer::finalize_backward` ([`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)) waits for every bucket,
+# In `backward()`: when the last gradient is computed, `Reducer::finalize_backward`
+# ([`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)) waits for every bucket,
 # and only then does `backward()` return. `optimizer.step()` sends nothing. It does not know that there are ranks.
 #
 # > **On GPUs (NCCL).** All-reduces run on another CUDA stream than the one that computes (the comment at the top of class
-# > `ProcessGroupNCCL`, [`ProcessGroupNCCL.hpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp)), and `backward()` may return while buckets are still under way:
+# > `ProcessGroupNCCL`,
+# > [`ProcessGroupNCCL.hpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp)),
+# > and `backward()` may return while buckets are still under way:
 # > `WorkNCCL::wait` makes the current *stream* wait, and blocks the program only where a timeout or
 # > `TORCH_NCCL_BLOCKING_WAIT` is given (`synchronizeStream` and `wait` in
 # > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
@@ -394,7 +397,9 @@ bucket_sizes(bucket_cap_mb=1.5)[-1]
 
 # %% [markdown]
 # Parameters are added one after the other; when the sum is at least the cap, the bucket is closed
-# (`compute_bucket_assignment_by_size`, [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)). A gradient is never split. So the cap is not an upper limit, and one
+# (`compute_bucket_assignment_by_size`,
+# [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)).
+# A gradient is never split. So the cap is not an upper limit, and one
 # embedding of 2 GiB makes a bucket of 2 GiB or more, whatever you set.
 #
 # ### The small first bucket

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -40,6 +40,24 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
+
+
+def until_gone(pids: Iterable[int], seconds: float = 20.0) -> None:
+    """Wait until these processes have ended; fails with what is left of them, and in which call of the system's."""
+    left = list(pids)
+    try:
+        until(lambda: all(is_gone(pid) for pid in left), seconds)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {[_told(pid) for pid in left if not is_gone(pid)]}") from None
+
+
+def _told(pid: int) -> str:
+    try:
+        process = psutil.Process(pid)
+        call = Path(f"/proc/{pid}/wchan").read_text()
+        return f"{pid} {process.name()} of {process.ppid()}, {process.status()} in {call or 'none'}"
+    except (OSError, psutil.Error) as error:
+        return f"{pid}: {error}"
 
 
 class Ranks:

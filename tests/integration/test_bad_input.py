@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.ranks_and_kernels import is_gone, until
+from tests.integration.ranks_and_kernels import until_gone
 
 REFUSED = {
     "%%ranks 0\n1": "A gang needs at least 1 rank, not 0.",
@@ -153,7 +153,7 @@ def test_a_gang_that_nobody_uses_is_ended_where_that_is_wanted_and_told(kernel):
         shown = kernel.run("%%ranks\nmine")
         assert shown.status == "ok"  # in use
         before = kernel.ranks()
-        until(lambda: all(is_gone(pid) for pid in before))
+        until_gone(before)
         shown = kernel.run("%%ranks\nmine")
         assert shown.error.startswith(
             "Nobody had used the gang of 2 for 0.05 minutes: it was ended, and its variables"

@@ -8,7 +8,8 @@ import pytest
 from course_lib.notebook.show import description_in
 from course_lib.outcome.outcome import Kind
 from course_lib.outcome.packed import NotSent
-from tests.integration.ranks_and_kernels import until
+from course_lib.ranks.kernel.gang import State
+from tests.integration.ranks_and_kernels import until, until_gone
 
 COURSE = "/course_lib/"
 
@@ -228,7 +229,8 @@ def test_when_whoever_watches_fails_nobody_is_left_in_the_cell(ranks):
 
     with pytest.raises(OSError, match="the page is gone"):
         ranks("time.sleep(60)", on_progress=look)
-    until(lambda: not any(link.alive for link in ranks.gang.links) or ranks.gang.refresh())
+    until_gone(ranks.pids())
+    until(lambda: ranks.gang.refresh() or ranks.gang.state is State.BROKEN)
 
 
 def test_numbers_drawn_from_numpy_differ_as_in_real_processes(shared_ranks):

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.integration.ranks_and_kernels import is_gone, until
+from tests.integration.ranks_and_kernels import until, until_gone
 
 IMPORTS = "import os, signal, subprocess, time, torch, torch.distributed as dist\nrank = dist.get_rank()\n"
 #: What each rank is doing when the kernel is killed.
@@ -33,7 +33,7 @@ def test_nothing_is_left_when_the_kernel_is_killed_while_ranks_are_busy_in_every
     until(lambda: len(one.processes()) == 10)
     processes = one.processes()
     one.kill()
-    until(lambda: all(is_gone(pid) for pid in processes), 2)
+    until_gone(processes, 2)
 
 
 def test_nothing_is_left_when_an_idle_kernel_is_asked_to_end(new_kernel):
@@ -41,7 +41,7 @@ def test_nothing_is_left_when_an_idle_kernel_is_asked_to_end(new_kernel):
     one.run("%%ranks 2\n1")
     processes = one.processes()
     os.kill(one.pid, signal.SIGTERM)
-    until(lambda: all(is_gone(pid) for pid in processes), 5)
+    until_gone(processes, 5)
 
 
 def test_nothing_is_left_after_a_proper_shutdown(new_kernel):
@@ -50,7 +50,7 @@ def test_nothing_is_left_after_a_proper_shutdown(new_kernel):
     processes = one.processes()
     one.client.stop_channels()
     one.manager.shutdown_kernel()
-    until(lambda: all(is_gone(pid) for pid in processes), 5)
+    until_gone(processes, 5)
 
 
 def test_nothing_is_left_when_the_kernel_dies_while_torch_is_loading(new_kernel):
@@ -58,7 +58,7 @@ def test_nothing_is_left_when_the_kernel_dies_while_torch_is_loading(new_kernel)
     processes = one.processes()
     assert processes
     one.kill()
-    until(lambda: all(is_gone(pid) for pid in processes), 60)
+    until_gone(processes, 60)
 
 
 def test_a_child_the_kernel_has_forked_does_not_keep_the_ranks_alive(new_kernel):
@@ -67,5 +67,5 @@ def test_a_child_the_kernel_has_forked_does_not_keep_the_ranks_alive(new_kernel)
     ranks = one.ranks()
     child = int(one.run("import os, time\npid = os.fork()\nif pid == 0:\n    time.sleep(1000)\npid").value)
     one.kill()
-    until(lambda: all(is_gone(pid) for pid in ranks), 2)
+    until_gone(ranks, 2)
     os.kill(child, signal.SIGKILL)

@@ -11,7 +11,7 @@ import pytest
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.kernel.gang import GangError, State
 from course_lib.ranks.kernel.launcher import warm_up
-from tests.integration.ranks_and_kernels import ROOT, Ranks, is_gone, until
+from tests.integration.ranks_and_kernels import ROOT, Ranks, is_gone, until, until_gone
 
 DEATHS = {
     "os._exit": ("os._exit(3)", 3, "exit code 3"),
@@ -149,7 +149,7 @@ def test_the_gang_takes_with_it(what):
     assert len(left) == 2, str(outcome)
     assert not any(is_gone(pid) for pid in left)
     ranks.gang.stop()
-    until(lambda: all(is_gone(pid) for pid in left), 5)
+    until_gone(left, 5)
 
 
 def test_a_stopped_gang_leaves_no_process(ranks):
@@ -212,7 +212,7 @@ def test_when_the_process_that_starts_ranks_is_killed_the_next_gang_gets_a_new_o
     ranks = Ranks(2)
     pids = ranks.pids()
     os.kill(warm_up().pid, signal.SIGKILL)
-    until(lambda: all(is_gone(pid) for pid in pids), 5)
+    until_gone(pids, 5)
     ranks.gang.stop()
     again = Ranks(2)
     assert again("1 + 1").values == {0: 2, 1: 2}

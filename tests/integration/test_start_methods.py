@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.kernel.launcher import LaunchError, default_method
-from tests.integration.ranks_and_kernels import Ranks, is_gone, until
+from tests.integration.ranks_and_kernels import Ranks, until_gone
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_loop_that_holds_the_gil_is_ended_and_a_stopped_gang_is_gone():
     assert outcome.waiting[0].where == "In [1], line 2"
     pids = ranks.pids()
     ranks.gang.stop()
-    until(lambda: all(is_gone(pid) for pid in pids))
+    until_gone(pids)
 
 
 def test_the_environment_chooses_the_method(new_kernel):
@@ -58,7 +58,7 @@ def test_the_environment_chooses_the_method(new_kernel):
     )
     processes = one.processes()
     one.kill()
-    until(lambda: all(is_gone(pid) for pid in processes), 2)
+    until_gone(processes, 2)
 
 
 def test_a_method_that_does_not_exist_is_refused(monkeypatch):

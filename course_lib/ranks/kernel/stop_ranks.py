@@ -25,6 +25,9 @@ from course_lib.ranks.messages import Free, Freed
 from course_lib.ranks.process import STACK_SIGNAL
 
 GRACE_SECONDS = 1.0
+#: How long a rank may take to say where it is before it is called silent. The first answer with lines loads symbols,
+#: and a busy loop in Python leaves the thread that answers every other turn of the GIL at most.
+SEE_SECONDS = 1.0
 #: How long a rank may take to hear that it is to be freed; one that computes without giving up the GIL never does.
 ANSWER_SECONDS = 2.0
 #: One that is proved to be stuck has just answered: only the question before can keep it from hearing. Reading the
@@ -78,7 +81,7 @@ def give_up_on_broken_wires(this: Run) -> None:
 
 def see_where(wires: Wires, this: Run) -> None:
     """Before ending ranks that are late: where is each of them?"""
-    looks = wires.look(0.3, detail=True)
+    looks = wires.look(SEE_SECONDS, detail=True)
     this.details = looks
     for link in this.running():
         if link.rank in looks:
