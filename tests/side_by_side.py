@@ -3,12 +3,20 @@
 Tests of a file share gangs and kernels, and the cells of a notebook their kernel: a file goes to one worker as a whole.
 Scenarios and answers have nothing in common with each other: those are dealt out one by one. All that needs a browser
 goes to one worker: there is one JupyterLab, and one browser that has loaded it. What takes longest comes first, so that
-in the end no worker waits for another. All kernels of a run share what torch costs to load: the run has
+in the end no worker waits for another. A test marked ``alone`` takes all cores for many seconds (64 ranks that connect
+each with each): it waits until the others have ended what they are at, and they wait for it, since a promise of two
+seconds cannot be held beside it. All kernels of a run share what torch costs to load: the run has
 a zygote (course_lib/ranks/server/zygote.py), as `make lab` has one.
 """
 
+import contextlib
+import fcntl
 import gc
 import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +39,7 @@ _LONGEST_FIRST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Turns(Path(config.workerinput["turns"])))
         return
     # torch asks the name server what 127.0.0.1 is called whenever a process that torchrun has started connects. One
     # packet in a hundred that is lost on the way costs a second then, instead of five.
@@ -40,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
         held = start_zygote()
         config.add_cleanup(lambda: os.close(held))
     if getattr(config.option, "dist", "no") != "no":
-        config.pluginmanager.register(_Dealer())
+        turns = tempfile.mkdtemp(prefix="ddp-course-turns-")
+        config.add_cleanup(lambda: shutil.rmtree(turns, ignore_errors=True))
+        config.pluginmanager.register(_Dealer(turns))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,7 +72,40 @@ def _turn(item: pytest.Item) -> int:
     )
 
 
+class Turns:
+    """A worker's part in who may run: all of them at once, or one alone.
+
+    Args:
+        folder: the same for all workers of a run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Around all of a test, so that its time limit begins after the wait."""
+        with self.taken(alone=item.get_closest_marker("alone") is not None):
+            return (yield)
+
+    @contextlib.contextmanager
+    def taken(self, *, alone: bool) -> Iterator[None]:
+        """Wait for a turn and hold it. Nobody overtakes one who waits to be alone: all go through the gate."""
+        with (self.folder / "gate").open("w") as gate, (self.folder / "floor").open("w") as floor:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            fcntl.flock(floor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            fcntl.flock(gate, fcntl.LOCK_UN)
+            yield
+
+
 class _Dealer:
+    def __init__(self, turns: str) -> None:
+        self.turns = turns
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["turns"] = self.turns
+
     @pytest.hookimpl
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         from xdist.scheduler import LoadScopeScheduling

@@ -27,7 +27,7 @@ the tests.
 *holds*: as said. *refined*: true, with more to it. *incomplete*: true only under conditions that are not said. *wrong*:
 it is not so. *outdated*: it was so in an earlier PyTorch. *not runnable here*: needs hardware the tests do not have.
 
-This page is written by `ddp-course notebooks`; the claims stand in `course_lib/build/claims.toml`.
+This page is written by `ddp-course notebooks`; the claims are in `course_lib/build/claims.toml`.
 
 | | claim | said by | verdict | where |
 | --- | --- | --- | --- | --- |

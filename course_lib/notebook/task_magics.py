@@ -47,7 +47,7 @@ class TaskMagics(Magics):
         """Check this cell as the answer to a task: `%%task lesson.name`.
 
         The answer runs in fresh ranks: it sees nothing of the other cells, and they see nothing of it. A wrong
-        answer is no error of the cell, the report says what was seen.
+        answer does not fail the cell; the report says what was seen.
         """
         options = options_of(self.task, line, "%%task")
         task = self._find(options.name, "%%task")

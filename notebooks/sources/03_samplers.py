@@ -467,7 +467,7 @@ with Join([toy]):
 # A third way is to deal in full rounds of one sample per rank, so that nobody can be ahead: task 5. (Rounds of one
 # sample per worker also work, but leave out more at the end.)
 #
-# > **On GPUs (NCCL).** `backward()` returns as soon as its work is enqueued. A rank at the end of the longer stream stands still
+# > **On GPUs (NCCL).** `backward()` returns as soon as its work is enqueued. A rank at the end of the longer stream blocks
 # > later, where the program needs a number from its GPU (`loss.item()`), until the watchdog ends the process
 # > ([`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
 # > `if not have` is such a place, too, if `have` is a CUDA tensor. Ask in a group of gloo's, which

@@ -417,7 +417,7 @@ print(x.item(), "- longer than the timeout:", time.perf_counter() - begin > 0.6)
 
 # %% [markdown]
 # The timeout is for *one wait*, not for a step or an epoch. A rank that is a little late in every step never reaches it,
-# however much time that costs. Now one delay that is longer, and what each of the two ranks is told. (`recv` waits for a message of
+# however much time that costs. Now one delay that is longer, and what each of the two ranks reports. (`recv` waits for a message of
 # one rank, and `send` sends it: rank 1 comes after rank 0 has given up.)
 
 # %%

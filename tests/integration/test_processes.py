@@ -247,6 +247,7 @@ def test_thirty_gangs_leave_no_descriptor_open():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_64_ranks_start_and_reduce():
     ranks = Ranks(64)
     source = "import torch, torch.distributed as dist\nx = torch.ones(1)\ndist.all_reduce(x)\nx.item()"

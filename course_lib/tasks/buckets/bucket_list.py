@@ -132,6 +132,12 @@ class BucketList(Task[Case, Buckets, Oracle]):
             "bucket is sent last.",
             taught.FIRST,
         ),
+        Misconception(
+            "unused_dealt_from_the_end",
+            "With find_unused_parameters=True the parameters are dealt out in the order 0, 1, 2, ..., then the list of "
+            "buckets is reversed. Who reverses the parameters first gets other buckets.",
+            taught.FIRST,
+        ),
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
@@ -293,8 +299,8 @@ def _telling(case: Case) -> Callable[[set[str]], Buckets]:
         exactly = "closed_when_exceeded" not in mistakes
         order = everything[::-1] if "reverse_order" in mistakes else ready
         if find_unused and "unused_rebuilt" not in mistakes:
-            # Who believes in the reverse order deals out from the last parameter on: nothing is left to be reversed.
-            if "reverse_order" in mistakes:
+            # Who deals out from the last parameter on, there or everywhere, has nothing left to reverse.
+            if mistakes & {"reverse_order", "unused_dealt_from_the_end"}:
                 return _dealt(sizes, everything[::-1], limits, over, exactly)
             found = _dealt(sizes, everything, limits, over, exactly)
             return found if "unused_not_reversed" in mistakes else found[::-1]
