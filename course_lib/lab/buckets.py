@@ -177,12 +177,16 @@ def time_all_reduces() -> list[tuple[int, float]]:
 def plot_costs() -> None:
     """What an all-reduce costs between two ranks of their own, by the size of its tensor, as a figure."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     timed: list[tuple[int, float]] = run_quietly(time_all_reduces, ranks=2).values[0]
     sizes, seconds = zip(*timed, strict=True)
     _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
     axes.loglog(sizes, [1e3 * s for s in seconds], "o-", color="#0072B2", base=2)
     axes.set_yscale("log", base=10)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks([2**p for p in range(2, 23, 4)], ["4 B", "64 B", "1 KiB", "16 KiB", "256 KiB", "4 MiB"])
     axes.set(
         title=f"16,384 times as many bytes (4 B to 64 KiB) take {seconds[7] / seconds[0]:.1f} times as long",

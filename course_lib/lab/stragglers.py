@@ -302,7 +302,7 @@ def plot_spreads(outcome: Outcome) -> None:
     """How far the weights of two pairs are apart, after each step, with two ways to reduce less often."""
     import matplotlib.pyplot as plt
 
-    _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
     for name, line, colour, label in (
         ("pairs_only", "s--", "#D55E00", "new_group alone"),
         ("averaged", "o-", "#0072B2", "reduced in pairs, weights averaged every 4th step"),
@@ -314,7 +314,7 @@ def plot_spreads(outcome: Outcome) -> None:
         xlabel="step",
         ylabel="largest difference\nbetween the pairs' weights",
     )
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, ncols=2, loc="outside lower center", frameon=False)
     plt.show()
 
 

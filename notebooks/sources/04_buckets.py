@@ -586,4 +586,4 @@ ddp.module[0].weight.grad.detach_()
 # - Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020: why buckets.
 # - Stanford CS336, assignment 2, has you write the same classes; the solutions of this lesson's tasks fit its interface.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 05](05_stragglers.ipynb), *When ranks run at different speeds*. Or back to the [index](index.ipynb).

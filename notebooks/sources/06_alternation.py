@@ -817,4 +817,4 @@ with tempfile.TemporaryDirectory() as folder:
 # - PyTorch, *Distributed Data Parallel* (design note in the documentation), section on the internal design.
 # - PyTorch, `torch.utils.checkpoint` in the API reference: what the two variants of checkpointing do differently.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 07](07_wrappers.ipynb), *Wrapper modules*. Or back to the [index](index.ipynb).

@@ -1233,4 +1233,4 @@ with tempfile.TemporaryDirectory() as folder:
 # - He et al., *Momentum Contrast for Unsupervised Visual Representation Learning*, CVPR 2020: a momentum encoder,
 #   trained on several GPUs.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 08](08_unused.ipynb), *Unused parameters and changing graphs*. Or back to the [index](index.ipynb).

@@ -809,4 +809,4 @@ with tempfile.TemporaryDirectory() as folder:
 # - PyTorch, *Distributed Data Parallel* (design note in the documentation), section on the internal design.
 # - Fedus, Zoph and Shazeer, *Switch Transformers*, JMLR 2022: routing to one expert, and the balance term.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 09](09_synchronised.ipynb), *What is synchronised, and when*. Or back to the [index](index.ipynb).

@@ -904,4 +904,4 @@ for step in range(10):
 # - `torch/nn/modules/_functions.py`: the real `SyncBatchNorm`, with unequal batches and a backward written by hand.
 # - Ioffe and Szegedy, *Batch Normalization*, 2015; Wu and He, *Group Normalization*, ECCV 2018, on small batches.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 10](10_accumulation.ipynb), *Accumulation, clipping and mixed precision*. Or back to the [index](index.ipynb).

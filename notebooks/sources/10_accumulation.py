@@ -988,4 +988,4 @@ assert [count for count, _ in seen] == [0, 1]
 #   *On the SDEs and Scaling Rules for Adaptive Gradient Algorithms*, 2022: why it is the square root for Adam.
 # - *Fixing Gradient Accumulation*, Hugging Face's blog, 2024: the mean of means, found in the `Trainer` of Transformers.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 11](11_out_of_memory.ipynb), *Out of memory on one rank*. Or back to the [index](index.ipynb).

@@ -1387,4 +1387,4 @@ with tempfile.TemporaryDirectory() as folder:
 # - `torch/nn/parallel/distributed.py`: `_update_process_group` and its note on shrinking and growing.
 # - PyTorch, *Frequently Asked Questions* (in the notes of the documentation): why recovery belongs outside the `except` block.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 12](12_elastic.ipynb), *Elastic training*. Or back to the [index](index.ipynb).

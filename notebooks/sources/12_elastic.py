@@ -836,4 +836,4 @@ plt.show()
 # - Young, *A first order approximation to the optimum checkpoint interval*, 1974; Daly, 2006, for when failures are frequent.
 # - The documentation of torchft, for per-step recovery.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 13](13_debugging.ipynb), *Debugging a hang*. Or back to the [index](index.ipynb).

@@ -934,4 +934,4 @@ descend(target=[5.0, 2.0, 5.0][rank])
 # - PyTorch tutorial, *Flight Recorder for Debugging Stuck Jobs*: the same with NCCL, where the dump is written for you.
 # - Agans, *Debugging: The 9 Indispensable Rules*, 2002. “Quit thinking and look” is the third.
 #
-# **Back to:** the [index](index.ipynb).
+# **Next:** [lesson 14](14_checkpoints.ipynb), *Logging, metrics, checkpoints*. Or back to the [index](index.ipynb).
