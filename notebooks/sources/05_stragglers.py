@@ -541,6 +541,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as lo
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn.parallel import DistributedDataParallel
 
+torch.manual_seed(dist.get_rank())
 pair, _ = dist.new_subgroups(group_size=2)  # ranks 0 and 1, ranks 2 and 3
 two_pairs = DistributedDataParallel(torch.nn.Linear(6, 3), process_group=pair)
 pairs_only = lab.spreads(two_pairs)
