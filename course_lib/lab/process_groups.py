@@ -117,7 +117,7 @@ def torchrun(line: str) -> list[dict[str, str]]:
     It calls `main` of `torch/distributed/run.py` in a forked process, so that nobody has to import torch again.
 
     Returns:
-        What the workers of this machine have printed, a JSON object per line, by their `RANK`.
+        The JSON objects that the workers of this machine have printed, by their `RANK`.
 
     Raises:
         RuntimeError: it failed; with all that was written.
@@ -125,8 +125,21 @@ def torchrun(line: str) -> list[dict[str, str]]:
     code, log = _forked("torch.distributed.run", shlex.split(line.format(node=os.environ["RANK"]))[1:])
     if code:
         raise RuntimeError(log)
-    said = [json.loads(each) for each in log.splitlines() if each.startswith("{")]
-    return sorted(said, key=lambda one: int(one["RANK"]))
+    return sorted(objects_in(log), key=lambda one: int(one["RANK"]))
+
+
+def objects_in(log: str) -> Iterator[dict[str, str]]:
+    """The JSON objects with which lines of a log begin.
+
+    Two processes that print at the same moment may share a line: `print` without a buffer writes the end of the line
+    by itself.
+    """
+    decoder = json.JSONDecoder()
+    for line in log.splitlines():
+        while line.startswith("{"):
+            found, end = decoder.raw_decode(line)
+            yield found
+            line = line[end:]
 
 
 def old_launcher(script: str) -> str:

@@ -10,6 +10,7 @@ from course_lib.lab.process_groups import (
     draw_machines,
     draw_start,
     local_rank_begins_anew,
+    objects_in,
     rank_begins_anew,
 )
 from course_lib.lab.starts import StartTimes, draw_start_times
@@ -19,6 +20,11 @@ from tests.unit.outcomes import outcome
 WAITS = "wait timeout after 500ms, keys: /default_pg/0//cpu//0/{}"
 CLIENTS = "Timed out after 1 seconds waiting for clients. 3/4 clients joined."
 NOBODY = "The client socket has timed out after 500ms while trying to connect to (127.0.0.1, 29500)."
+
+
+def test_two_workers_that_print_at_the_same_moment_are_both_heard():
+    log = 'W0101 torchrun says: {this is no object}\n{"RANK": "1"}{"RANK": "0"}\n\n{"RANK": "2"}\n'
+    assert [one["RANK"] for one in objects_in(log)] == ["1", "0", "2"]
 
 
 def test_each_of_torchs_messages_says_who_is_waited_for():
