@@ -81,8 +81,8 @@ def _sides(outcome: Outcome) -> list[Side]:
                 group,
                 seq,
             ):
-                issued.setdefault(rank, other.collective)
-                issued = {**other.mismatch, **issued}  # of ranks, too, for which it is over
+                # It also knows what ranks brought for which the collective is over.
+                issued = {**other.mismatch, rank: other.collective, **issued}
         full = {rank: _recorded(outcome, rank, record) for rank, record in sorted(issued.items())}
         return _sides_of(full, outcome.waiting)
     return []

@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 
-from tests.integration.ranks_and_kernels import ROOT, is_gone, until
+from tests.integration.ranks_and_kernels import ROOT, until, until_gone
 from tests.unit.submissions import (
     RIGHT,
     STUB,
@@ -84,7 +84,7 @@ def graded(tmp_path_factory):
     first.send_signal(signal.SIGKILL)
     first.wait()
     known = kept.read_bytes()
-    until(lambda: all(is_gone(process.pid) for process in family))
+    until_gone(process.pid for process in family)
     reports = ("--csv", folder / "class.csv", "--json", folder / "class.json", "--html", folder / "html")
     second = subprocess.run(
         command(folder / "in", *reports), env=ENVIRONMENT, capture_output=True, text=True, check=False

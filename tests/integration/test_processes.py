@@ -270,4 +270,4 @@ def test_workers_of_selfcheck_end_with_the_process_that_wants_their_work():
         workers = psutil.Process(process.pid).children()
         process.kill()
     assert workers
-    until(lambda: all(is_gone(worker.pid) for worker in workers))
+    until_gone(worker.pid for worker in workers)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.servers import LESSON, OTHER, Place, Server
-from tests.integration.ranks_and_kernels import ROOT, is_gone, until
+from tests.integration.ranks_and_kernels import ROOT, is_gone, until, until_gone
 
 WHO = """
 import os, psutil
@@ -59,7 +59,7 @@ def test_the_servers_of_a_user_share_a_zygote_that_comes_when_needed_is_replaced
         servers[0].kill()  # the only one with a kernel that has asked for this zygote
         until(lambda: is_gone(replaced) and not place.sockets())
         servers[1].kill()
-        until(lambda: all(is_gone(int(pid)) for line in asked for pid in line.split()[::2]))
+        until_gone(int(pid) for line in asked for pid in line.split()[::2])
     finally:
         for kernel in kernels:
             kernel.close()

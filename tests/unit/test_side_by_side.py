@@ -11,7 +11,7 @@ SECONDS = 20.0
 
 
 class Worker(threading.Thread):
-    """Takes a turn, says so, and holds it until it is told to let go."""
+    """Takes a turn, says so, and holds it until `let_go`."""
 
     def __init__(self, folder, *, alone=False):
         super().__init__(daemon=True)
@@ -72,4 +72,6 @@ def test_a_turn_is_given_back_when_the_test_fails(tmp_path):
 
     with pytest.raises(ValueError, match="the test fails"):
         fails()
-    assert Worker(tmp_path).has_it.wait(SECONDS)
+    after = Worker(tmp_path)
+    assert after.has_it.wait(SECONDS)
+    after.let_go()
