@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from course_lib.ranks.process import identity, lives
 from course_lib.ranks.server.fitting import Request, fitting_of
+from course_lib.ranks.server.zygote import VARIABLE, ask_zygote
 from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
 from course_lib.ranks.server.zygote_process import _Shared
 
@@ -169,3 +171,40 @@ def test_the_package_brings_the_file_by_which_servers_find_the_extension():
     ((folder, files),) = project["tool"]["setuptools"]["data-files"].items()
     assert folder == "etc/jupyter/jupyter_server_config.d"
     assert [(ROOT / file).is_file() for file in files] == [True]
+
+
+def test_a_zygote_that_has_answered_at_once_has_been_asked(listening, monkeypatch):
+    """Were it asked in vain, the kernel would start a server of its own: two of them on one wire."""
+    monkeypatch.setenv(VARIABLE, str(listening))
+    gone = threading.Event()
+    asked = []
+
+    def zygote():
+        with socket.socket(socket.AF_UNIX) as listener:
+            os.unlink(listening)
+            listener.bind(str(listening))
+            listener.listen(1)
+            there.set()
+            wire, _ = listener.accept()
+            with wire:
+                data, fds, _, _ = socket.recv_fds(wire, 1 << 16, 2)
+                asked.append(data)
+                for fd in fds:
+                    os.close(fd)
+        gone.set()
+
+    def send_fds(*arguments, send=socket.send_fds):
+        sent = send(*arguments)
+        assert gone.wait(20)
+        return sent
+
+    there = threading.Event()
+    thread = threading.Thread(target=zygote, daemon=True)
+    thread.start()
+    assert there.wait(20)
+    monkeypatch.setattr(socket, "send_fds", send_fds)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile() as log:
+        assert ask_zygote(theirs, log.fileno(), {})
+    thread.join(20)
+    assert asked[0].endswith(b"\n")

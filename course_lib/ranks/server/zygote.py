@@ -141,7 +141,9 @@ def _sent(address: Path | str, request: Request, sock: socket.socket, log: int) 
         try:
             data = json.dumps(encode(request)).encode() + b"\n"
             sent = socket.send_fds(wire, [data], [sock.fileno(), log])
-            wire.sendall(data[sent:])
+            # The zygote closes the wire when it has all: even to send nothing would fail then.
+            if sent < len(data):
+                wire.sendall(data[sent:])
         except OSError:
             return False
     return True
