@@ -183,7 +183,6 @@ def main(args):
         norm = sum(p.detach().square().sum() for p in parameters)
         dist.all_reduce(norm, op=dist.ReduceOp.MAX)
         print(f"done: squared norm of all weights {norm.item():.1f}")
-    dist.destroy_process_group()
 
 
 def arguments():
@@ -203,6 +202,7 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
+    dist.destroy_process_group()  # after main: nobody holds the wrapped models any more
     sys.stdout.flush()
     if "TORCHELASTIC_ERROR_FILE" in os.environ:
         # Under torchrun: end without the interpreter's shutdown, which gloo's threads could abort.

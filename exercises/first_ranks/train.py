@@ -50,7 +50,6 @@ def main(args):
     if rank == 0:
         dist.all_reduce(right)
         print(f"accuracy {right.item() / len(labels):.2f}")
-    dist.destroy_process_group()
 
 
 def arguments():
@@ -64,5 +63,6 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
+    dist.destroy_process_group()  # after main: nobody holds a wrapped model any more
     sys.stdout.flush()
     os._exit(0)  # at once: gloo's threads can abort Python's own shutdown

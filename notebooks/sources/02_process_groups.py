@@ -391,16 +391,26 @@ before = threads()
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
 model(torch.ones(1, 2)).sum().backward()
+group = dist.group.WORLD  # see below why
 dist.destroy_process_group()
-print("destroyed, but somebody holds the model; threads are left:", threads() > before)
+print("destroyed, but the model and a name hold it; threads are left:", threads() > before)
 del model
 gc.collect()
-print("nobody holds the model; threads are left:", threads() > before)
+print("the name holds it; threads are left:", threads() > before)
+del group
+print("nobody holds it; threads are left:", threads() > before)
 
 # %% [markdown]
 # `destroy_process_group` shuts the group down and forgets it. The threads end when nobody holds the group any more, and the
-# DDP model holds it. A process that ends while they run may be aborted by C++ after your last line (“terminate called
-# without an active exception”), on some runs. So at the end of a script, on every rank: drop the model, then destroy the group.
+# DDP model holds it, too. That can end badly, each on some runs only:
+#
+# - A process that ends while the threads run may be aborted by C++ after your last line (“terminate called without an active
+#   exception”).
+# - When the model is the last that holds the group, it ends the threads and keeps Python's lock (the GIL) meanwhile. If one of
+#   them needs the lock to put away its last collective, both wait for ever. Without `group`, torch 2.13 hung here within 20
+#   attempts ([pytorch#56297](https://github.com/pytorch/pytorch/issues/56297) describes the kind). A name gives the lock back.
+#
+# So at the end of a script, on every rank: drop the model, then destroy the group.
 #
 # And after an exception? “Put a barrier before it, so that all leave together.” Rank 1 fails here, and tidies up:
 

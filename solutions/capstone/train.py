@@ -180,7 +180,6 @@ def main(args):
     dist.all_reduce(norm, op=dist.ReduceOp.MAX)
     if rank == 0:
         print(f"done: squared norm of all weights {norm.item():.1f}")
-    dist.destroy_process_group()
 
 
 def arguments():
@@ -200,6 +199,7 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
+    dist.destroy_process_group()  # after main: nobody holds the wrapped models any more
     sys.stdout.flush()
     if "TORCHELASTIC_ERROR_FILE" in os.environ:
         # Under torchrun: end without the interpreter's shutdown, which gloo's threads could abort.
