@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from course_lib.doctor import absences, drift, endings, errors, mismatches, roots, start
 from course_lib.doctor.alignment import unequal_numbers
-from course_lib.doctor.stuck import as_probable, no_progress, stuck_outside, with_threads
+from course_lib.doctor.stuck import as_probable, locked, no_progress, stuck_outside, with_threads
 from course_lib.doctor.words import (
     blocked_in,
     capital,
@@ -27,6 +27,7 @@ from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 Rule = Callable[[Outcome], Diagnosis | None]
 #: Why ranks make no progress, whether that is proved or not.
 _HANGS: tuple[Rule, ...] = (
+    locked,
     stuck_outside,
     endings.left_out_on_gpus,
     start.init_hang,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.doctor.words import LOCKED, blocked_in, call_of, capital, positions, rank_list, verb
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Ending, Outcome, Waiting
 
@@ -43,6 +43,32 @@ def stuck_outside(outcome: Outcome) -> Diagnosis | None:
         positions(outcome, asleep),
         advice=_ADVICE[kinds[0]],
         lesson=taught_in(13, 0),
+    )
+
+
+def locked(outcome: Outcome) -> Diagnosis | None:
+    """A rank waits in C++ for a thread of its own process and keeps Python's lock, which that thread may need."""
+    inside = {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "locked"}
+    if not inside:
+        return None
+    blocked = blocked_in(outcome)
+    first = next(iter(inside.values()))
+    place = f" at {first.where}" if first.where else ""
+    behind = (
+        f"; {rank_list(blocked)} {verb(blocked, 'waits', 'wait')} for {verb(inside, 'it', 'them')}"
+        if blocked
+        else ""
+    )
+    return Diagnosis(
+        "waits_with_the_gil",
+        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} inside of C or C++ code{place} and "
+        f"{verb(inside, 'keeps', 'keep')} Python's lock (the GIL) meanwhile, so that no other thread of "
+        f"{verb(inside, 'that process', 'those processes')} can run Python{behind}.",
+        tuple(inside),
+        positions(outcome, inside),
+        advice="look for what that line ends or gives back. With torch 2.13 it may be a DDP model that is the last to "
+        "hold a gloo group: drop the model before you destroy the group.",
+        lesson=taught_in(2),
     )
 
 
@@ -107,6 +133,7 @@ def _doing(at_work: dict[int, Waiting]) -> dict[str, list[int]]:
         doing = {
             "asleep": f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep",
             "gpu": f"waiting for its GPU in {waiting.pause[0]}" if waiting.pause else "waiting for its GPU",
+            "locked": LOCKED,
             "silent": "not answering",
             "stopped": "stopped by a signal",
         }.get(waiting.state, "computing")

@@ -8,6 +8,8 @@ from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
 from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
 
 #: What is put behind the lines of the ranks that did something else.
+#: What a rank does whose `Waiting.state` is `locked`.
+LOCKED = "waiting inside of its own process, with Python's lock (the GIL) held"
 ODD = "  ◀ odd one out"
 ODDS = "  ◀ odd ones out"
 _CALLS = {
@@ -112,6 +114,8 @@ def _position(outcome: Outcome, rank: int) -> str:
     match waiting.state:
         case "stopped":
             return "stopped by a signal (SIGSTOP): it cannot do anything until somebody continues it"
+        case "locked":
+            return f"{LOCKED}{place}: {waiting.source}".rstrip(": ")
         case "silent":
             return f"not answering{place}: it runs code that lets no other thread run, or it gets no core"
         case "asleep":

@@ -198,8 +198,8 @@ class Waiting:
         missing: ranks that have not joined it.
         mismatch: the other collective that meets it, by rank.
         state: `blocked` in a communication call, `asleep` in something else (see `pause`), `computing`, `gpu` (it waits
-            for its GPU, which computes or waits for other ranks), `stopped` by a signal, or `silent`, which means that
-            it does not answer.
+            for its GPU, which computes or waits for other ranks), `stopped` by a signal, `locked` (it waits inside of
+            its own process, with Python's lock held), or `silent`, which means that it does not answer.
         stack: the frames of its main thread, outermost first.
         pause: the call in which it sleeps, and whether that is a `lock`, a `child`, a `sleep` or a wait for a `gpu`.
         partners: the ranks that the call needs.

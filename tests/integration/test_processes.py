@@ -97,6 +97,41 @@ def test_an_endless_loop_in_c_that_holds_the_gil_is_ended_and_its_line_named(ran
     assert outcome.seconds < 20
 
 
+_WAITS_WITH_THE_GIL = """
+import ctypes
+if rank == 1:
+    libc, never = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+    libc.sem_init(never, 0, 0)
+    libc.sem_wait(never)
+dist.barrier()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system tells what a thread sleeps in")
+def test_a_rank_that_waits_inside_of_itself_with_the_gil_held_is_probably_a_deadlock(ranks):
+    outcome = ranks(_WAITS_WITH_THE_GIL, patience=9, timeout=60)
+    found = outcome.diagnosis
+    assert (outcome.kind, found.kind, found.culprits) == (Kind.HANG, "waits_with_the_gil", (1,))
+    assert outcome.waiting[1].where == "In [1], line 7"
+    assert found.summary.startswith(
+        "Probably a deadlock: Rank 1 waits inside of C or C++ code at In [1], line 7 and keeps"
+    )
+    assert "; ranks 0, 2 and 3 wait for it." in found.summary
+    assert any("rank 1 cannot be looked into" in line for line in found.evidence)
+    assert ranks("rank").values[1] == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system tells what a thread sleeps in")
+def test_a_rank_that_sleeps_in_c_with_the_gil_held_is_not(ranks):
+    """It waits for the system, not for a thread of its own."""
+    outcome = ranks(
+        "import ctypes\nif rank == 1:\n    ctypes.PyDLL(None).sleep(60)\ndist.barrier()",
+        patience=6,
+        timeout=60,
+    )
+    assert (outcome.diagnosis.kind, outcome.waiting[1].state) == ("no_progress", "silent")
+
+
 def test_code_that_swallows_every_interrupt_is_ended_by_force(ranks):
     source = "while True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
     outcome = ranks(source, timeout=0.3)

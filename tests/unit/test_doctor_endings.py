@@ -36,6 +36,28 @@ def test_a_rank_that_a_signal_has_stopped_is_the_odd_one_and_the_others_can_only
     assert found.summary == "Rank 1 was stopped by a signal; rank 0 can only wait."
 
 
+LOCKED = {1: Waiting(1, None, "In [1], line 2", "del model", state="locked")}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "behind"),
+    [(LOCKED, "can run Python."), (LOCKED | BLOCKED, "can run Python; rank 0 waits for it.")],
+)
+def test_a_rank_that_waits_with_the_gil_held_is_told_from_one_that_computes(waiting, behind):
+    endings = dict.fromkeys(waiting, Ending.KILLED)
+    found = found_in(
+        outcome("hang", 2, waiting=waiting, endings=endings, doubts=("rank 1 cannot be looked into",))
+    )
+    assert (found.kind, found.culprits) == ("waits_with_the_gil", (1,))
+    assert found.summary.startswith(
+        "Probably a deadlock: Rank 1 waits inside of C or C++ code at In [1], line 2 and keeps Python's lock (the GIL)"
+    )
+    assert found.summary.endswith(behind)
+    assert any(
+        "with Python's lock (the GIL) held at In [1], line 2: del model" in line for line in found.evidence
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "advice"),
     [

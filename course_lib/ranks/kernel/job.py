@@ -96,6 +96,7 @@ class Run:
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # what ranks have issued and counted
     progressed: float = 0.0  # when those last changed
     stalled_for: float = 0.0  # how long they had not, when the run was ended for it
+    locked: set[int] = field(default_factory=set)  # wait inside of themselves, with Python's lock held
     freed: bool = False
     proved: bool = False
     timed_out: bool = False

@@ -13,9 +13,11 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome, Waiting
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel import deadlock
+from course_lib.ranks.kernel.at_rest import AtRest
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.job import Job, Run, Still, collect, progress_of
@@ -28,6 +30,7 @@ from course_lib.ranks.kernel.stop_ranks import (
     failed_ranks,
     give_up_on_broken_wires,
     machine_is_busy,
+    of_unanswering,
     see_details,
     see_where,
 )
@@ -221,6 +224,8 @@ class Watch:
         self.connecting_since: float | None = None
         self.thorough = False  # two brief looks speak for a stand-still: the next one reads the collectives
         self.looked_closely = 0.0
+        self.rests: dict[int, AtRest] = {}  # of ranks that do not answer
+        self.locked: dict[int, Waiting] = {}
 
     def step(self) -> bool:
         """Ask, or read the answers; True when the proof is complete (it is then in the run's `waiting`)."""
@@ -259,20 +264,42 @@ class Watch:
         running = frozenset(link.rank for link in self.this.running())
         silent = [link for link in self.this.running() if link.rank not in now]
         stopped = frozenset(link.rank for link in silent if link.is_stopped())
-        if len(stopped) < len(silent):
+        self._note_locked([link for link in silent if link.rank not in stopped])
+        halted = stopped | self.locked.keys()
+        if len(halted) < len(silent):
             self.this.still = None  # who does not answer is busy, for all that is known
             return False
-        if all(now[rank].waiting_in is not None for rank in running - stopped):
+        if all(now[rank].waiting_in is not None for rank in running - halted):
             self.next_look = self.this.seconds() + _PROOF_LOOK
-        found = deadlock.judge(before, now, running, stopped, failed_ranks(self.this))
-        if found is None and stopped == running and running:
-            halted = {rank: Waiting(rank, None, "", "", state="stopped") for rank in sorted(stopped)}
-            found = deadlock.StandStill(halted)
+        found = deadlock.judge(before, now, running, halted, failed_ranks(self.this))
+        if found is None and halted == running and running:
+            signalled = {rank: Waiting(rank, None, "", "", state="stopped") for rank in sorted(stopped)}
+            found = deadlock.StandStill(signalled)
+        if found is not None and self.locked:
+            found = dataclasses.replace(
+                found,
+                waiting={**found.waiting, **self.locked},
+                doubts=(*found.doubts, f"{rank_list(self.locked)} cannot be looked into"),
+            )
         # A rank may have left the code since it was looked at: then this is no proof of anything.
         if found is None or self._connecting(now) or running != {link.rank for link in self.this.running()}:
             self.this.still = None
             return False
         return self._stands_still(found, thorough, before)
+
+    def _note_locked(self, silent: list[Link]) -> None:
+        """Which of the ranks that do not answer wait inside of themselves, and where."""
+        self.rests = {
+            link.rank: self.rests.get(link.rank) or AtRest(link.pid)
+            for link in silent
+            if link.pid is not None
+        }
+        resting = [link for link in silent if link.rank in self.rests and self.rests[link.rank].look()]
+        self.this.locked = {link.rank for link in resting}
+        self.locked = {
+            link.rank: self.locked.get(link.rank) or of_unanswering(self.wires, self.this, link)
+            for link in resting
+        }
 
     def _stands_still(self, found: deadlock.StandStill, thorough: bool, before: dict[int, Look]) -> bool:
         since = self.this.still.since if self.this.still is not None else self.this.seconds()

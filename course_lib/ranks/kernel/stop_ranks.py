@@ -89,10 +89,17 @@ def see_where(wires: Wires, this: Run) -> None:
             waiting = deadlock.describe(look, looks, _state(look), failed_ranks(this))
             this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
         else:
-            state = "stopped" if link.is_stopped() else "silent"
-            stack = () if state == "stopped" else _stack_from_signal(wires, link)
-            where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
-            this.waiting[link.rank] = Waiting(link.rank, None, where, source, state=state, stack=stack)
+            this.waiting[link.rank] = of_unanswering(wires, this, link)
+
+
+def of_unanswering(wires: Wires, this: Run, link: Link) -> Waiting:
+    """What can be known of a rank that does not answer."""
+    if link.is_stopped():
+        return Waiting(link.rank, None, "", "", state="stopped")
+    stack = _stack_from_signal(wires, link)
+    where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
+    state = "locked" if link.rank in this.locked else "silent"
+    return Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
 def _state(look: Look) -> str:

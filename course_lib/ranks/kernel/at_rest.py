@@ -1,0 +1,63 @@
+"""Whether a rank that does not answer waits inside of itself, with Python's lock (the GIL) held.
+
+The thread that answers the kernel needs that lock. A rank that does not answer computes in C code that keeps it, or has
+too little of a core, or waits in such code for another thread of its own process. Only the last sleeps: its main thread
+in a futex, and all threads together use next to no processor time. C++ that ends a thread while it keeps the GIL waits
+like this for ever when that thread needs the GIL as well. Whether another thread would yet set it free cannot be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: Looks in a row that must find it so, and at least so many seconds from the first to the last.
+_LOOKS, _SECONDS = 4, 1.5
+#: The share of a core that threads may use meanwhile: one that waits for the GIL asks for it 200 times a second.
+_SHARE = 0.05
+
+
+@dataclass
+class AtRest:
+    """What the looks at one process have found so far.
+
+    Attributes:
+        pid: the process; its main thread has the same number.
+    """
+
+    pid: int
+    _since: float = 0.0
+    _looks: int = field(default=0)
+    _used: float = 0.0
+
+    def look(self) -> bool:
+        """True when the process has been at rest for some looks; never where the system does not tell (not Linux)."""
+        now, used = time.monotonic(), _seconds_used(self.pid)
+        if used is None or (self._looks and used - self._used > _SHARE * (now - self._since) + _TICK):
+            self._looks = 0
+            return False
+        if not self._looks:
+            self._since, self._used = now, used
+        self._looks += 1
+        return self._looks >= _LOOKS and now - self._since >= _SECONDS
+
+
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def _seconds_used(pid: int) -> float | None:
+    """Processor time of all threads; None when one waits for a disk, or the main thread is not asleep in a futex."""
+    tasks, used = Path(f"/proc/{pid}/task"), 0
+    try:
+        if "futex" not in (tasks / str(pid) / "wchan").read_text(encoding="ascii"):
+            return None
+        for task in tasks.iterdir():
+            fields = (task / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if fields[0] == "D":
+                return None
+            used += int(fields[11]) + int(fields[12])
+    except OSError:
+        return None
+    return used * _TICK
