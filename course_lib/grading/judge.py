@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
+from course_lib.doctor.words import ODD, ODDS, call_of, capital, verb
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.cells import has_code
@@ -145,7 +146,7 @@ def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict
     where = _where(task, attempt)
     evidence = outcome.diagnosis.evidence if outcome.diagnosis else ()
     if outcome.kind is Kind.HANG and blocked and len(blocked) == len(outcome.waiting):
-        summary = outcome.diagnosis.summary if outcome.diagnosis else "The ranks wait for each other."
+        summary, evidence = _deadlock(outcome)
         return _stopped(task, attempt, summary, seed, (*evidence, _ran(where)), VerdictKind.DEADLOCK)
     if outcome.kind is Kind.HANG:
         late = rank_list(outcome.waiting)
@@ -164,6 +165,25 @@ def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict
     headline = _raise_headline(task, outcome)
     waits = [line for line in evidence if "waiting in" in line]
     return _stopped(task, attempt, headline, seed, (*tracebacks.splitlines(), *waits, _ran(where)))
+
+
+def _deadlock(outcome: Outcome) -> tuple[str, tuple[str, ...]]:
+    """Who waits for whom. A rank whose answer has returned waits in a call of the grader's: that says nothing."""
+    if outcome.diagnosis is None:
+        return "The ranks wait for each other.", ()
+    summary, evidence = outcome.diagnosis.summary, outcome.diagnosis.evidence
+    inside = {rank: w for rank, w in outcome.waiting.items() if w.where}
+    returned = {rank: call_of(w) for rank, w in outcome.waiting.items() if not w.where and w.stack}
+    if inside and any(call in summary for call in returned.values()):
+        first = next(iter(inside.values()))
+        summary = (
+            f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in {call_of(first)} at {first.where}, and "
+            f"on {rank_list(returned)} your answer has returned."
+        )
+    for call in set(returned.values()):
+        own = re.compile(rf"waiting in {re.escape(call)}(?={ODD}|{ODDS}|$)")
+        evidence = tuple(own.sub("your answer has returned", line) for line in evidence)
+    return summary, evidence
 
 
 def _died(outcome: Outcome) -> tuple[str, str]:

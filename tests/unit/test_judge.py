@@ -5,12 +5,14 @@ import signal
 
 import pytest
 
+from course_lib.doctor.words import ODD
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.judge import judge, judge_source
 from course_lib.grading.report import closing_lines, text_report
 from course_lib.grading.verdict import CheckState, VerdictKind
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
+from course_lib.outcome.places import Frame
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from tests.unit.outcomes import died, error, hung, outcome, raised
 from tests.unit.submissions import TASK
@@ -139,6 +141,31 @@ def test_ranks_that_are_all_blocked_are_a_deadlock_and_the_diagnosis_its_headlin
     found = broke(hung(1, 2, diagnosis=why))
     assert (found.kind, found.headline) == (VerdictKind.DEADLOCK, "Rank 0 has left.")
     assert found.details == ("rank 1 waits", "This was on 4 ranks, with n=5.")
+
+
+def test_a_rank_whose_answer_has_returned_is_not_said_to_wait_in_a_call_of_the_grader_s():
+    own = Frame("grid.py", 10, "trial", "dist.all_gather_object(everyones, members)")
+    waiting = {
+        0: Waiting(0, "barrier", "your answer, line 4", "dist.barrier()"),
+        1: Waiting(1, "all_gather_object", "", "", stack=(own,)),
+    }
+    why = Diagnosis(
+        "different_collectives",
+        "The ranks wait for each other in different collectives: rank 0 in barrier(), rank 1 in all_gather_object().",
+        evidence=(
+            "rank 0  waiting in barrier() at your answer, line 4",
+            "rank 1  waiting in all_gather_object()",
+        ),
+    )
+    found = broke(dataclasses.replace(hung(0, 1, diagnosis=why), waiting=waiting))
+    assert (
+        found.headline
+        == "Rank 0 waits in barrier() at your answer, line 4, and on rank 1 your answer has returned."
+    )
+    assert found.details[:2] == (why.evidence[0], "rank 1  your answer has returned")
+    marked = dataclasses.replace(why, summary="Unlike groups.", evidence=(f"{why.evidence[1]}{ODD}",))
+    found = broke(dataclasses.replace(hung(0, 1, diagnosis=marked), waiting=waiting))
+    assert (found.headline, found.details[0]) == ("Unlike groups.", f"rank 1  your answer has returned{ODD}")
 
 
 @pytest.mark.parametrize(

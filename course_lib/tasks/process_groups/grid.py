@@ -179,7 +179,9 @@ class Grid(Task[Case, Seen, Oracle]):
         return recognise_by_name(seen, names, lambda trial, name: trial.oracle[name])
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Only unlike groups make ranks wait for each other, or meet where they should not."""
+        """Unlike groups make ranks wait for each other, or meet where they should not; other calls may, too."""
+        if any(waiting.where and waiting.call != "new_group" for waiting in outcome.waiting.values()):
+            return self.recognise(trials)
         told = " ".join(error.message for error in outcome.errors.values())
         met = outcome.kind in (Kind.HANG, Kind.DIED) or "gloo" in told.lower() or "closed" in told
         return "different_groups" if met else self.recognise(trials)
