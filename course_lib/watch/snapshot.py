@@ -24,7 +24,7 @@ class RankSnapshot:
 
     Attributes:
         state: `finished`, `raised`, `freed`, `died`, `killed` or `ended` for ranks whose part was over, `blocked`,
-            `computing`, `stopped` or `silent` for the others.
+            `computing`, `stopped`, `locked` or `silent` for the others (see `Waiting.state`).
         stack: the learner's frames, outermost first; empty where the rank was in none of them.
         collectives: all it had issued in this run, oldest first; the last ones may still be under way (`done`).
         parameters: for DDP's gradient all-reduces, by position in `collectives`: the names of the parameters in the

@@ -188,7 +188,7 @@ print(sum(sent.stage == "gradients" for sent in out.collectives[0]), "all-reduce
 
 # %%
 p = predict(
-    "The forward stands before `with ddp.no_sync():`, only backward() stands in it. What is in .grad on rank 0?",
+    "forward() comes before the block `with ddp.no_sync():`, only backward() is inside it. What is in .grad on rank 0?",
     {
         "1, its own: backward() is inside": lab.equals("inside", 1.0),
         "2.5, the mean over all: it is synchronised all the same": lab.equals("inside", 2.5),

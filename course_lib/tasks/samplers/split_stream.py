@@ -96,8 +96,8 @@ class SplitStream(Task[Case, Seen, Oracle]):
         ),
         Misconception(
             "readers_collide",
-            "Two readers begin at the same sample, and other samples have no reader: rank + worker.id is no number of "
-            "one's own, rank + world_size * worker.id is.",
+            "Two readers begin at the same sample, and other samples have no reader: rank + worker.id is the same "
+            "for several readers, rank + world_size * worker.id is not.",
             taught.STREAM,
         ),
         Misconception(
