@@ -66,7 +66,7 @@ class Telling(nn.Linear):
         return super().forward(x)
 
 
-gpus = torch.cuda.device_count()
+gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
 seen = []
 model = nn.DataParallel(Telling(4, 2).to("cuda" if gpus else "cpu"))
 model(torch.ones(8, 4))
@@ -109,7 +109,7 @@ print("the original model has that sum:", torch.allclose(net[0].weight.grad, who
 
 # %% jupyter={"source_hidden": true} tags=["nbval-ignore-output", "hide-input"] claims={"55": "not runnable here"}
 # %%ranks --only 0
-if torch.cuda.device_count() < 2:
+if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
     print("Fewer than two GPUs: the real DataParallel would only call the module.")
 else:
     real = nn.DataParallel(make_net().cuda())

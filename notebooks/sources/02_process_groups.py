@@ -336,19 +336,16 @@ made = [dist.new_group(ranks) for ranks in groups]
 # > [`_new_process_group_helper`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L2040).
 # > (Read, not run here.)
 #
-# So make groups in one place, at the start, in a loop that is the same on every rank, and keep those that you are in:
+# So make all groups in one place, at the start, in the same order on every rank, and use those that you are in:
 
 # %%
 # %%ranks 4 --fresh
 import torch
 import torch.distributed as dist
 
-for ranks in ([0, 1], [2, 3]):
-    group = dist.new_group(ranks)
-    if dist.get_rank() in ranks:
-        mine = group
+pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
 x = torch.tensor([float(dist.get_rank())])
-dist.all_reduce(x, group=mine)
+dist.all_reduce(x, group=pairs[dist.get_rank() // 2])
 x.item()
 
 # %% [markdown]
@@ -367,8 +364,7 @@ import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=20))
-impatient = dist.new_group(timeout=timedelta(seconds=0.4))
-for group in (dist.group.WORLD, dist.new_group(), impatient):
+for group in (dist.group.WORLD, dist.new_group(), dist.new_group(timeout=timedelta(seconds=0.4))):
     print(group._get_backend(torch.device("cpu")).options._timeout)
 
 # %% [markdown]
@@ -396,7 +392,6 @@ dist.destroy_process_group()
 print("destroyed, but the model and a name hold it; threads are left:", threads() > before)
 del model
 gc.collect()
-print("the name holds it; threads are left:", threads() > before)
 del group
 print("nobody holds it; threads are left:", threads() > before)
 
@@ -577,7 +572,6 @@ for name, examination in examine_sample().items():
 
 # %% claims={"41": "outdated"}
 from course_lib.lab.starts import come_too_late, nccl_names
-from course_lib.running import run_quietly
 
 print(run_quietly(come_too_late, ranks=2).values)
 print(*run_quietly(nccl_names, "ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", ranks=1).values[0], sep="\n")
