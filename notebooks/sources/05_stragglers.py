@@ -480,8 +480,8 @@ dist.barrier()
 #
 # ## Deeper: ask whether somebody is late, and harm nothing
 #
-# Who only wants to *know* whether somebody is late does not let the group time out, but asks the work. `is_completed()` does not
-# wait, and harms nothing. Rank 1 does not come before rank 0 has given up:
+# If you only want to *know* whether somebody is late, do not let the group time out: ask the work. `is_completed()` does not
+# wait, and harms nothing. Rank 1 comes only after rank 0 has given up:
 
 # %%
 # %%ranks

@@ -7,6 +7,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.build import find_targets
+from course_lib.build.minutes import is_collapsed
 from course_lib.build.sections import lesson_of
 from course_lib.build.source import notebook_for
 
@@ -34,6 +35,20 @@ def test_a_lesson_takes_the_minutes_that_it_says(target):
             line for line in (ROOT / page).read_text().splitlines() if re.match(rf"#? ?\| {number} \|", line)
         )
         assert re.findall(r"\| (\d+)(?= min| \|)", row)[-1] == wanted, page
+
+
+@pytest.mark.parametrize("target", LESSONS[:6], ids=lambda target: target.name)
+def test_the_core_of_a_lesson_shows_no_more_code_than_can_be_read(target):
+    """Lines in sight: 200 in the core of lessons 00 to 05, and 25 in any of their cells but a script that is a file."""
+    sections = lesson_of(notebook_for(target), target.source.name).sections
+    shown = [
+        (sum(bool(line.strip()) for line in part.text.splitlines()), section.core, part.text)
+        for section in sections
+        for part in section.parts
+        if part.cell is not None and not is_collapsed(part.cell)
+    ]
+    assert sum(lines for lines, core, _ in shown if core) <= 200
+    assert [text for lines, _, text in shown if lines > 25 and not text.startswith("%%writefile")] == []
 
 
 def test_minutes_grow_with_words_lines_questions_and_widgets():
