@@ -4,45 +4,59 @@ from __future__ import annotations
 
 import re
 
-#: torch's C++ log lines carry date, time and thread: `[W1121 08:47:00.123456789 socket.cpp:12] text`.
-_TORCH_LOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]+?)(?::\d+)?\] ")
+#: Words without which there is nothing of a kind in a text (looking for them is quick), what it looks like, and what
+#: stands in its place.
+_Kinds = tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...]
 
-
-#: A progress bar's timings: `[00:03<00:01,  1.20it/s, loss=0.3]`.
-_BAR_TIMES = re.compile(r" \[\d+:\d+(?::\d+)?<[^\]]*\]")
-
-
-#: The profiler announces itself on stderr with times and process ids; one built for GPUs complains where there is none.
-_PROFILER_LOG = re.compile(
-    r"^(?:USDT:.*|ERROR:\S+ \S+ \d+:\d+ DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed .*)\n?",
-    re.MULTILINE,
+#: What differs from run to run.
+_VARIES: _Kinds = (
+    # A terminal's colours and cursor movements, what sets its title (up to BEL or ST), and the bell.
+    (
+        ("\x1b", "\x07"),
+        re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x07"),
+        "",
+    ),
+    # The profiler announces itself on stderr with times and process ids; one built for GPUs complains where
+    # there is none.
+    (
+        ("USDT:", "ERROR:"),
+        re.compile(
+            r"^(?:USDT:.*|ERROR:\S+ \S+ \d+:\d+ DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed .*)\n?",
+            re.MULTILINE,
+        ),
+        "",
+    ),
+    # torch's C++ log lines carry date, time and thread: `[W1121 08:47:00.123456789 socket.cpp:12] text`.
+    (
+        ("[",),
+        re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?:\d+ )?([\w./+-]+?)(?::\d+)?\] "),
+        r"[\1 \2] ",
+    ),
+    # A progress bar's timings: `[00:03<00:01,  1.20it/s, loss=0.3]`.
+    ((" [",), re.compile(r" \[\d+:\d+(?::\d+)?<[^\]]*\]"), ""),
+    # `<function <lambda> at 0x7f2e7b851da0>`: another number on every run.
+    ((" at 0x",), re.compile(r" at 0x[0-9a-f]{6,}"), " at 0x…"),
+    # A line of a traceback as Python writes it, such as that of a DataLoader's worker.
+    (('File "/',), re.compile(r'File "/[^"\n]*/([^"/\n]+)", line'), r'File "\1", line'),
+    # Where torch complains in C++: `[enforce fail at inline_container.cc:672]`; the line moves from release to release.
+    (
+        ("[enforce fail",),
+        re.compile(r"(\[enforce fail at )(?:/[\w/.+-]*/)?([\w.]+):\d+"),
+        r"\1\2",
+    ),
+    # What was left of a timeout when gloo began to wait, and the port that is taken.
+    (("Timed out waiting",), re.compile(r"(Timed out waiting) \d+ms"), r"\1"),
+    (
+        ("failed to listen",),
+        re.compile(r"(failed to listen on any local network address\. port:) \d+"),
+        r"\1 …",
+    ),
+    (
+        ("127.0.0.1", "::1", "localhost"),
+        re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+"),
+        r"\1",
+    ),
 )
-
-
-#: A terminal's colours and cursor movements, what sets its title (up to BEL or ST), and the bell.
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x07")
-
-
-#: `<function <lambda> at 0x7f2e7b851da0>`: another number on every run.
-_MEMORY = re.compile(r" at 0x[0-9a-f]{6,}")
-
-
-#: A line of a traceback as Python writes it, such as that of a DataLoader's worker.
-_TRACEBACK_FILE = re.compile(r'File "/[^"\n]*/([^"/\n]+)", line')
-
-
-#: Where torch complains in C++: `[enforce fail at inline_container.cc:672]`; the line moves from release to release.
-_ENFORCE_SOURCE = re.compile(r"(\[enforce fail at )(?:/[\w/.+-]*/)?([\w.]+):\d+")
-
-
-#: What was left of a timeout when gloo began to wait, and the port that is taken.
-_GLOO_TIME = re.compile(r"(Timed out waiting) \d+ms")
-
-
-_LISTENING = re.compile(r"(failed to listen on any local network address\. port:) \d+")
-
-
-_ADDRESS = re.compile(r"(\[?(?:127\.0\.0\.1|::1|localhost)\]?):\d+")
 
 
 def carry_out_returns(text: str) -> str:
@@ -58,18 +72,18 @@ def _last_state(line: str) -> str:
     return states[-1].rstrip() if states else ""
 
 
+def _without(text: str, kinds: _Kinds) -> str:
+    if not text:
+        return text  # most ranks write nothing to stderr
+    for words, pattern, instead in kinds:
+        if any(word in text for word in words):
+            text = pattern.sub(instead, text)
+    return text
+
+
 def steady(text: str) -> str:
     """The text without what differs from run to run: times of log lines and progress bars, ports, memory addresses."""
-    text = _ESCAPES.sub("", text)
-    text = _PROFILER_LOG.sub("", text)
-    text = _TORCH_LOG.sub(r"[\1 \2] ", text)
-    text = _BAR_TIMES.sub("", text)
-    text = _MEMORY.sub(" at 0x…", text)
-    text = _TRACEBACK_FILE.sub(r'File "\1", line', text)
-    text = _ENFORCE_SOURCE.sub(r"\1\2", text)
-    text = _GLOO_TIME.sub(r"\1", text)
-    text = _LISTENING.sub(r"\1 …", text)
-    return _ADDRESS.sub(r"\1", text)
+    return _without(text, _VARIES)
 
 
 _GLOO_SOURCE = re.compile(r"\[/[\w/.+-]*?(gloo|pytorch|torch)/[\w/.+-]*/([\w.]+):\d+\] ")
@@ -86,23 +100,27 @@ def steady_message(message: str) -> str:
     return steady(message).strip()
 
 
-#: torch's C++ backtraces: one line a frame, with addresses.
-_BACKTRACE = re.compile(
-    r"^Exception raised from .*\n(?:(?:frame #\d+: .*|<omitting python frames>|)(?:\n|\Z))*", re.MULTILINE
+#: What torch's logs have beyond that.
+_IN_LOGS: _Kinds = (
+    # C++ backtraces: one line a frame, with addresses.
+    (
+        ("Exception raised from ",),
+        re.compile(
+            r"^Exception raised from .*\n(?:(?:frame #\d+: .*|<omitting python frames>|)(?:\n|\Z))*",
+            re.MULTILINE,
+        ),
+        "",
+    ),
+    (
+        ("/site-packages/",),
+        re.compile(r"/[^\s:]*/site-packages/(?:[^\s:/]+/)*([^\s:/]+\.py):\d+"),
+        r"\1",
+    ),
+    (("(try=",), re.compile(r" \(try=\d+, timeout=\d+ms(?:, delay=\d+ms)?\)"), ""),
+    (("SocketImpl(",), re.compile(r"SocketImpl\(fd=[^)]*\)"), "a socket"),
 )
-
-
-_INSTALLED = re.compile(r"/[^\s:]*/site-packages/(?:[^\s:/]+/)*([^\s:/]+\.py):\d+")
-
-
-_SOCKET = re.compile(r"SocketImpl\(fd=[^)]*\)")
-
-
-_RETRY = re.compile(r" \(try=\d+, timeout=\d+ms(?:, delay=\d+ms)?\)")
 
 
 def steady_log(text: str) -> str:
     """What was written to stderr without torch's C++ backtraces, build paths, and numbers of sockets and retries."""
-    text = _BACKTRACE.sub("", text)
-    text = _INSTALLED.sub(r"\1", text)
-    return steady(_SOCKET.sub("a socket", _RETRY.sub("", text)))
+    return steady(_without(text, _IN_LOGS))
