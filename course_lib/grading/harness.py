@@ -18,8 +18,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from course_lib.grading.confine import confine, forget_forks
-from course_lib.outcome.places import CELL_PREFIX
-from course_lib.ranks.inside.cell import compile_cell
+from course_lib.outcome.places import CELL_PREFIX, remember_cell
+from course_lib.outcome.syntax import compile_cell
 from course_lib.tasks.catalogue import all_tasks, find_task
 from course_lib.tasks.precision import agree, in_float64
 from course_lib.tasks.task import Task
@@ -43,6 +43,7 @@ def load(source: str, first_line: int, folder: str) -> str:
     """Run the answer's source as the `__main__` of this rank."""
     confine(folder)
     compiled = compile_cell(source, LABEL, first_line)
+    remember_cell(source, LABEL, first_line)
     space = sys.modules["__main__"].__dict__
     exec(compiled.statements, space)
     if compiled.value is not None:

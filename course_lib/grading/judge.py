@@ -17,7 +17,7 @@ from course_lib.grading.verdict import CheckResult, CheckState, Verdict, Verdict
 from course_lib.outcome.fold import fold, rank_list, table
 from course_lib.outcome.outcome import Ending, Kind, Outcome, exit_text
 from course_lib.outcome.report import steady_message_in
-from course_lib.ranks.inside.cell import compile_cell
+from course_lib.outcome.syntax import compile_cell
 from course_lib.tasks.task import Misconception, Miss, Task
 
 #: What gloo says before it ends a rank that receives more bytes than it expects.

@@ -21,7 +21,7 @@ from course_lib.outcome.expect import Expectation
 from course_lib.outcome.html import panel
 from course_lib.outcome.outcome import exit_text
 from course_lib.outcome.places import NUMBERED
-from course_lib.ranks.inside.cell import compile_cell
+from course_lib.outcome.syntax import code_without_a_word, compile_cell
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.interrupts import press_after
 from course_lib.watch.around import as_around
@@ -29,6 +29,8 @@ from course_lib.watch.around import as_around
 DEFAULT_TIMEOUT = 300.0
 #: A function keeps the file name of the cell that defined it, so each cell needs one of its own.
 _numbers = itertools.count(1)
+#: Of the code of a cell, as the learner sees it: line 1 is the %%ranks line.
+_FIRST_LINE = 2
 _COMMANDS = ("rescue", "restart", "stop")
 
 
@@ -77,7 +79,9 @@ class RankMagics(Magics):
         shell = self.shell
         assert shell is not None
         label = f"{NUMBERED}{next(_numbers)}"
-        _check_source(cell, label)
+        code = code_without_a_word(cell, label, _FIRST_LINE)
+        if not code:
+            _check_source(cell, label)
         view = View()
         if options.predicted and options.expect is not None:
             raise Refused("--predicted and --expect exclude each other: the prediction says what to expect.")
@@ -101,7 +105,8 @@ class RankMagics(Magics):
             outcome = gang.run_cell(
                 cell,
                 label=label,
-                first_line=2,  # line 1 is the %%ranks line
+                first_line=_FIRST_LINE,
+                code=code,
                 only=only,
                 timeout=timeout,
                 trace=options.trace,
@@ -130,7 +135,7 @@ def _check_source(cell: str, label: str) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the ranks show them
-            compile_cell(cell, label, 2)
+            compile_cell(cell, label, _FIRST_LINE)
     except SyntaxError as error:
         if error.text and error.text.rstrip().endswith("?"):
             raise Refused(

@@ -1,9 +1,20 @@
-"""Reading source text, also in several threads at once."""
+"""Source text as Python reads it: its tree, also in several threads at once, and the code of one cell.
+
+A cell is statements and, as in a notebook, the value of its last expression. The kernel compiles it once and sends the
+code to the ranks, which are processes of the same interpreter. Where Python has something to say about a cell, a
+warning or an error, the ranks compile it again and say it.
+"""
 
 from __future__ import annotations
 
 import ast
+import marshal
 import threading
+import warnings
+from dataclasses import dataclass
+from types import CodeType
+
+from course_lib.outcome.places import cell_filename
 
 #: CPython counts how deep it is in the tree that it makes, once for all threads of a process: where two make one at a
 #: time, it ends with "SystemError: AST constructor recursion depth mismatch" (seen on 3.11). A finalizer that runs
@@ -25,3 +36,55 @@ def parsed_expression(source: str) -> ast.expr:
     """The same for one expression."""
     with _ONE_AT_A_TIME:
         return ast.parse(source, mode="eval").body
+
+
+@dataclass(frozen=True)
+class CompiledCell:
+    """The two halves of a cell; `value` is None when the cell does not end in an expression."""
+
+    statements: CodeType
+    value: CodeType | None
+
+    def to_bytes(self) -> bytes:
+        """The code for another process of the same interpreter."""
+        return marshal.dumps((self.statements, self.value))
+
+
+def from_bytes(code: bytes) -> CompiledCell:
+    """The cell again whose `to_bytes` this is; for bytes from the course's own kernel only."""
+    return CompiledCell(*marshal.loads(code))
+
+
+def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
+    """Compile a cell whose first line is line `first_line` of what the learner sees.
+
+    Raises:
+        SyntaxError: with the line number of the notebook cell.
+    """
+    filename = cell_filename(label)
+    padded = "\n" * (first_line - 1) + source
+    tree = parsed(padded, filename)
+    value = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(padded, tree.body[-1]):
+        last = tree.body.pop()
+        assert isinstance(last, ast.Expr)
+        value = compile(ast.Expression(last.value), filename, "eval", dont_inherit=True)
+    # This module's own __future__ imports are no business of the learner's cell.
+    return CompiledCell(compile(tree, filename, "exec", dont_inherit=True), value)
+
+
+def _ends_with_semicolon(source: str, last: ast.stmt) -> bool:
+    """A trailing `;` keeps the value from being shown, as in a notebook."""
+    lines = source.encode(errors="surrogatepass").split(b"\n")[(last.end_lineno or 1) - 1 :]
+    return bool(lines) and lines[0][last.end_col_offset :].lstrip(b" \t\f\\").startswith(b";")
+
+
+def code_without_a_word(source: str, label: str, first_line: int) -> bytes:
+    """The cell's code for another process; empty where Python warns of something, or refuses the source."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            code = compile_cell(source, label, first_line).to_bytes()
+        except Exception:
+            return b""
+    return b"" if said else code

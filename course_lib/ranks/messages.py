@@ -53,12 +53,17 @@ class Work(Body):
 
 @dataclass(frozen=True)
 class Cell(Work):
-    """A cell of a notebook; `label` and `first_line` are what the learner knows it by."""
+    """A cell of a notebook; `label` and `first_line` are what the learner knows it by.
+
+    Attributes:
+        code: the source, compiled (see `outcome.syntax`). Where it is empty, the rank compiles the source.
+    """
 
     kind: ClassVar[str] = "cell"
     source: str
     label: str = "cell"
     first_line: int = 1
+    code: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ import warnings
 
 import pytest
 
-from course_lib.outcome.places import Frame, is_learners, package_of, place_name
-from course_lib.ranks.inside.cell import compile_cell, current_stack, report_exception, shown
+from course_lib.outcome.places import Frame, is_learners, package_of, place_name, remember_cell
+from course_lib.outcome.syntax import code_without_a_word, compile_cell, from_bytes
+from course_lib.ranks.inside.cell import current_stack, report_exception, shown
 
 
 def run(source, space=None, first_line=2):
     space = {} if space is None else space
     compiled = compile_cell(source, "In [3]", first_line)
+    remember_cell(source, "In [3]", first_line)
     exec(compiled.statements, space)
     return eval(compiled.value, space) if compiled.value is not None else None
 
@@ -148,11 +150,33 @@ def test_an_odd_escape_warns_but_compiles():
         assert run(r"'\d'") == "\\d"
 
 
+def test_compiled_code_travels_to_another_process():
+    space = {}
+    cell = from_bytes(code_without_a_word("x = 5\n\nx + 1", "In [3]", 2))
+    exec(cell.statements, space)
+    assert eval(cell.value, space) == 6
+    assert cell.value.co_filename == "<rank cell In [3]>"
+    assert {line for _, _, line in cell.value.co_lines()} >= {4}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [r"'\d'", "x = = 2", "return 1", "x = '\0'", "(" * 500 + ")" * 500, "1 is 1", "'\ud800'; x = ("],
+)
+def test_a_cell_of_which_python_has_something_to_say_is_compiled_where_it_is_said(source):
+    assert code_without_a_word(source, "In [3]", 2) == b""
+
+
+def test_a_warning_is_not_lost_because_it_was_given_before():
+    for _ in range(2):
+        assert code_without_a_word("1 is 1", "In [3]", 2) == b""
+
+
 def test_numbered_cells_are_told_apart_without_showing_their_numbers():
     older = Frame("<rank cell number 1>", 3, "f", "")
-    compile_cell("x = 1", "number 1", 2)
+    remember_cell("x = 1", "number 1", 2)
     assert older.where() == "line 3 of this cell"
-    compile_cell("y = 1", "number 2", 2)
+    remember_cell("y = 1", "number 2", 2)
     assert older.where() == "line 3 of an earlier cell"
 
 

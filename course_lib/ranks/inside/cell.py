@@ -1,61 +1,25 @@
-"""Run the source of one cell as a notebook would: statements, then the value of the last expression.
+"""What a rank says of values, exceptions and stacks.
 
-Used inside a rank. Tracebacks show the learner's lines with the line numbers of the notebook cell, and fold what
-happened inside torch into one line.
+Tracebacks show the learner's lines with the line numbers of the notebook cell, and fold what happened inside torch into
+one line.
 """
 
 from __future__ import annotations
 
-import ast
 import linecache
 import os
 import pprint
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import CodeType, TracebackType
+from types import TracebackType
 
 from course_lib.outcome.outcome import RankError
-from course_lib.outcome.places import COURSE, Frame, cell_filename, is_learners, package_of, remember_cell
+from course_lib.outcome.places import COURSE, Frame, is_learners, package_of
 from course_lib.outcome.steady import steady_message
-from course_lib.outcome.syntax import parsed
 
 _SHOWN_REPR = 20_000
 _SHOWN_MESSAGE = 10_000
-
-
-@dataclass(frozen=True)
-class CompiledCell:
-    """The two halves of a cell; `value` is None when the cell does not end in an expression."""
-
-    statements: CodeType
-    value: CodeType | None
-
-
-def compile_cell(source: str, label: str, first_line: int) -> CompiledCell:
-    """Compile a cell whose first line is line `first_line` of what the learner sees.
-
-    Raises:
-        SyntaxError: with the line number of the notebook cell.
-    """
-    filename = cell_filename(label)
-    padded = "\n" * (first_line - 1) + source
-    tree = parsed(padded, filename)
-    remember_cell(source, label, first_line)
-    value = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr) and not _ends_with_semicolon(padded, tree.body[-1]):
-        last = tree.body.pop()
-        assert isinstance(last, ast.Expr)
-        value = compile(ast.Expression(last.value), filename, "eval", dont_inherit=True)
-    # This module's own __future__ imports are no business of the learner's cell.
-    return CompiledCell(compile(tree, filename, "exec", dont_inherit=True), value)
-
-
-def _ends_with_semicolon(source: str, last: ast.stmt) -> bool:
-    """A trailing `;` keeps the value from being shown, as in a notebook."""
-    lines = source.encode(errors="surrogatepass").split(b"\n")[(last.end_lineno or 1) - 1 :]
-    return bool(lines) and lines[0][last.end_col_offset :].lstrip(b" \t\f\\").startswith(b";")
 
 
 def shown(value: object) -> str:

@@ -24,9 +24,11 @@ from dataclasses import replace
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, RankError
 from course_lib.outcome.packed import NotSent
+from course_lib.outcome.places import remember_cell
+from course_lib.outcome.syntax import compile_cell, from_bytes
 from course_lib.ranks.codec import prepare
 from course_lib.ranks.inside import control_thread, self_report, values
-from course_lib.ranks.inside.cell import compile_cell, report_exception, shown
+from course_lib.ranks.inside.cell import report_exception, shown
 from course_lib.ranks.inside.gpu_fence import finished_on_gpu
 from course_lib.ranks.inside.script import run_script
 from course_lib.ranks.messages import (
@@ -236,7 +238,9 @@ class Rank:
         space = self.main.__dict__
 
         def body() -> object:
-            compiled = compile_cell(job.source, job.label, job.first_line)
+            source = (job.source, job.label, job.first_line)
+            compiled = from_bytes(job.code) if job.code else compile_cell(*source)
+            remember_cell(*source)
             exec(compiled.statements, space)
             if compiled.value is not None:
                 return eval(compiled.value, space)

@@ -20,6 +20,7 @@ import psutil
 from course_lib.outcome.outcome import Collective, Outcome, RankVariableError, exit_text
 from course_lib.outcome.packed import Packed
 from course_lib.outcome.places import remember_cell
+from course_lib.outcome.syntax import code_without_a_word
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.backend import (
     MB_PER_RANK,
@@ -313,11 +314,24 @@ class Gang(Wires):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def run_cell(
-        self, source: str, *, label: str = "cell", first_line: int = 1, **options: Unpack[Options]
+        self,
+        source: str,
+        *,
+        label: str = "cell",
+        first_line: int = 1,
+        code: bytes | None = None,
+        **options: Unpack[Options],
     ) -> Outcome:
-        """Run source code on the ranks as a notebook cell; options as in `job.Job`."""
+        """Run source code on the ranks as a notebook cell; options as in `job.Job`.
+
+        Args:
+            label, first_line: what the learner knows it by.
+            code: what `code_without_a_word` gave for it, where that has been asked.
+        """
         remember_cell(source, label, first_line)
-        return self._run(Job(Cell(source, label, first_line), **options))
+        if code is None:
+            code = code_without_a_word(source, label, first_line)
+        return self._run(Job(Cell(source, label, first_line, code=code), **options))
 
     def call(self, payload: bytes, **options: Unpack[Options]) -> Outcome:
         """Call a pickled `(function, arguments, faults)` on the ranks; options as in `job.Job`."""
