@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
-from course_lib.outcome.facts import NO_FACTS
+from course_lib.outcome.facts import NO_FACTS, Facts, InitArguments
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.watch.odd import odd_ones
 
-_ADVICE = "start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both)."
+
+@dataclass(frozen=True)
+class _Joining:
+    """The ranks in `init_process_group`, and what they say of themselves.
+
+    Attributes:
+        ranks: those inside.
+        where: the line of the first.
+        facts: of each of them.
+        asked: what each has called it with, where that is known.
+    """
+
+    ranks: Sequence[int]
+    where: str
+    facts: Mapping[int, Facts]
+    asked: Mapping[int, InitArguments]
+
+    def lines(self, odd: Collection[int] = ()) -> tuple[str, ...]:
+        """What each has asked for, as evidence; the odd ones out are marked."""
+        told = {
+            rank: f"in init_process_group: rank {init.rank} of world size {init.world_size}"
+            for rank, init in self.asked.items()
+        }
+        return lines_of(told, odd)
 
 
 def init_hang(outcome: Outcome) -> Diagnosis | None:
@@ -23,89 +48,115 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
         return _new_group(outcome)
     facts = {rank: outcome.facts.get(rank, NO_FACTS) for rank in inside}
     asked = {rank: each.init for rank, each in facts.items() if each.init is not None}
-    told = {
-        rank: f"in init_process_group: rank {init.rank} of world size {init.world_size}"
-        for rank, init in asked.items()
+    joining = _Joining(inside, blocked[inside[0]].where, facts, asked)
+    for rule in (_duplicate_rank, _wrong_world_size, _rank_missing, _wrong_address, _nobody_listens):
+        found = rule(outcome, joining)
+        if found is not None:
+            return found
+    return _incomplete(outcome, joining)
+
+
+def _duplicate_rank(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    claimed = Counter(init.rank for init in joining.asked.values() if init.rank is not None)
+    twice = next((number for number, count in claimed.items() if count > 1), None)
+    if twice is None:
+        return None
+    same = tuple(rank for rank, init in joining.asked.items() if init.rank == twice)
+    return Diagnosis(
+        "init_duplicate_rank",
+        f"Processes {rank_list(same).removeprefix('ranks ')} {'both' if len(same) == 2 else 'all'} say that they "
+        f"are rank {twice}, at {joining.where}.",
+        same,
+        joining.lines(same),
+        advice="give every process a rank of its own: torchrun sets RANK, spawn passes it as the first argument.",
+        lesson=taught_in(2),
+    )
+
+
+def _wrong_world_size(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    right = outcome.world_size
+    wrong = {
+        rank: init.world_size
+        for rank, init in joining.asked.items()
+        if init.world_size is not None and init.world_size != right
     }
-    worlds = {init.world_size for init in asked.values() if init.world_size is not None}
-    claimed = Counter(init.rank for init in asked.values())
-    where = blocked[inside[0]].where
-    twice = [number for number, count in claimed.items() if count > 1 and number is not None]
-    if twice:
-        same = tuple(rank for rank, init in asked.items() if init.rank == twice[0])
-        return Diagnosis(
-            "init_duplicate_rank",
-            f"Processes {rank_list(same).removeprefix('ranks ')} {'both' if len(same) == 2 else 'all'} say that they "
-            f"are rank {twice[0]}, at {where}.",
-            same,
-            lines_of(told, same),
-            advice="give every process a rank of its own: torchrun sets RANK, spawn passes it as the first argument.",
-            lesson=taught_in(2),
-        )
-    if worlds and worlds != {outcome.world_size}:
-        odd = tuple(r for r, init in asked.items() if init.world_size not in (None, outcome.world_size))
-        wished = " and ".join(map(str, sorted(worlds - {outcome.world_size})))
-        return Diagnosis(
-            "init_wrong_world_size",
-            f"{capital(rank_list(odd))} {verb(odd, 'asks', 'ask')} for world size {wished} at {where}, and there are "
-            f"{outcome.world_size} processes: {verb(odd, 'it waits', 'they wait')} for ranks that do not exist.",
-            odd if len(odd) < outcome.world_size else (),
-            lines_of(told, odd),
-            advice=_ADVICE,
-            lesson=taught_in(2),
-        )
+    if not wrong:
+        return None
+    odd = tuple(wrong)
+    wished = " and ".join(map(str, sorted(set(wrong.values()))))
+    return Diagnosis(
+        "init_wrong_world_size",
+        f"{capital(rank_list(odd))} {verb(odd, 'asks', 'ask')} for world size {wished} at {joining.where}, and there "
+        f"are {right} processes: {verb(odd, 'it waits', 'they wait')} for ranks that do not exist.",
+        odd if len(odd) < right else (),
+        joining.lines(odd),
+        advice="start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both).",
+        lesson=taught_in(2),
+    )
+
+
+def _rank_missing(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    inside = joining.ranks
     absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
-    if absent:
-        return Diagnosis(
-            "init_rank_missing",
-            f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in init_process_group at {where} for "
-            f"{rank_list(absent)}, which {verb(absent, 'does', 'do')} not come.",
-            absent,
-            positions(outcome, absent),
-            advice="every process that WORLD_SIZE counts must call init_process_group.",
-            lesson=taught_in(2),
-        )
-    addresses = {rank: each.master for rank, each in facts.items() if each.master is not None}
-    if len(set(addresses.values())) > 1:
-        odd = odd_ones(addresses)
-        unlike = " and ".join(
-            name
-            for place, name in enumerate(("MASTER_ADDR", "MASTER_PORT"))
-            if len({address[place] for address in addresses.values()}) > 1
-        )
+    if not absent:
+        return None
+    return Diagnosis(
+        "init_rank_missing",
+        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in init_process_group at {joining.where} for "
+        f"{rank_list(absent)}, which {verb(absent, 'does', 'do')} not come.",
+        absent,
+        positions(outcome, absent),
+        advice="every process that WORLD_SIZE counts must call init_process_group.",
+        lesson=taught_in(2),
+    )
+
+
+def _wrong_address(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    addresses = {rank: each.master for rank, each in joining.facts.items() if each.master is not None}
+    if len(set(addresses.values())) < 2:
+        return None
+    hosts, ports = ({address[part] for address in addresses.values()} for part in (0, 1))
+    parts = (("MASTER_ADDR", hosts), ("MASTER_PORT", ports))
+    unlike = " and ".join(name for name, values in parts if len(values) > 1)
+    odd = odd_ones(addresses)
+    if odd:
         others = rank_list(rank for rank in addresses if rank not in odd)
-        whose = (
-            f"{rank_list(odd)} {verb(odd, 'has', 'have')} another {unlike} than {others}"
-            if odd
-            else f"{unlike} is not the same on all of them"
-        )
-        return Diagnosis(
-            "init_wrong_address",
-            f"The ranks look for each other at different addresses: {whose}.",
-            odd,
-            positions(outcome, odd),
-            advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
-            lesson=taught_in(2),
-        )
-    told_where = {str(init.init_method) for init in asked.values()}
-    if all(where.startswith("tcp://") for where in told_where) and any(
-        facts[rank].agent_store for rank in asked
-    ):
-        return Diagnosis(
-            "init_nobody_listens",
-            f"All ranks wait in init_process_group at {where} for a store at {' and '.join(sorted(told_where))}, and "
-            "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they learn that whoever started them has.",
-            (),
-            lines_of(told),
-            advice="use init_method='env://', or none: the store is at MASTER_ADDR and MASTER_PORT already (torchrun "
-            "sets this variable, and the course does). Or take TORCHELASTIC_USE_AGENT_STORE out of os.environ first.",
-            lesson=taught_in(2),
-        )
+        whose = f"{rank_list(odd)} {verb(odd, 'has', 'have')} another {unlike} than {others}"
+    else:
+        whose = f"{unlike} is not the same on all of them"
+    return Diagnosis(
+        "init_wrong_address",
+        f"The ranks look for each other at different addresses: {whose}.",
+        odd,
+        positions(outcome, odd),
+        advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
+        lesson=taught_in(2),
+    )
+
+
+def _nobody_listens(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    stores = sorted({str(init.init_method) for init in joining.asked.values()})
+    told_of_a_store = any(joining.facts[rank].agent_store for rank in joining.asked)
+    if not told_of_a_store or not all(store.startswith("tcp://") for store in stores):
+        return None
+    return Diagnosis(
+        "init_nobody_listens",
+        f"All ranks wait in init_process_group at {joining.where} for a store at {' and '.join(stores)}, and "
+        "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they learn that whoever started them has.",
+        (),
+        joining.lines(),
+        advice="use init_method='env://', or none: the store is at MASTER_ADDR and MASTER_PORT already (torchrun "
+        "sets this variable, and the course does). Or take TORCHELASTIC_USE_AGENT_STORE out of os.environ first.",
+        lesson=taught_in(2),
+    )
+
+
+def _incomplete(outcome: Outcome, joining: _Joining) -> Diagnosis:
     return Diagnosis(
         "init_incomplete",
-        f"All ranks wait in init_process_group at {where}, and nobody can complete the process group.",
+        f"All ranks wait in init_process_group at {joining.where}, and nobody can complete the process group.",
         (),
-        lines_of(told) or positions(outcome),
+        joining.lines() or positions(outcome),
         advice="look for an address that nobody listens on, or a store or file left over from an earlier run.",
         lesson=taught_in(2),
     )
