@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from course_lib.doctor import absences, drift, endings, errors, mismatches, roots, start
+from course_lib.doctor import absences, deaths, drift, endings, errors, gpu_waits, mismatches, roots, start
 from course_lib.doctor.alignment import unequal_numbers
 from course_lib.doctor.stuck import as_probable, locked, no_progress, stuck_outside, with_threads
 from course_lib.doctor.words import (
@@ -29,7 +29,7 @@ Rule = Callable[[Outcome], Diagnosis | None]
 _HANGS: tuple[Rule, ...] = (
     locked,
     stuck_outside,
-    endings.left_out_on_gpus,
+    gpu_waits.left_out_on_gpus,
     start.init_hang,
     roots.different_roots,
     mismatches.different_collectives,
@@ -58,7 +58,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
 
 
 _RULES: tuple[Rule, ...] = (
-    endings.died,
+    deaths.died,
     interrupted,
     drift.swallowed_error,
     errors.known_error,
