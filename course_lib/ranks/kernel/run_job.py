@@ -148,32 +148,7 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
         collect(this)
         if any(link.channel.closed for link in this.links):
             give_up_on_broken_wires(this)
-        if stop.pressed:
-            stop.heed()
-            this.interrupted = True
-            this.doubts = _doubts(this)
-            see_where(wires, this)
-            collect(this)
-            end(wires, this, "stopped")
-            break
-        if watch.step():
-            this.proved = True
-            see_details(wires, this)
-            end(wires, this, "deadlock", free_first=True)
-            break
-        if this.seconds() >= job.timeout and this.running():
-            this.doubts = _doubts(this)
-            see_where(wires, this)
-            collect(this)
-            if this.running():
-                this.timed_out = True
-                end(wires, this, "timeout")
-            break
-        if (
-            this.seconds() - this.progressed >= job.patience
-            and this.running()
-            and _without_progress(wires, this)
-        ):
+        if _ended(wires, this, stop, watch):
             break
         if job.on_progress is not None and this.seconds() - shown_at >= _SHOW_EVERY and this.running():
             shown_at = this.seconds()
@@ -188,11 +163,41 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
     return conclude(wires, this)
 
 
-def _without_progress(wires: Wires, this: Run) -> bool:
-    """Nothing has been issued or counted for as long as patience lasts: say so once, or end the run (then True)."""
-    this.stalled_for, this.doubts = this.seconds() - this.progressed, _doubts(this)
+def _ended(wires: Wires, this: Run, stop: StopRequests, watch: Watch) -> bool:
+    """End the run where there is a reason: the stop button, a proved deadlock, its time, or no progress."""
+    if stop.pressed:
+        stop.heed()
+        this.interrupted = True
+        _look_before_the_end(wires, this)
+        end(wires, this, "stopped")
+        return True
+    if watch.step():
+        this.proved = True
+        see_details(wires, this)
+        end(wires, this, "deadlock", free_first=True)
+        return True
+    if this.seconds() >= this.job.timeout and this.running():
+        _look_before_the_end(wires, this)
+        if this.running():
+            this.timed_out = True
+            end(wires, this, "timeout")
+        return True
+    if this.seconds() - this.progressed >= this.job.patience and this.running():
+        return _out_of_patience(wires, this)
+    return False
+
+
+def _look_before_the_end(wires: Wires, this: Run) -> None:
+    """Where the ranks are, while they still are there; some may leave meanwhile."""
+    this.doubts = _doubts(this)
     see_where(wires, this)
     collect(this)
+
+
+def _out_of_patience(wires: Wires, this: Run) -> bool:
+    """Nothing has been issued or counted for as long as patience lasts: say so once, or end the run (then True)."""
+    this.stalled_for = this.seconds() - this.progressed
+    _look_before_the_end(wires, this)
     if not this.running():
         return False
     if this.job.on_stall is not None:
