@@ -188,7 +188,7 @@ class Gang(Wires):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
             fds = [theirs.fileno(), null, null, listener.fileno()]
-            self._store_token = self.launcher.start(StoreConfig(port), os.environ, fds)
+            self.launcher.start(StoreConfig(port), os.environ, fds)
         finally:
             os.close(null)
             theirs.close()
