@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import Done, calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks, missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import (

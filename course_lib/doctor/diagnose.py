@@ -9,7 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from course_lib.doctor import absences, deaths, drift, endings, errors, gpu_waits, mismatches, roots, start
+from course_lib.doctor import (
+    absences,
+    deaths,
+    drift,
+    endings,
+    errors,
+    gpu_waits,
+    group_creation,
+    mismatches,
+    roots,
+)
 from course_lib.doctor.alignment import unequal_numbers
 from course_lib.doctor.stuck import as_probable, locked, no_progress, stuck_outside, with_threads
 from course_lib.doctor.words import (
@@ -30,7 +40,7 @@ _HANGS: tuple[Rule, ...] = (
     locked,
     stuck_outside,
     gpu_waits.left_out_on_gpus,
-    start.init_hang,
+    group_creation.init_hang,
     roots.different_roots,
     mismatches.different_collectives,
     absences.rank_left,

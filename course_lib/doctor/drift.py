@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from course_lib.doctor.alone import nothing_distributed
-from course_lib.doctor.causes import Cause, cause_of, unlike_settings
 from course_lib.doctor.data import data_fault
+from course_lib.doctor.drift_causes import Cause, cause_of, unlike_settings
 from course_lib.doctor.errors import swallowed_complaint
 from course_lib.doctor.history import END, Difference, Moment, lasting, moment, ordered
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.doctor.models import SharedModel, shared_models
 from course_lib.doctor.notes import Notes, notes_of
-from course_lib.doctor.outside import parameters_outside
+from course_lib.doctor.nothing_distributed import nothing_distributed
+from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
 from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome

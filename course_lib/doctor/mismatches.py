@@ -11,8 +11,8 @@ from course_lib.doctor.alignment import out_of_step
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join, own_meets_ddps
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
@@ -20,7 +20,7 @@ from course_lib.doctor.words import capital, collective_text, lines_of, position
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.ranks.kernel.deadlock import brought, first_misfit
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 _SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."
 

@@ -136,9 +136,9 @@ def _fewer_steps(
     if here.batches and there.batches and there.batches < here.batches:
         word, made, reached = "batch", there.batches, here.batches
     else:
-        word, made, reached = "training step", there.forwards, here.forwards
+        word, made, reached = "training step", there.forwards or 0, here.forwards or 0
     where = f"{word} {reached} in {collective_text(theirs)} at {theirs.where}"
-    return uneven_batches(outcome, ranks, others, steps(made or 0, word), where)
+    return uneven_batches(outcome, ranks, others, steps(made, word), where)
 
 
 def _equally_whole(outcome: Outcome, one: int, other: int) -> bool:

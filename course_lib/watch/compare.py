@@ -23,7 +23,7 @@ from course_lib.outcome.packed import unpack
 from course_lib.watch.digest import Entry
 from course_lib.watch.distance import Distance, distance
 from course_lib.watch.fingerprint import fingerprint, merged
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 from course_lib.watch.shares import Shares, shares
 
 if TYPE_CHECKING:

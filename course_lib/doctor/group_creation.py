@@ -10,7 +10,7 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
 from course_lib.outcome.facts import NO_FACTS, Facts, InitArguments
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 
 @dataclass(frozen=True)

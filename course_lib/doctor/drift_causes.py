@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from course_lib.doctor.model_order import different_order
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.order import different_order
 from course_lib.doctor.words import names_in_a_row, rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.probe_notes import Digest
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 _CALL_DDP = "call the DDP model itself, once before every backward pass."
 
