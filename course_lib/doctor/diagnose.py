@@ -100,7 +100,7 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
 
 
 def without_progress(outcome: Outcome) -> Diagnosis:
-    """What to say of a script that goes on, though no rank has made progress for long (see `conclude.stalled`)."""
+    """What to say of a script that goes on, though no rank has made progress for long (`make_outcome.stalled`)."""
     return probable(outcome) or no_progress(outcome) or _unknown(outcome)
 
 
