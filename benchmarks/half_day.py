@@ -174,7 +174,7 @@ def be_a_learner(folder: Path) -> None:
                 sender.tell(kind, about, said, tuple(misconceptions))
                 print(sender.flush(seconds=_CATCH_UP), flush=True)
             case ["waiting"]:
-                print(sender.waiting.count(), flush=True)
+                print(sender.outbox.count(), flush=True)
     sender.close()
 
 

@@ -82,9 +82,8 @@ def from_the_wire(data: object, now: float) -> Event:
     """
     if not isinstance(data, Mapping):
         raise MalformedEventError("not an object")
-    kind, number, said = data.get("kind"), data.get("number"), data.get("said")
-    if not (isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**53):
-        raise MalformedEventError("no number")
+    kind, said = data.get("kind"), data.get("said")
+    number = _number(data.get("number"))
     if kind == "verdict":
         about, allowed = _matching(_WORD, data.get("about"), "task"), said in VERDICTS
     elif kind == "vote":
@@ -94,15 +93,27 @@ def from_the_wire(data: object, now: float) -> Event:
         raise MalformedEventError("neither a verdict nor a vote")
     if not allowed:
         raise MalformedEventError(f"a {kind} cannot say this")
-    ids = data.get("misconceptions", [])
+    misconceptions = _misconceptions(data.get("misconceptions", []))
+    at = now - min(max(0.0, _seconds(data.get("waited", 0.0))), _LONGEST_WAIT)
+    return Event(_matching(_ID, data.get("id"), "id"), number, kind, about, str(said), misconceptions, at)
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+        raise MalformedEventError("no number")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise MalformedEventError("no number of seconds")
+    return value
+
+
+def _misconceptions(ids: object) -> tuple[str, ...]:
     if not isinstance(ids, list) or len(ids) > _MOST_MISCONCEPTIONS:
         raise MalformedEventError("no list of misconceptions")
-    misconceptions = tuple(_matching(_WORD, each, "misconception") for each in ids)
-    waited = data.get("waited", 0.0)
-    if isinstance(waited, bool) or not isinstance(waited, int | float) or not math.isfinite(waited):
-        raise MalformedEventError("no number of seconds")
-    at = now - min(max(0.0, waited), _LONGEST_WAIT)
-    return Event(_matching(_ID, data.get("id"), "id"), number, kind, about, str(said), misconceptions, at)
+    return tuple(_matching(_WORD, each, "misconception") for each in ids)
 
 
 def _matching(pattern: re.Pattern[str], text: object, what: str) -> str:

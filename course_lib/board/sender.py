@@ -1,6 +1,6 @@
 """The learner's side: takes verdicts and votes from cells without delaying them, and sends them in the background.
 
-    a cell: tell() -> list in memory -> writer thread -> disk (`waiting`) -> sender thread -> board (`client`)
+    a cell: tell() -> list in memory -> writer thread -> disk (`outbox`) -> sender thread -> board (`client`)
 
 `tell` appends to a list and returns. The writer puts it on the disk at once, so that a kernel that ends has lost
 nothing; the sender alone waits for the network, with a back-off of its own.
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from course_lib.board.client import Address, AddressError, BoardAwayError, Client, RefusedError, address_of
 from course_lib.board.events import MOST_EVENTS, clean_name
-from course_lib.board.waiting import ASKED, JOINED, LEFT, MOST_WAITING, REFUSED, Membership, Waiting
+from course_lib.board.outbox import ASKED, JOINED, LEFT, MOST_WAITING, REFUSED, Membership, Outbox
 from course_lib.own_files import data_folder
 
 #: A room that answers at the same moment is spread a little, and what one learner does within it goes in one request.
@@ -51,7 +51,7 @@ class Sender:
     """What one kernel has to do with the board."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.waiting = Waiting(folder or data_folder())
+        self.outbox = Outbox(folder or data_folder())
         self.trouble = ""
         self._new: queue.SimpleQueue[Said | threading.Event] = queue.SimpleQueue()
         self._wake = threading.Event()
@@ -86,31 +86,31 @@ class Sender:
         try:
             shown = client.join(code, wanted.name, wanted.token)
         except BoardAwayError as error:
-            self.waiting.join(wanted)
+            self.outbox.join(wanted)
             self.trouble = str(error)
         else:
-            self.waiting.join(dataclasses.replace(wanted, state=JOINED, name=shown))
+            self.outbox.join(dataclasses.replace(wanted, state=JOINED, name=shown))
             self.trouble = ""
         finally:
             client.close()
         self._again()
-        return self.waiting.membership() or wanted
+        return self.outbox.membership() or wanted
 
     def join_from_hub(self, address: Address, code: str, name: str) -> None:
         """Join as the hub says, in the background; whoever has left this board stays away."""
-        before = self.waiting.membership()
+        before = self.outbox.membership()
         same = before is not None and before.address == str(address)
         if same and before is not None and (before.state == LEFT or before.code == code):
             if before.state == REFUSED:
-                self.waiting.answered(before.token, state=ASKED)  # perhaps the board has been put right
+                self.outbox.answered(before.token, state=ASKED)  # perhaps the board has been put right
             return
-        self.waiting.join(self._wanted(address, code, name))
+        self.outbox.join(self._wanted(address, code, name))
         self._again()
 
     def leave(self) -> bool:
         """Leave; True where the board has said that it has forgotten the learner."""
-        membership = self.waiting.membership()
-        self.waiting.leave()
+        membership = self.outbox.membership()
+        self.outbox.leave()
         if membership is None or not membership.token:
             return False
         client = Client(address_of(membership.address), seconds=3.0)
@@ -133,10 +133,10 @@ class Sender:
         for thread in self._threads:
             thread.join(_LAST_SECONDS)
         atexit.unregister(self.flush)
-        self.waiting.close()
+        self.outbox.close()
 
     def _wanted(self, address: Address, code: str, name: str) -> Membership:
-        before = self.waiting.membership()
+        before = self.outbox.membership()
         # Who joins the same board again is the same learner: what was sent belongs to them.
         again = before is not None and before.address == str(address) and before.state in (ASKED, JOINED)
         token = before.token if before is not None and again else secrets.token_urlsafe(32)
@@ -163,12 +163,12 @@ class Sender:
             item.set()
         elif item.kind:
             try:
-                membership = self.waiting.membership()
+                membership = self.outbox.membership()
                 if membership is not None and membership.state in (ASKED, JOINED):
-                    self.waiting.add(item.kind, item.about, item.said, item.misconceptions, item.at)
+                    self.outbox.add(item.kind, item.about, item.said, item.misconceptions, item.at)
                     self._wake.set()
             except sqlite3.Error as error:  # a full disk: learning goes on
-                self.trouble = f"{self.waiting.path.name} cannot be written: {error}"
+                self.trouble = f"{self.outbox.path.name} cannot be written: {error}"
                 return False
         return True
 
@@ -181,7 +181,7 @@ class Sender:
             if self._ended:  # looked at after the clearing: `close` sets both events
                 break
             try:
-                membership = self.waiting.membership()
+                membership = self.outbox.membership()
                 if membership is None or membership.state not in (ASKED, JOINED):
                     self._wake.wait()
                     continue
@@ -196,7 +196,7 @@ class Sender:
                 failures += 1
                 seconds = _back_off(failures) if error.seconds is None else error.seconds + random.random()
             except (sqlite3.Error, AddressError) as error:
-                self.trouble = f"{self.waiting.path.name} cannot be used: {error}"
+                self.trouble = f"{self.outbox.path.name} cannot be used: {error}"
                 failures += 1
                 seconds = _back_off(failures)
             self._retry.wait(seconds)
@@ -208,18 +208,18 @@ class Sender:
         try:
             if membership.state == ASKED:
                 name = client.join(membership.code, membership.name, membership.token)
-                self.waiting.answered(membership.token, state=JOINED, name=name)
-            batch = self.waiting.first(MOST_EVENTS)
+                self.outbox.answered(membership.token, state=JOINED, name=name)
+            batch = self.outbox.first(MOST_EVENTS)
             if not batch:
                 return False
-            now = self.waiting.membership()
+            now = self.outbox.membership()
             if now is None or now.token != membership.token:
                 return True  # meanwhile the learner has left, or joined elsewhere: these are perhaps not for this board
-            self.waiting.remove(client.send(membership.token, batch, time.time()))
-            self.waiting.answered(membership.token, state=JOINED)
+            self.outbox.remove(client.send(membership.token, batch, time.time()))
+            self.outbox.answered(membership.token, state=JOINED)
             self.trouble = ""
         except RefusedError as error:
-            self.waiting.answered(membership.token, state=REFUSED, why=str(error))
+            self.outbox.answered(membership.token, state=REFUSED, why=str(error))
         return True
 
 

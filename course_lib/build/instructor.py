@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,29 +99,45 @@ def read_plans(lessons: Sequence[Lesson], tasks: Sequence[Task], text: str | Non
 
 def check_plans(plans: Sequence[Plan], lessons: Sequence[Lesson], tasks: Sequence[Task]) -> Iterator[str]:
     """One line for each plan that does not fit its day, has no breaks, or teaches a lesson before what it builds on."""
-    by_number = {lesson.number: lesson for lesson in lessons}
+    before = {lesson.number: lesson.before for lesson in lessons}
     of_task = {task.name: task.lesson[:2] for task in tasks}
     taught: dict[str, list[str]] = {}
     for plan in plans:
-        slack = sum(step.minutes for step in plan.steps if step.slack)
-        if slack < LEAST_SLACK * plan.minutes:
-            yield f"plans.toml, {plan.title}: {slack} of {plan.minutes} minutes are left for questions"
-        if sum(step.minutes for step in plan.steps) != plan.minutes:
-            yield f"plans.toml, {plan.title}: the steps do not add up to {plan.minutes} minutes"
-        sitting, known = 0, list(taught.get(plan.after, ()))
-        for step in plan.steps:
-            sitting = 0 if step.pause else sitting + (0 if step.slack else step.minutes)
-            if sitting > LONGEST_SITTING:
-                yield f"plans.toml, {plan.title}: {sitting} minutes without a break at {step.what!r}"
-            if step.lesson:
-                missing = [number for number in by_number[step.lesson].before if number not in known]
-                if missing:
-                    yield f"plans.toml, {plan.title}: lesson {step.lesson} builds on {', '.join(missing)}"
-                known.append(step.lesson)
-            lesson = of_task.get(step.task, "")
-            if lesson and lesson not in known and lesson != "16":
-                yield f"plans.toml, {plan.title}: the task {step.task} comes before its lesson"
+        known = list(taught.get(plan.after, ()))
+        for problem in (*_wrong_times(plan), *_wrong_order(plan, known, before, of_task)):
+            yield f"plans.toml, {plan.title}: {problem}"
         taught[plan.title] = known
+
+
+def _wrong_times(plan: Plan) -> Iterator[str]:
+    slack = sum(step.minutes for step in plan.steps if step.slack)
+    if slack < LEAST_SLACK * plan.minutes:
+        yield f"{slack} of {plan.minutes} minutes are left for questions"
+    if sum(step.minutes for step in plan.steps) != plan.minutes:
+        yield f"the steps do not add up to {plan.minutes} minutes"
+    sitting = 0
+    for step in plan.steps:
+        if step.pause:
+            sitting = 0
+        elif not step.slack:
+            sitting += step.minutes
+        if sitting > LONGEST_SITTING:
+            yield f"{sitting} minutes without a break at {step.what!r}"
+
+
+def _wrong_order(
+    plan: Plan, known: list[str], before: Mapping[str, Sequence[str]], of_task: Mapping[str, str]
+) -> Iterator[str]:
+    """Lessons and tasks that come too early; the lessons of the plan are added to those that are known."""
+    for step in plan.steps:
+        if step.lesson:
+            missing = [number for number in before[step.lesson] if number not in known]
+            if missing:
+                yield f"lesson {step.lesson} builds on {', '.join(missing)}"
+            known.append(step.lesson)
+        lesson = of_task.get(step.task, "")
+        if lesson and lesson not in known and lesson != "16":
+            yield f"the task {step.task} comes before its lesson"
 
 
 def with_plans(guide: str, plans: Iterable[Plan]) -> str:

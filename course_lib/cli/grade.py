@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +13,14 @@ from rich.table import Table
 from course_lib.cli.how_far import how_far
 from course_lib.grading.cells import SUFFIXES
 from course_lib.grading.classroom import gradebook
-from course_lib.grading.classroom.batch import ClassReport, Entry, grade_class
+from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
 from course_lib.grading.classroom.gradebook import JSON_MARK
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import MARK, write_pages
 from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
 from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
-from course_lib.grading.report import one_line
 from course_lib.grading.terminal import console
+from course_lib.grading.verdict_text import one_line
 from course_lib.own_files import NotOurFileError, check_ours, remember
 from course_lib.versions import versions_line
 
@@ -98,11 +99,8 @@ def _check_outputs(
     Raises:
         NotOurFileError: one line. What was handed in is never written over, `force` or not.
     """
-    for path, mark in (
-        (csv, ""),
-        (json, JSON_MARK),
-        (html / "index.html" if html is not None else None, MARK),
-    ):
+    page = html / "index.html" if html is not None else None
+    for path, mark in ((csv, ""), (json, JSON_MARK), (page, MARK)):
         if path is None:
             continue
         if path.suffix in SUFFIXES and path.resolve().is_relative_to(submissions.resolve()):
@@ -111,15 +109,11 @@ def _check_outputs(
             )
         if not force:
             check_ours(path, mark)
-    if html is not None and html.exists() and not html.is_dir():
+    if html is None or page is None or not html.exists():
+        return
+    if not html.is_dir():
         raise NotOurFileError(f"{html} is a file: --html names a folder.")
-    if (
-        not force
-        and html is not None
-        and html.is_dir()
-        and not (html / "index.html").exists()
-        and any(html.iterdir())
-    ):
+    if not force and not page.exists() and any(html.iterdir()):
         raise NotOurFileError(
             f"{html} holds something else than a report: name a new folder, or say --force."
         )
@@ -146,6 +140,22 @@ def _state(entry: Entry) -> str:
 
 def _print(report: ClassReport) -> None:
     screen = console()
+    screen.print(_table(report))
+    if any(learner.problems for learner in report.learners):
+        screen.print("(!) Something is wrong with this learner's files: see below.")
+    if any(entry.worth_reading for learner in report.learners for entry in learner.entries.values()):
+        screen.print("(read) This answer is worth reading: see below.")
+    for common in report.commonest()[:5]:
+        screen.print(f"{len(common.learners)} x {common.task}: {common.misconception.sentence}")
+    for learner in report.learners:
+        for remark in _remarks(learner):
+            screen.print(one_line(f"{learner.name}: {remark}"))
+    for note in report.notes:
+        screen.print(one_line(note))
+    screen.print(versions_line(), style="dim")
+
+
+def _table(report: ClassReport) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("learner")
     for task in report.tasks:
@@ -155,22 +165,14 @@ def _print(report: ClassReport) -> None:
         states = (_state(learner.entry(task)) for task in report.tasks)
         name = one_line(learner.name) + (" (!)" if learner.problems else "")
         table.add_row(name, *states, f"{learner.score} of {report.max_score}")
-    screen.print(table)
-    if any(learner.problems for learner in report.learners):
-        screen.print("(!) Something is wrong with this learner's files: see below.")
-    if any(entry.worth_reading for learner in report.learners for entry in learner.entries.values()):
-        screen.print("(read) This answer is worth reading: see below.")
-    for common in report.commonest()[:5]:
-        screen.print(f"{len(common.learners)} x {common.task}: {common.misconception.sentence}")
-    for learner in report.learners:
-        for problem in learner.problems:
-            screen.print(one_line(f"{learner.name}: {problem}"))
-        for name, entry in learner.entries.items():
-            if entry.problem:
-                screen.print(one_line(f"{learner.name}: {name}: {entry.problem}"))
-            if entry.worth_reading:
-                uses = "; ".join(entry.worth_reading)
-                screen.print(one_line(f"{learner.name}: {name}: worth reading ({entry.place}): {uses}"))
-    for note in report.notes:
-        screen.print(one_line(note))
-    screen.print(versions_line(), style="dim")
+    return table
+
+
+def _remarks(learner: Learner) -> Iterator[str]:
+    """What to say of a learner beside the table."""
+    yield from learner.problems
+    for name, entry in learner.entries.items():
+        if entry.problem:
+            yield f"{name}: {entry.problem}"
+        if entry.worth_reading:
+            yield f"{name}: worth reading ({entry.place}): {'; '.join(entry.worth_reading)}"

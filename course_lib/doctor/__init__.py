@@ -1,8 +1,14 @@
 """EXPLAIN: from what was seen on the ranks to what went wrong, in words.
 
 `diagnose(outcome)` reads an `Outcome` and returns a `Diagnosis`. It looks at evidence only - who waits in which
-collective at which line, who has left, who raised or died - and says `unknown` where nothing fits. It may import
-`watch` and `ranks`, never the notebook.
+collective at which line, who has left, who raised or died - and says `unknown` where nothing fits. Where a rule is:
+
+- how ranks ended: `deaths`, `endings`, `errors` with the table `meanings`;
+- hangs: `group_creation`, `roots`, `mismatches`, `own_collectives`, `absences`, `passes`, `gpu_waits`, `stuck`;
+- silent faults: `drift`, `drift_causes`, `outside_ddp`, `nothing_distributed`, `data`; several models: `model_order`.
+
+Their order is in `diagnose`, their evidence in `alignment`, `conditions`, `loops`, `counts`, `history`, `models` and
+`notes`, their words in `words`. It may import `watch` and `ranks`, never the notebook.
 """
 
 from course_lib.doctor.diagnose import diagnose, explained

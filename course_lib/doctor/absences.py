@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from course_lib.doctor.conditions import condition_of, rank_only_collective
-from course_lib.doctor.counts import calls_of_line, done_by
+from course_lib.doctor.counts import Done, calls_of_line, done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks, missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import (
@@ -29,24 +29,24 @@ from course_lib.outcome.outcome import Diagnosis, Kind, Outcome, Waiting
 
 def rank_left(outcome: Outcome) -> Diagnosis | None:
     """Ranks wait for others that have left the code, or for each other in a circle, or for nobody."""
-    if outcome.kind is not Kind.HANG:
-        return None
     blocked = blocked_in(outcome)
-    if not blocked:
+    if outcome.kind is not Kind.HANG or not blocked:
         return None
     missing = sorted({rank for waiting in blocked.values() for rank in waiting.missing})
     gone = [rank for rank in missing if rank not in blocked]
-    first = next(iter(blocked.values()))
-    if not gone and not missing:
-        return (
-            _nobody_answers(outcome, blocked, first)
-            if len(set(map(call_of, blocked.values()))) == 1
-            else None
-        )
-    if not gone:
+    if gone:
+        return _for_ranks_that_left(outcome, blocked, gone)
+    if missing:
         # A rank that waits for a store's key, say, waits for nobody in particular: that is no circle.
         known = all(w.collective is not None or _to_a_rank(w) for w in blocked.values())
         return _circle(outcome, blocked) if known else None
+    one_call = len(set(map(call_of, blocked.values()))) == 1
+    return _nobody_answers(outcome, blocked) if one_call else None
+
+
+def _for_ranks_that_left(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int]) -> Diagnosis:
+    """Those that are gone have left the code, or it never ran on them."""
+    first = next(iter(blocked.values()))
     idle = [rank for rank in gone if rank not in outcome.ranks]
     if idle != gone and all(_to_a_rank(w) for w in blocked.values()):
         return _each_for_another(outcome, blocked, gone)
@@ -60,12 +60,10 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
         ways.append(f"{verb(gone, 'does', 'do')} not run this {outcome.what}")
     if idle != gone:
         ways.append(f"{verb(gone, 'has', 'have')} left the {outcome.what} without joining")
-    left = " or ".join(ways)
-    times = _times(outcome, first, gone)
     return Diagnosis(
         "rank_left",
         f"{capital(rank_list(blocked))} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where} for "
-        f"{rank_list(gone)}, which {left}{times}.",
+        f"{rank_list(gone)}, which {' or '.join(ways)}{_times(outcome, first, gone)}.",
         tuple(gone),
         positions(outcome, gone),
         advice="make every rank of the group reach this call, or none.",
@@ -148,35 +146,39 @@ def _behind(
 ) -> Diagnosis | None:
     """The ranks that left have made fewer steps: their data ended earlier, or they left out a backward pass."""
     stages = {w.collective.stage for w in blocked.values() if w.collective is not None}
-    if not stages & {"gradients", "buffers", "rebuild"} or first.collective is None:
+    if first.collective is None or not stages & {"gradients", "buffers", "rebuild"}:
         return None
-    done = done_by(outcome)
-    mine, theirs = done[first.rank], done[gone[0]]
-    calls = calls_of_line(outcome, first.collective)
-    many = (calls.get(first.rank, 0), min(calls.get(rank, 0) for rank in gone))
-    counted = None not in (mine.forwards, theirs.forwards, mine.backwards, theirs.backwards)
-    ahead = counted and (mine.forwards or 0) > (theirs.forwards or 0)
     since = f"now {waits_for(blocked, gone, first)}"
     found = extra_pass(outcome, list(blocked), gone, since) or missing_forward(
         outcome, first.rank, gone, since
     )
     if found is not None:
         return found
-    in_backward = first.collective.stage == "gradients"
-    if in_backward and counted and not ahead and (theirs.backwards or 0) < (mine.backwards or 0):
-        return _left_out(outcome, blocked, gone, first, theirs.forwards, theirs.backwards)
-    if many[1] == 0 and "gradients" in stages:
-        return _left_out(outcome, blocked, gone, first, mine.backwards, theirs.backwards)
-    if many[1] == 0 and not ahead:
+    done = done_by(outcome)
+    mine, theirs = done[first.rank], done[gone[0]]
+    more = mine.more_passes_than(theirs)
+    if first.collective.stage == "gradients" and more.backwards and not more.forwards:
+        fewer = (theirs.forwards or 0) - (theirs.backwards or 0)
+        return _left_out(outcome, blocked, gone, first, fewer)
+    calls = calls_of_line(outcome, first.collective)
+    came = min(calls.get(rank, 0) for rank in gone)
+    if came == 0 and "gradients" in stages:
+        fewer = (mine.backwards or 0) - (theirs.backwards or 0)
+        return _left_out(outcome, blocked, gone, first, fewer)
+    if came == 0 and not more.forwards:
         return None
+    word, here, there = _how_far(mine, theirs, (calls.get(first.rank, 0), came))
+    reached = f"{word} {here} in {call_of(first)} at {first.where}"
+    return uneven_batches(outcome, gone, blocked, steps(there, word), reached)
+
+
+def _how_far(mine: Done, theirs: Done, came: tuple[int, int]) -> tuple[str, int, int]:
+    """How far each came, and in what that is counted; `came`: to the line of the wait, if nothing else was counted."""
     if mine.batches and theirs.batches and mine.batches != theirs.batches:
-        a, b, word = mine.batches, theirs.batches, "batch"
-    elif counted and ahead:
-        a, b, word = mine.forwards or 0, theirs.forwards or 0, "training step"
-    else:
-        a, b, word = *many, "training step"
-    place = f"{call_of(first)} at {first.where}"
-    return uneven_batches(outcome, gone, blocked, steps(b, word), f"{word} {a} in {place}")
+        return "batch", mine.batches, theirs.batches
+    if mine.more_passes_than(theirs).forwards:
+        return "training step", mine.forwards or 0, theirs.forwards or 0
+    return "training step", *came
 
 
 def _left_out(
@@ -184,9 +186,9 @@ def _left_out(
     blocked: dict[int, Waiting],
     gone: list[int],
     first: Waiting,
-    here: int | None,
-    there: int | None,
+    fewer: int,
 ) -> Diagnosis:
+    """One side has made backward passes that the other has not; `fewer`: how many, where that was counted."""
     if len(blocked) < len(gone):
         condition = condition_of(first.collective, first)
         because = f", because the line stands under `{condition}`" if condition else ""
@@ -202,7 +204,6 @@ def _left_out(
     unused = _unused(outcome, blocked, gone, first)
     if unused is not None:
         return unused
-    fewer = (here or 0) - (there or 0)
     number = f"{fewer} backward passes" if fewer > 1 else "a backward pass"
     return Diagnosis(
         "missing_backward",
@@ -272,36 +273,55 @@ def _came(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first:
 
 
 def _circle(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
-    groups = {w.collective.group for w in blocked.values() if w.collective is not None}
-    members = {outcome.facts.get(rank, NO_FACTS).groups.get(group) for rank in blocked for group in groups}
-    same = (
-        len({(w.collective.op, w.collective.sizes) for w in blocked.values() if w.collective is not None})
-        == 1
+    """All ranks wait, each for others that do, too."""
+    return (
+        _in_another_order(outcome, blocked)
+        or _in_different_groups(outcome, blocked)
+        or _each_for_the_next(outcome, blocked)
     )
+
+
+def _in_another_order(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis | None:
+    in_ddp = all(w.collective is not None and w.collective.stage for w in blocked.values())
+    order = different_order(notes_of(outcome)) if in_ddp else None
+    return order_diagnosis(order) if order is not None else None
+
+
+def _in_different_groups(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis | None:
+    """All are in one collective at one line, in groups of the same members."""
+    records = [w.collective for w in blocked.values() if w.collective is not None]
+    groups = {record.group for record in records}
+    members = {outcome.facts.get(rank, NO_FACTS).groups.get(group) for rank in blocked for group in groups}
+    calls = {(record.op, record.sizes) for record in records}
     lines = {w.where for w in blocked.values()}
-    order = different_order(notes_of(outcome))
-    if order is not None and all(w.collective is not None and w.collective.stage for w in blocked.values()):
-        return order_diagnosis(order)
-    if len(groups) > 1 and len(members) == 1 and same and len(lines) == 1:
-        return Diagnosis(
-            "different_groups",
-            f"The ranks are waiting in the same collective at {lines.pop()}, but in different groups: none can go on.",
-            (),
-            positions(outcome),
-            advice="create each group once, on all ranks in the same order, and name the same one on all its members.",
-            lesson=taught_in(2, 0),
-        )
+    if len(groups) < 2 or not len(members) == len(calls) == len(lines) == 1:
+        return None
+    return Diagnosis(
+        "different_groups",
+        f"The ranks are waiting in the same collective at {lines.pop()}, but in different groups: none can go on.",
+        (),
+        positions(outcome),
+        advice="create each group once, on all ranks in the same order, and name the same one on all its members.",
+        lesson=taught_in(2, 0),
+    )
+
+
+def _each_for_the_next(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
     chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in blocked.items() if _to_a_rank(w)]
-    whom = f" ({', '.join(chain)})" if len(chain) == len(blocked) else ""
+    if len(chain) == len(blocked):
+        whom = f" ({', '.join(chain)})"
+        advice = (
+            "let one rank of the circle send before it receives, or give all sends and receives to "
+            "batch_isend_irecv at once."
+        )
+    else:
+        whom, advice = "", "every rank must issue the same collectives in the same order."
     return Diagnosis(
         "waiting_in_a_circle",
         f"None of the ranks can go on: {'; '.join(standing(blocked))}{whom}.",
         (),
         positions(outcome),
-        advice="let one rank of the circle send before it receives, or give all sends and receives to "
-        "batch_isend_irecv at once."
-        if whom
-        else "every rank must issue the same collectives in the same order.",
+        advice=advice,
         lesson=taught_in(2, 0),
     )
 
@@ -312,17 +332,20 @@ def _to_a_rank(waiting: Waiting) -> bool:
     return named or any(word in (waiting.call or "") for word in ("send", "recv"))
 
 
-def _nobody_answers(outcome: Outcome, blocked: dict[int, Waiting], first: Waiting) -> Diagnosis:
-    sending = first.call is not None and "send" in first.call
-    what = "a rank that will not receive it" if sending else "something no other rank will send"
+def _nobody_answers(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
+    first = next(iter(blocked.values()))
+    if first.call is not None and "send" in first.call:
+        what = "a rank that will not receive it"
+        advice = "look for the rank that should have received it, and did not."
+    else:
+        what = "something no other rank will send"
+        advice = "look for the rank that should have sent, stored or joined, and did not."
     return Diagnosis(
         "nobody_answers",
         f"{capital(rank_list(blocked))} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where} for "
         f"{what}.",
         (),
         positions(outcome),
-        advice="look for the rank that should have received it, and did not."
-        if sending
-        else "look for the rank that should have sent, stored or joined, and did not.",
+        advice=advice,
         lesson=taught_in(2, 0),
     )

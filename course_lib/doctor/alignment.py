@@ -14,7 +14,7 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 
 def left_out(mine: Sequence[Collective], theirs: Sequence[Collective]) -> tuple[Collective, ...]:

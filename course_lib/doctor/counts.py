@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from course_lib.outcome.facts import NO_FACTS, WrappedModel
 from course_lib.outcome.outcome import Collective, Outcome
+
+
+class More(NamedTuple):
+    """Of which passes one rank has made more than another."""
+
+    forwards: bool
+    backwards: bool
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,17 @@ class Done:
     backwards: int | None = None
     batches: int | None = None
     steps: int | None = None
+
+    def more_passes_than(self, other: Done) -> More:
+        """Of which passes this rank has made more than the other; of none where one of these was not counted."""
+        if (
+            self.forwards is None
+            or self.backwards is None
+            or other.forwards is None
+            or other.backwards is None
+        ):
+            return More(False, False)
+        return More(self.forwards > other.forwards, self.backwards > other.backwards)
 
 
 def done_by(outcome: Outcome) -> dict[int, Done]:

@@ -9,7 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from course_lib.doctor import absences, drift, endings, errors, mismatches, roots, start
+from course_lib.doctor import (
+    absences,
+    deaths,
+    drift,
+    endings,
+    errors,
+    gpu_waits,
+    group_creation,
+    mismatches,
+    roots,
+)
 from course_lib.doctor.alignment import unequal_numbers
 from course_lib.doctor.stuck import as_probable, locked, no_progress, stuck_outside, with_threads
 from course_lib.doctor.words import (
@@ -29,8 +39,8 @@ Rule = Callable[[Outcome], Diagnosis | None]
 _HANGS: tuple[Rule, ...] = (
     locked,
     stuck_outside,
-    endings.left_out_on_gpus,
-    start.init_hang,
+    gpu_waits.left_out_on_gpus,
+    group_creation.init_hang,
     roots.different_roots,
     mismatches.different_collectives,
     absences.rank_left,
@@ -58,7 +68,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
 
 
 _RULES: tuple[Rule, ...] = (
-    endings.died,
+    deaths.died,
     interrupted,
     drift.swallowed_error,
     errors.known_error,
@@ -90,7 +100,7 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
 
 
 def without_progress(outcome: Outcome) -> Diagnosis:
-    """What to say of a script that goes on, though no rank has made progress for long (see `conclude.stalled`)."""
+    """What to say of a script that goes on, though no rank has made progress for long (`make_outcome.stalled`)."""
     return probable(outcome) or no_progress(outcome) or _unknown(outcome)
 
 

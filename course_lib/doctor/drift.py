@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from course_lib.doctor.alone import nothing_distributed
-from course_lib.doctor.causes import Cause, cause_of, unlike_settings
 from course_lib.doctor.data import data_fault
+from course_lib.doctor.drift_causes import Cause, cause_of, unlike_settings
 from course_lib.doctor.errors import swallowed_complaint
 from course_lib.doctor.history import END, Difference, Moment, lasting, moment, ordered
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.doctor.models import SharedModel, shared_models
 from course_lib.doctor.notes import Notes, notes_of
-from course_lib.doctor.outside import parameters_outside
+from course_lib.doctor.nothing_distributed import nothing_distributed
+from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
 from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
@@ -29,15 +29,8 @@ def swallowed_error(outcome: Outcome) -> Diagnosis | None:
     """A forward or backward pass raised on a rank, the script caught it and went on, and now the ranks do not fit."""
     if outcome.kind not in (Kind.HANG, Kind.RAISES, Kind.DIED):
         return None
-    swallowed: dict[int, Failure] = {}
-    for rank, notes in notes_of(outcome).items():
-        failures = notes.failures
-        error = outcome.errors.get(rank)
-        if failures and error is not None and failures[-1].type == error.type and len(failures) == 1:
-            continue  # this very error has ended the rank
-        lost = "closed by peer" in failures[0].message.lower() if failures else True
-        if failures and not lost:
-            swallowed[rank] = failures[0]
+    first_failures = {rank: _caught(outcome, rank, told) for rank, told in notes_of(outcome).items()}
+    swallowed = {rank: failure for rank, failure in first_failures.items() if failure is not None}
     if not swallowed or len(swallowed) == len(outcome.ranks):
         return None
     first = next(iter(swallowed.values()))
@@ -54,6 +47,15 @@ def swallowed_error(outcome: Outcome) -> Diagnosis | None:
         "leave it out on all of them.",
         lesson=taught_in(11),
     )
+
+
+def _caught(outcome: Outcome, rank: int, told: ProbeNotes) -> Failure | None:
+    """The first error that the script of this rank has caught; None where the only one is that which ended the rank."""
+    if not told.failures or "closed by peer" in told.failures[0].message.lower():
+        return None
+    error = outcome.errors.get(rank)
+    only = len(told.failures) == 1
+    return None if only and error is not None and told.failures[0].type == error.type else told.failures[0]
 
 
 def silent_fault(outcome: Outcome) -> Diagnosis | None:

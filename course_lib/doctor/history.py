@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.outcome.probe_notes import Digest
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 #: The number of the step under which the end of the run is noted.
 END = -1

@@ -11,8 +11,8 @@ from course_lib.doctor.alignment import out_of_step
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.order import different_order, order_diagnosis
 from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join, own_meets_ddps
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
@@ -20,7 +20,7 @@ from course_lib.doctor.words import capital, collective_text, lines_of, position
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.ranks.kernel.deadlock import brought, first_misfit
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 _SAME_ORDER = "every rank must issue the same collectives in the same order, with equal shapes and types."
 
@@ -281,37 +281,49 @@ def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ..
     elsewhere = other if in_backward is one else one
     if not elsewhere.collective.stage and elsewhere.condition() is not None:
         return None  # its own collective is one too many
+    if in_backward.condition() is not None or set(culprits) == set(in_backward.ranks):
+        return _extra_backward(outcome, in_backward, elsewhere)
+    here, there = (done_by(outcome)[side.ranks[0]] for side in (in_backward, elsewhere))
+    if (there.batches or math.inf) < (here.batches or 0) and there.forwards == there.backwards:
+        reached = (
+            f"batch {here.batches} in {collective_text(in_backward.collective)} at {in_backward.where()}"
+        )
+        return uneven_batches(
+            outcome, elsewhere.ranks, in_backward.ranks, steps(there.batches or 0, "batch"), reached
+        )
+    return _missing_backward(outcome, in_backward, elsewhere)
+
+
+def _extra_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Diagnosis:
+    ranks, others = in_backward.ranks, elsewhere.ranks
     condition = in_backward.condition()
-    if condition is not None or set(culprits) == set(in_backward.ranks):
-        ranks, kind = in_backward.ranks, "extra_backward"
-        because = f" (the line stands under `{condition}`)" if condition else ""
-        summary = (
-            f"{capital(rank_list(ranks))} {verb(ranks, 'is', 'are')} in a backward pass at {in_backward.where()}"
-            f"{because} that {rank_list(elsewhere.ranks)} {verb(elsewhere.ranks, 'does', 'do')} not make: "
-            f"{verb(elsewhere.ranks, 'it is', 'they are')} in {collective_text(elsewhere.collective)} at "
-            f"{elsewhere.where()}."
-        )
-        advice = "run backward() of a DDP model the same number of times on every rank, or under no_sync()."
-    else:
-        here, there = (done_by(outcome)[side.ranks[0]] for side in (in_backward, elsewhere))
-        if (there.batches or math.inf) < (here.batches or 0) and there.forwards == there.backwards:
-            place = f"{collective_text(in_backward.collective)} at {in_backward.where()}"
-            reached = f"batch {here.batches} in {place}"
-            return uneven_batches(
-                outcome, elsewhere.ranks, in_backward.ranks, steps(there.batches or 0, "batch"), reached
-            )
-        ranks, kind = elsewhere.ranks, "missing_backward"
-        summary = (
-            f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} left out a backward pass: "
-            f"{verb(ranks, 'it is', 'they are')} already in {collective_text(elsewhere.collective)} at "
-            f"{elsewhere.where()}, while {rank_list(in_backward.ranks)} {verb(in_backward.ranks, 'waits', 'wait')} "
-            f"in {collective_text(in_backward.collective)} at {in_backward.where()}."
-        )
-        advice = (
-            "every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
-            "with an all_reduce first."
-        )
-    return Diagnosis(kind, summary, ranks, positions(outcome, ranks), advice=advice, lesson=taught_in(6))
+    because = f" (the line stands under `{condition}`)" if condition else ""
+    return Diagnosis(
+        "extra_backward",
+        f"{capital(rank_list(ranks))} {verb(ranks, 'is', 'are')} in a backward pass at {in_backward.where()}"
+        f"{because} that {rank_list(others)} {verb(others, 'does', 'do')} not make: "
+        f"{verb(others, 'it is', 'they are')} in {collective_text(elsewhere.collective)} at {elsewhere.where()}.",
+        ranks,
+        positions(outcome, ranks),
+        advice="run backward() of a DDP model the same number of times on every rank, or under no_sync().",
+        lesson=taught_in(6),
+    )
+
+
+def _missing_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Diagnosis:
+    ranks, others = elsewhere.ranks, in_backward.ranks
+    return Diagnosis(
+        "missing_backward",
+        f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} left out a backward pass: "
+        f"{verb(ranks, 'it is', 'they are')} already in {collective_text(elsewhere.collective)} at "
+        f"{elsewhere.where()}, while {rank_list(others)} {verb(others, 'waits', 'wait')} in "
+        f"{collective_text(in_backward.collective)} at {in_backward.where()}.",
+        ranks,
+        positions(outcome, ranks),
+        advice="every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
+        "with an all_reduce first.",
+        lesson=taught_in(6),
+    )
 
 
 def _only_under_a_condition(

@@ -33,12 +33,10 @@ def own_meets_ddps(
     (ranks, mine), (others, theirs) = own, ddps
     if mine.stage or theirs.stage not in _IN_A_STEP:
         return None
-    if path_of(mine) and path_of(mine) == path_of(theirs):
+    way_here, way_there = path_of(mine), path_of(theirs)
+    if way_here and way_here == way_there:
         return _in_one_pass(outcome, ranks, mine, others, theirs)
-    done = done_by(outcome)
-    here, there = done[min(others)], done[min(ranks)]
-    without_backward = {_without_backward(outcome, rank, done[rank]) for rank in (min(others), min(ranks))}
-    if None in without_backward or len(without_backward) > 1:
+    if not _equally_whole(outcome, min(ranks), min(others)):
         return None
     in_ddp = (
         f"{rank_list(others)} {verb(others, 'is', 'are')} in {collective_text(theirs)} at "
@@ -47,22 +45,22 @@ def own_meets_ddps(
     left_out = missing_forward(outcome, min(others), ranks, f"now {in_ddp}")
     if left_out is not None:
         return left_out
-    place = seen_from(path_of(theirs), path_of(mine))
     came = calls_of_line(outcome, mine)
     only_here = not any(came.get(rank, 0) for rank in others)
-    if place is Loop.OUTER and only_here and _further(notes_of(outcome), others, ranks):
-        place = Loop.SAME  # the others have come past the end of the inner loop, and not to this line
-    condition = condition_at(path_of(theirs), path_of(mine))
-    if place is Loop.OUTER and only_here and condition is not None:
-        place = Loop.SAME  # what stands behind a loop for all ranks to meet in stands under no condition
+    condition = condition_at(way_there, way_here)
+    place = seen_from(way_there, way_here)
+    if (
+        place is Loop.OUTER
+        and only_here
+        and (condition is not None or _further(notes_of(outcome), others, ranks))
+    ):
+        # What stands behind a loop for all ranks to meet in stands under no condition, and those that have come past
+        # the end of the loop would have met it.
+        place = Loop.SAME
     if place is Loop.SAME and only_here and len(ranks) <= len(others):
         return _only_some_come(outcome, ranks, mine, in_ddp, condition)
-    if place in (Loop.LEFT, Loop.OUTER) and (there.forwards or 0) < (here.forwards or 0):
-        batches = bool(here.batches and there.batches and there.batches < here.batches)
-        word = "batch" if batches else "training step"
-        a, b = (there.batches, here.batches) if batches else (there.forwards, here.forwards)
-        reached = f"{word} {b} in {collective_text(theirs)} at {theirs.where}"
-        return uneven_batches(outcome, ranks, others, steps(a or 0, word), reached)
+    if place in (Loop.LEFT, Loop.OUTER):
+        return _fewer_steps(outcome, ranks, others, theirs)
     return None
 
 
@@ -125,6 +123,29 @@ def _in_one_pass(
         "group of their own.",
         lesson=taught_in(4, 13),
     )
+
+
+def _fewer_steps(
+    outcome: Outcome, ranks: Collection[int], others: Collection[int], theirs: Collective
+) -> Diagnosis | None:
+    """These ranks have left the loop after fewer steps than the others, which are in a step now."""
+    done = done_by(outcome)
+    here, there = done[min(others)], done[min(ranks)]
+    if (there.forwards or 0) >= (here.forwards or 0):
+        return None
+    if here.batches and there.batches and there.batches < here.batches:
+        word, made, reached = "batch", there.batches, here.batches
+    else:
+        word, made, reached = "training step", there.forwards or 0, here.forwards or 0
+    where = f"{word} {reached} in {collective_text(theirs)} at {theirs.where}"
+    return uneven_batches(outcome, ranks, others, steps(made, word), where)
+
+
+def _equally_whole(outcome: Outcome, one: int, other: int) -> bool:
+    """True when both ranks are known to have left out the same number of backward passes: as a rule, none."""
+    done = done_by(outcome)
+    left_out = {_without_backward(outcome, rank, done[rank]) for rank in (one, other)}
+    return None not in left_out and len(left_out) == 1
 
 
 def _without_backward(outcome: Outcome, rank: int, done: Done) -> int | None:

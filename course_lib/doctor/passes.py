@@ -20,7 +20,7 @@ _PASSES = ("buffers", "gradients")
 def extra_pass(
     outcome: Outcome, ranks: Collection[int], others: Collection[int], since: str
 ) -> Diagnosis | None:
-    """Ranks have come to DDP's collectives on a way that no other rank has ever taken.
+    """Ranks have come to DDP's collectives by a code path that no other rank has ever taken.
 
     Args:
         ranks: those that may have made a pass too many; others: those they are compared with.
@@ -37,27 +37,23 @@ def extra_pass(
     theirs = _ways(outcome, others, first.stage)
     if not theirs or not theirs <= _ways(outcome, ranks, first.stage):
         return None  # the others are not so far yet, or have a way of their own that is taken instead
-    place = _distinct(first, known)
     condition = next(
         (c for file, line in _path(first) if (c := rank_condition(file, line)) is not None), None
     )
     if condition is None and len(ranks) >= len(others):
-        return None  # who did otherwise: those that went there, or those that did not?
-    backward = any(record.stage == "gradients" for record in found[min(found)])
+        return None  # which ranks did something else: those that went there, or those that did not?
+    if any(record.stage == "gradients" for record in found[min(found)]):
+        what, instead = "backward", ", or leave the extra backward() to model.module."
+    else:
+        what, instead = "forward", ", or model.module for a look at it."
     because = f" (under `{condition}`)" if condition else ""
-    what = "backward" if backward else "forward"
     return Diagnosis(
         f"extra_{what}",
-        f"Only {rank_list(ranks)} {verb(ranks, 'makes', 'make')} a {what} pass of the DDP model at {place}{because}; "
-        f"{since}.",
+        f"Only {rank_list(ranks)} {verb(ranks, 'makes', 'make')} a {what} pass of the DDP model at "
+        f"{_distinct(first, known)}{because}; {since}.",
         tuple(ranks),
         positions(outcome, ranks),
-        advice="call a DDP model equally often on every rank"
-        + (
-            ", or leave the extra backward() to model.module."
-            if backward
-            else ", or model.module for a look at it."
-        ),
+        advice=f"call a DDP model equally often on every rank{instead}",
         lesson=taught_in(6),
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from course_lib.doctor.alone import not_seen
 from course_lib.doctor.drift import moments_of
 from course_lib.doctor.history import made_equal_again
 from course_lib.doctor.models import shared_models
 from course_lib.doctor.notes import Notes, notes_of
-from course_lib.doctor.outside import on_purpose, stepped_outside
+from course_lib.doctor.nothing_distributed import not_seen
+from course_lib.doctor.outside_ddp import on_purpose, stepped_outside
 from course_lib.doctor.words import rank_list, steps
 from course_lib.outcome.outcome import Outcome
 

@@ -10,7 +10,7 @@ from course_lib.doctor.words import blocked_in, call_of, lines_of, positions, ra
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.probe_notes import RootedCall
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 _WORDS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
 

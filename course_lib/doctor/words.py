@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
 from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
 
-#: What is put behind the lines of the ranks that did something else.
 #: What a rank does whose `Waiting.state` is `locked`.
 LOCKED = "waiting inside of its own process, with Python's lock (the GIL) held"
+#: What is put behind the lines of the ranks that did something else.
 ODD = "  ◀ odd one out"
 ODDS = "  ◀ odd ones out"
 _CALLS = {

@@ -19,7 +19,7 @@ import cloudpickle
 from course_lib.doctor import explained
 from course_lib.grading import harness
 from course_lib.grading.gangs import Gangs
-from course_lib.grading.watch import OverLimitError, Watch
+from course_lib.grading.process_limits import OverLimitError, ProcessLimits
 from course_lib.outcome.fold import fold, table
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.kernel.gang import Gang, GangError
@@ -98,7 +98,7 @@ def attempt(
                 world_size, case = size, None
                 plan = plan or _plan(task, seeds, gang)
                 in_all = sum(map(len, plan.values()))
-                ranks = _Ranks(gang, Watch(gang, folder), clock)
+                ranks = _Ranks(gang, ProcessLimits(gang, folder), clock)
                 if task.script:
                     ranks.ask(harness.keep_script, source, first_line, place, task.name)
                 else:
@@ -206,11 +206,11 @@ class _Clock:
 class _Ranks:
     """The gang of one world size, and the questions it is asked."""
 
-    def __init__(self, gang: Gang, watch: Watch, clock: _Clock) -> None:
+    def __init__(self, gang: Gang, limits: ProcessLimits, clock: _Clock) -> None:
         self.gang = gang
-        self.watch = watch
+        self.limits = limits
         self.clock = clock
-        watch.look()
+        limits.look()
 
     def ask(self, function: Callable[..., str], *arguments: object) -> tuple[dict[int, object], str]:
         """Run a function of the harness on all ranks: their replies, and what was printed."""
@@ -234,7 +234,7 @@ class _Ranks:
                 payload,
                 timeout=limit,
                 repair=False,
-                on_progress=lambda _: self.watch.look(),
+                on_progress=lambda _: self.limits.look(),
             )
         except GangError:
             raise _Ended(End.LOST) from None

@@ -104,32 +104,34 @@ def read_cells(path: Path) -> Reading:
     cells: list[TaskCell] = []
     problems: list[str] = []
     for place, first_line, source in found:
-        if not source.startswith("%%task"):
-            problems.append(f"{place}: %%task is not in its first line")
-            continue
-        if len(source) > MAX_SOURCE:
-            problems.append(f"{place}: is too large ({len(source) >> 20} MB of source)")
-            continue
-        magic, _, rest = source.partition("\n")
-        match = _MAGIC.fullmatch(magic.rstrip())
-        name = match["name"] if match else None
-        if match is None or name is None:
-            problems.append(f"{place}: {magic.strip()[:60]!r} names no task")
-            continue
         try:
-            find_task(name)
-        except UnknownTaskError as error:
+            cells.append(_task_cell(path, place, first_line, source))
+        except (_NoTaskError, UnknownTaskError) as error:
             problems.append(f"{place}: {error}")
-            continue
-        seed = _SEED.search(match["rest"])
-        cell = TaskCell(name, rest, first_line, place, int(seed[1]) if seed else None)
-        if path.suffix == ".ipynb" and not has_code(rest):
-            in_file = answer_in_file(find_task(name), path.parent)
-            cell = replace(cell, source=in_file.source, first_line=in_file.first_line) if in_file else cell
-        cells.append(cell)
     if not found:
         problems.append("has no task cells")
     return Reading(tuple(cells), tuple(problems))
+
+
+class _NoTaskError(Exception):
+    """A cell is not an answer to a task; the message says why."""
+
+
+def _task_cell(path: Path, place: str, first_line: int, source: str) -> TaskCell:
+    """The answer in a cell; where a notebook's cell has no code, the one in the task's file."""
+    if not source.startswith("%%task"):
+        raise _NoTaskError("%%task is not in its first line")
+    if len(source) > MAX_SOURCE:
+        raise _NoTaskError(f"is too large ({len(source) >> 20} MB of source)")
+    magic, _, rest = source.partition("\n")
+    match = _MAGIC.fullmatch(magic.rstrip())
+    if match is None or match["name"] is None:
+        raise _NoTaskError(f"{magic.strip()[:60]!r} names no task")
+    task = find_task(match["name"])
+    seed = _SEED.search(match["rest"])
+    cell = TaskCell(match["name"], rest, first_line, place, int(seed[1]) if seed else None)
+    in_file = answer_in_file(task, path.parent) if path.suffix == ".ipynb" and not has_code(rest) else None
+    return replace(cell, source=in_file.source, first_line=in_file.first_line) if in_file else cell
 
 
 def is_task_script(path: Path) -> bool:

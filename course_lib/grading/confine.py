@@ -1,7 +1,8 @@
 """Limits that a rank puts on itself before an answer runs in it: a guard against accidents.
 
 A limit that the system enforces for each process (address space, file size, no core dumps), and a budget of forks that
-a rank shares with all its children. What is not caught here is caught from outside (`watch`). Called in the rank only.
+a rank shares with all its children. What is not caught here is caught from outside (`process_limits`). Called in the
+rank only.
 """
 
 from __future__ import annotations

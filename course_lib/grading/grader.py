@@ -9,8 +9,8 @@ import time
 
 from course_lib.grading.attempt import Tell, attempt
 from course_lib.grading.judge import judge, judge_source
+from course_lib.grading.process_limits import NothingLeft
 from course_lib.grading.verdict import Verdict
-from course_lib.grading.watch import NothingLeft
 from course_lib.tasks import Task, find_task
 
 

@@ -141,30 +141,32 @@ def _safely_recognised(task: Task, attempt: Attempt) -> tuple[str, ...]:
 
 
 def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict:
-    blocked = [waiting for waiting in outcome.waiting.values() if waiting.state == "blocked"]
-    raised = {rank: error for rank, error in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
-    where = _where(task, attempt)
+    ran = _ran(_where(task, attempt))
     evidence = outcome.diagnosis.evidence if outcome.diagnosis else ()
-    if outcome.kind is Kind.HANG and blocked and len(blocked) == len(outcome.waiting):
+    if outcome.kind is Kind.HANG and _all_blocked(outcome):
         summary, evidence = _deadlock(outcome)
-        return _stopped(task, attempt, summary, seed, (*evidence, _ran(where)), VerdictKind.DEADLOCK)
+        return _stopped(task, attempt, summary, seed, (*evidence, ran), VerdictKind.DEADLOCK)
+    if outcome.kind is Kind.HANG and all(each.state == "stopped" for each in outcome.waiting.values()):
+        who = rank_list(outcome.waiting).capitalize()
+        headline = f"{who} stopped and did not go on: the process was sent SIGSTOP."
+        return _stopped(task, attempt, headline, seed, (ran,))
     if outcome.kind is Kind.HANG:
-        late = rank_list(outcome.waiting)
-        if all(waiting.state == "stopped" for waiting in outcome.waiting.values()):
-            headline = f"{late.capitalize()} stopped and did not go on: the process was sent SIGSTOP."
-            return _stopped(task, attempt, headline, seed, (_ran(where),))
-        endless = (
-            ", and printed without end" if any(len(text) > 50_000 for text in outcome.stdout.values()) else ""
-        )
-        headline = f"Stopped: {late} did not finish within {attempt.reason}{endless}."
-        return _stopped(task, attempt, headline, seed, (*evidence, _ran(where)))
+        printed = any(len(text) > 50_000 for text in outcome.stdout.values())
+        endless = ", and printed without end" if printed else ""
+        headline = f"Stopped: {rank_list(outcome.waiting)} did not finish within {attempt.reason}{endless}."
+        return _stopped(task, attempt, headline, seed, (*evidence, ran))
     if outcome.kind is Kind.DIED:
         headline, why = _died(outcome)
-        return _stopped(task, attempt, headline, seed, (*evidence, _ran(where), why))
+        return _stopped(task, attempt, headline, seed, (*evidence, ran, why))
+    raised = {rank: error for rank, error in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
     tracebacks = table(fold({rank: steady_message_in(error.traceback) for rank, error in raised.items()}))
-    headline = _raise_headline(task, outcome)
     waits = [line for line in evidence if "waiting in" in line]
-    return _stopped(task, attempt, headline, seed, (*tracebacks.splitlines(), *waits, _ran(where)))
+    headline = _raise_headline(task, outcome)
+    return _stopped(task, attempt, headline, seed, (*tracebacks.splitlines(), *waits, ran))
+
+
+def _all_blocked(outcome: Outcome) -> bool:
+    return bool(outcome.waiting) and all(each.state == "blocked" for each in outcome.waiting.values())
 
 
 def _deadlock(outcome: Outcome) -> tuple[str, tuple[str, ...]]:

@@ -150,6 +150,16 @@ def _problems(task: Task, mine: Sequence[Specimen]) -> Iterator[str]:
         yield f"{len(right)} right answers; there must be {MIN_RIGHT} or more, written differently"
     if len(wrong) < MIN_WRONG:
         yield f"{len(wrong)} wrong answers; there must be {MIN_WRONG} or more"
+    yield from _not_shown(task, wrong)
+    yield from _not_said(task)
+    if not task.signature.startswith(f"{task.function}("):
+        yield f"the signature must begin with {task.function}("
+    if not task.world_sizes:
+        yield "it runs on no ranks"
+
+
+def _not_shown(task: Task, wrong: Sequence[Specimen]) -> Iterator[str]:
+    """Misconceptions and checks for which there is no wrong answer."""
     known = {item.id for item in task.misconceptions}
     if len(known) < len(task.misconceptions):
         yield "two misconceptions have the same id"
@@ -162,6 +172,10 @@ def _problems(task: Task, mine: Sequence[Specimen]) -> Iterator[str]:
     for check in task.checks:
         if not check.gate and check.sentence not in broken:
             yield f"no wrong answer says that it breaks this check:  # breaks: {check.sentence}"
+
+
+def _not_said(task: Task) -> Iterator[str]:
+    """Sentences for a learner that are missing."""
     for item in task.misconceptions:
         if not (item.sentence.strip() and item.taught.strip()):
             yield f"the misconception {item.id} says nothing, or not where it is taught"
@@ -172,10 +186,6 @@ def _problems(task: Task, mine: Sequence[Specimen]) -> Iterator[str]:
     for check in task.checks:
         if not check.sentence.endswith("."):
             yield f"a check's sentence ends without a full stop: {check.sentence!r}"
-    if not task.signature.startswith(f"{task.function}("):
-        yield f"the signature must begin with {task.function}("
-    if not task.world_sizes:
-        yield "it runs on no ranks"
 
 
 def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
@@ -184,19 +194,8 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
     if specimen.right and seeds > 1:
         return [f"{specimen.name} {problem}" for problem in _refused(task, specimen.source, seeds)]
     verdict = grade(task, specimen.source)
-    named = [item.id for item in verdict.misconceptions]
-    problems = []
-    if specimen.right and not verdict.passed:
-        problems.append(f"is right, but:\n{verdict!r}")
-    elif specimen.right and verdict.ran_on != task.world_sizes:
-        problems.append(f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}")
-    elif not specimen.right and verdict.passed:
-        problems.append("is wrong, but passes")
-    elif not specimen.right and sorted(named) != sorted(specimen.misconceptions):
-        own = ", ".join(specimen.misconceptions)
-        problems.append(f"shows {named}, not its own misconception {own}:\n{verdict!r}")
-    elif not specimen.right and "rank" not in repr(verdict):
-        problems.append(f"fails without a word on which rank:\n{verdict!r}")
+    unlike = _unlike_its_name(specimen, task, verdict)
+    problems = [unlike] if unlike else []
     states = {check.sentence: check.state for check in verdict.checks}
     problems += [
         f"breaks nothing of {sentence!r}: that check holds"
@@ -205,6 +204,23 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
     ]
     problems += [f"shows {what}:\n{verdict!r}" for what in _empty_words(verdict)]
     return [f"{specimen.name} {problem}" for problem in problems]
+
+
+def _unlike_its_name(specimen: Specimen, task: Task, verdict: Verdict) -> str:
+    """What makes the verdict another one than the answer's name promises; empty where nothing does."""
+    if specimen.right:
+        if not verdict.passed:
+            return f"is right, but:\n{verdict!r}"
+        if verdict.ran_on != task.world_sizes:
+            return f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}"
+        return ""
+    if verdict.passed:
+        return "is wrong, but passes"
+    named = [item.id for item in verdict.misconceptions]
+    if sorted(named) != sorted(specimen.misconceptions):
+        own = ", ".join(specimen.misconceptions)
+        return f"shows {named}, not its own misconception {own}:\n{verdict!r}"
+    return "" if "rank" in repr(verdict) else f"fails without a word on which rank:\n{verdict!r}"
 
 
 def _empty_words(verdict: Verdict) -> Iterator[str]:

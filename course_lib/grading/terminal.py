@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from course_lib.grading.hints import HintGiven
-from course_lib.grading.report import MARKS, checks_title, closing_lines, plain
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
+from course_lib.grading.verdict_text import MARKS, checks_title, closing_lines, plain
 
 _STYLES = {
     VerdictKind.PASS: "bold green",

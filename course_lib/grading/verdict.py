@@ -1,4 +1,4 @@
-"""What the grader says of an answer: plain data, no times, ports or paths in it."""
+"""What the grader says of an answer, and the kinds of verdict: plain data, no times, ports or paths in it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Verdict:
         return self.kind is VerdictKind.PASS
 
     def __repr__(self) -> str:
-        from course_lib.grading.report import text_report
+        from course_lib.grading.verdict_text import text_report
 
         return text_report(self)
 

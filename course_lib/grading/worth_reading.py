@@ -60,30 +60,29 @@ def _first(found: list[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def _marks(node: ast.AST) -> Iterator[tuple[int, str]]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield from _module(node.lineno, alias.name)
-    elif isinstance(node, ast.ImportFrom):
-        name = node.module or ""
-        # `from course_lib import tasks` names the part behind the import.
-        for full in (name, *(f"{name}.{alias.name}" for alias in node.names)):
-            if full != "course_lib":
-                yield from _module(node.lineno, full)
-        for alias in node.names:
-            yield from _name(node.lineno, alias.name)
-    elif isinstance(node, ast.Attribute):
-        yield from _name(node.lineno, node.attr)
-    elif isinstance(node, ast.Name):
-        yield from _name(node.lineno, node.id)
-        if node.id in _BUILTINS:  # as a method, eval() is a model's
-            yield node.lineno, node.id
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        # getattr(sys, "_getframe"), sys.modules["course_lib.tasks"]
-        text = node.value
-        if text in _LOOKING:
-            yield node.lineno, _LOOKING[text]
-        elif len(text) < 100:
-            yield from _module(node.lineno, text)
+    match node:
+        case ast.Import(names=names, lineno=line):
+            for alias in names:
+                yield from _module(line, alias.name)
+        case ast.ImportFrom(module=module, names=names, lineno=line):
+            # `from course_lib import tasks` names the part behind the import.
+            for full in (module or "", *(f"{module or ''}.{alias.name}" for alias in names)):
+                if full != "course_lib":
+                    yield from _module(line, full)
+            for alias in names:
+                yield from _name(line, alias.name)
+        case ast.Attribute(attr=name, lineno=line):
+            yield from _name(line, name)
+        case ast.Name(id=name, lineno=line):
+            yield from _name(line, name)
+            if name in _BUILTINS:  # as a method, eval() is a model's
+                yield line, name
+        case ast.Constant(value=str(text), lineno=line):
+            # getattr(sys, "_getframe"), sys.modules["course_lib.tasks"]
+            if text in _LOOKING:
+                yield line, _LOOKING[text]
+            elif len(text) < 100:
+                yield from _module(line, text)
 
 
 def _module(line: int, name: str) -> Iterator[tuple[int, str]]:

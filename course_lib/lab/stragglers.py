@@ -245,10 +245,7 @@ def plot_tails(jobs: Outcome) -> None:
         label = f"{kind}: {sum(times) / len(times):.1f} ms per rank on average"
         axes.plot(sizes, [expected_maximum(times, n) for n in sizes], line, color=colour, label=label)
         for size, ranks in found.items():
-            groups = [list(zip(*ranks[first : first + size], strict=True)) for first in range(0, 4, size)]
-            steps = [step for group in groups for step in group]
-            slowest = 1e3 * sum(max(own for own, _ in step) for step in steps) / len(steps)
-            over = 1e3 * sum(max(through for _, through in step) for step in steps) / len(steps)
+            slowest, over = _really_needed(ranks, size)
             axes.plot(size, slowest, marker, color=colour, markersize=8)
             axes.plot(size, over, marker, color=colour, markersize=8, markerfacecolor="none")
         at_64[kind] = expected_maximum(times, 64)
@@ -265,6 +262,15 @@ def plot_tails(jobs: Outcome) -> None:
     )
     axes.legend(fontsize=8)
     plt.show()
+
+
+def _really_needed(ranks: Sequence[Sequence[tuple[float, float]]], size: int) -> tuple[float, float]:
+    """Milliseconds per step until the slowest rank of a group had come, and until the all-reduce was over."""
+    groups = [list(zip(*ranks[first : first + size], strict=True)) for first in range(0, len(ranks), size)]
+    steps = [step for group in groups for step in group]
+    slowest = 1e3 * sum(max(own for own, _ in step) for step in steps) / len(steps)
+    over = 1e3 * sum(max(through for _, through in step) for step in steps) / len(steps)
+    return slowest, over
 
 
 def plot_less_often(outcome: Outcome) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from course_lib.grading.verdict import Verdict
 
 ADDRESS_VARIABLE = "DDP_COURSE_BOARD"
-#: The file in which `course_lib.board.waiting` keeps where the learner has joined.
+#: The file in which `course_lib.board.outbox` keeps where the learner has joined.
 _JOINED_FILE = "board.sqlite"
 
 
@@ -161,8 +161,8 @@ def _status() -> str:
     if _link is None:
         return "You have not joined a board. %board ADDRESS CODE NAME joins one."
     sender = _link.sender()
-    membership = sender.waiting.membership()
-    waiting = sender.waiting.count()
+    membership = sender.outbox.membership()
+    waiting = sender.outbox.count()
     if membership is None or membership.state == "left":
         return "You have not joined a board. %board ADDRESS CODE NAME joins one."
     if membership.state == "refused":
@@ -177,7 +177,7 @@ def _status() -> str:
     if sender.trouble:
         lines.append(f"The last attempt failed: {sender.trouble}.")
     if waiting:
-        lasts = "on disk" if sender.waiting.lasts else "in this kernel"
+        lasts = "on disk" if sender.outbox.lasts else "in this kernel"
         lines.append(f"{waiting} {'message waits' if waiting == 1 else 'messages wait'} {lasts} to be sent.")
     lines.append(
         "It receives your verdicts, their misconceptions and your predictions; %board leave ends that."

@@ -1,4 +1,4 @@
-"""With whom a blocking call of torch.distributed has to do: its group, its root, the other end of a send or receive."""
+"""The record of whom a blocking call needs, as `ranks/inside/partners.py` reads it from the arguments of the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank's trace tells (`--trace`), as it travels to the kernel: JSON, made by `ranks.inside.tracing`."""
+"""One event of a rank's profiler trace (`--trace`) as it travels to the kernel, made by `ranks.inside.tracing`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ stay where they are; only fingerprints travel. Comparing is pure (`compare_finge
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from course_lib.outcome.packed import unpack
 from course_lib.watch.digest import Entry
 from course_lib.watch.distance import Distance, distance
 from course_lib.watch.fingerprint import fingerprint, merged
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 from course_lib.watch.shares import Shares, shares
 
 if TYPE_CHECKING:
@@ -206,38 +206,36 @@ def compare_fingerprints(by_rank: Mapping[int, Fingerprint]) -> Comparison:
 
 
 def _part(name: str, kind: str, by_rank: Mapping[int, Fingerprint]) -> Part:
-    entries = {
-        rank: found["parts"][name]["entries"] if name in found["parts"] else None
-        for rank, found in by_rank.items()
+    having = {
+        rank: found["parts"][name]["entries"] for rank, found in by_rank.items() if name in found["parts"]
     }
-    without = tuple(rank for rank, content in entries.items() if content is None)
-    order = list(dict.fromkeys(entry for content in entries.values() for entry in content or ()))
+    order = list(dict.fromkeys(entry for content in having.values() for entry in content))
     noun = _NOUNS.get(kind, "tensors")
     if len(order) == 1:
         noun = noun.removesuffix("s")
-    if without:
-        having = tuple(rank for rank in entries if rank not in without)
-        groups = tuple(sorted((having, without), key=lambda ranks: (-len(ranks), ranks)))
-        looks = tuple("missing" if group == without else "there" for group in groups)
-        return Part(name, len(order), noun, (Difference(name, "", groups, looks),))
-    found = [
-        difference
+    if len(having) < len(by_rank):
+        return Part(name, len(order), noun, (_missing_on_some(name, tuple(having), by_rank),))
+    found = (
+        _difference(name, entry, {rank: content.get(entry) for rank, content in having.items()})
         for entry in order
-        if (
-            difference := _difference(
-                name, entry, {rank: (entries[rank] or {}).get(entry) for rank in entries}
-            )
-        )
-    ]
-    shared = None
-    if kind == "sampler":
-        shared = shares({rank: (content or {})["indices"] for rank, content in entries.items()})
-    none = kind == "gradients" and all(
-        entry["kind"] in ("none", "frozen", "tied")
-        for content in entries.values()
-        for entry in (content or {}).values()
     )
-    return Part(name, len(order), noun, tuple(found), shared, none)
+    kinds = {entry["kind"] for content in having.values() for entry in content.values()}
+    return Part(
+        name,
+        len(order),
+        noun,
+        tuple(difference for difference in found if difference is not None),
+        shares({rank: content["indices"] for rank, content in having.items()}) if kind == "sampler" else None,
+        kind == "gradients" and kinds <= {"none", "frozen", "tied"},
+    )
+
+
+def _missing_on_some(name: str, having: tuple[int, ...], ranks: Iterable[int]) -> Difference:
+    """Some ranks have got no such part at all."""
+    without = tuple(rank for rank in ranks if rank not in having)
+    groups = tuple(sorted((having, without), key=lambda ranks: (-len(ranks), ranks)))
+    looks = tuple("missing" if group == without else "there" for group in groups)
+    return Difference(name, "", groups, looks)
 
 
 def _difference(part: str, name: str, entries: Mapping[int, Entry | None]) -> Difference | None:
@@ -335,7 +333,6 @@ def _compare_here(thing: object) -> Comparison:
 def _compare_variables(
     outcome: Outcome, names: tuple[object, ...], extra: Mapping[str, object]
 ) -> Comparison:
-
     wanted = [name for name in names if isinstance(name, str)]
     if extra or not names or len(wanted) < len(names):
         raise CompareError('Give an Outcome and names of variables, as in compare(out, "ddp", "optimizer").')

@@ -110,9 +110,9 @@ def test_answers_that_never_arrive_cost_nothing_and_count_nothing_twice(board, t
         sender.tell("verdict", TASK, said)
     assert kept(board, "Cut off", 3) == [(TASK, "wrong"), (TASK, "deadlock"), (TASK, "pass")]
     until = time.monotonic() + 60
-    while sender.waiting.count() and time.monotonic() < until:
+    while sender.outbox.count() and time.monotonic() < until:
         time.sleep(0.05)
-    assert (sender.waiting.count(), network.cuts) == (0, 0)
+    assert (sender.outbox.count(), network.cuts) == (0, 0)
     assert len(kept(board, "Cut off", 3)) == 3
     sender.close()
     network.close()
@@ -203,8 +203,8 @@ def test_a_hub_needs_no_line_and_who_leaves_stays_away(board, monkeypatch, tmp_p
     again.close()
     away = kernel()
     away.flush()
-    assert away.waiting.membership().state == "left"
-    assert away.waiting.count() == 0
+    assert away.outbox.membership().state == "left"
+    assert away.outbox.count() == 0
     away.close()
 
 

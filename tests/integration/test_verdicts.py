@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.doctor.diagnose import while_it_runs
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Kind
-from course_lib.ranks.kernel import job, run_job
+from course_lib.ranks.kernel import deadlock_watch, job
 
 AT_MOST = 10.0
 
@@ -229,7 +229,7 @@ def test_who_is_not_in_the_monitored_barrier_is_named(shared_ranks):
 
 
 def test_a_store_that_no_rank_makes(ranks, monkeypatch):
-    monkeypatch.setattr(run_job, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
     outcome = ranks(
         "dist.destroy_process_group()\n"
         "dist.init_process_group('gloo', init_method='tcp://127.0.0.1:9', rank=rank, world_size=4)"

@@ -86,7 +86,7 @@ LATE = {
     "course_lib.draw.described": _KERNEL,
     "course_lib.outcome.timeline_drawing": _KERNEL,
     "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes",
-    "course_lib.grading.report": "a verdict prints itself with it, and it is made from verdicts",
+    "course_lib.grading.verdict_text": "a verdict prints itself with it, and it is made from verdicts",
 }
 
 

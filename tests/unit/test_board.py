@@ -28,10 +28,10 @@ from course_lib.board.events import (
     on_the_wire,
     question_id,
 )
+from course_lib.board.outbox import ASKED, JOINED, LEFT, Membership, Outbox
 from course_lib.board.room import Room
 from course_lib.board.sender import Sender
 from course_lib.board.store import Store, StoreError
-from course_lib.board.waiting import ASKED, JOINED, LEFT, Membership, Waiting
 
 ANSWERS = ("it hangs", "it raises")
 QUESTION = question_id("What happens?", ANSWERS)
@@ -243,10 +243,10 @@ def test_a_file_that_is_no_board_is_refused_in_one_line_and_stays(tmp_path):
 
 
 def test_what_waits_is_there_after_a_restart_and_for_another_notebook(tmp_path):
-    first = Waiting(tmp_path)
+    first = Outbox(tmp_path)
     first.join(member())
     first.add("verdict", "samplers.shard", "pass", (), 5.0)
-    second = Waiting(tmp_path)
+    second = Outbox(tmp_path)
     (event,) = second.first(50)
     assert (event.about, event.said, event.at) == ("samplers.shard", "pass", 5.0)
     second.remove([event.id])
@@ -256,7 +256,7 @@ def test_what_waits_is_there_after_a_restart_and_for_another_notebook(tmp_path):
 
 
 def test_what_waits_for_one_board_is_never_for_another(tmp_path):
-    waiting = Waiting(tmp_path)
+    waiting = Outbox(tmp_path)
     waiting.join(member())
     waiting.add("verdict", "samplers.shard", "wrong", (), 5.0)
     waiting.join(member())
@@ -266,7 +266,7 @@ def test_what_waits_for_one_board_is_never_for_another(tmp_path):
 
 
 def test_who_has_left_stays_away_until_they_join_again(tmp_path):
-    waiting = Waiting(tmp_path)
+    waiting = Outbox(tmp_path)
     joined = member()
     waiting.join(joined)
     waiting.leave()
@@ -277,13 +277,13 @@ def test_who_has_left_stays_away_until_they_join_again(tmp_path):
 
 def test_a_damaged_file_is_put_aside_and_a_full_disk_stops_nobody(tmp_path):
     (tmp_path / "board.sqlite").write_bytes(b"not a database at all" * 100)
-    waiting = Waiting(tmp_path)
+    waiting = Outbox(tmp_path)
     waiting.join(member())
     assert waiting.lasts
     assert len(list(tmp_path.glob("board.damaged-*"))) == 1
     blocked = tmp_path / "a file, not a folder"
     blocked.write_text("")
-    in_memory = Waiting(blocked)
+    in_memory = Outbox(blocked)
     in_memory.join(member())
     in_memory.add("verdict", "samplers.shard", "pass", (), 5.0)
     assert (in_memory.count(), in_memory.lasts) == (1, False)
@@ -291,16 +291,16 @@ def test_a_damaged_file_is_put_aside_and_a_full_disk_stops_nobody(tmp_path):
 
 def test_what_is_said_while_the_disk_is_full_is_written_in_its_order_once_there_is_room(tmp_path):
     sender = Sender(tmp_path)
-    sender.waiting.join(member())
-    pages = sender.waiting._file.execute("PRAGMA page_count").fetchone()[0]
-    sender.waiting._file.execute(f"PRAGMA max_page_count = {pages}")
+    sender.outbox.join(member())
+    pages = sender.outbox._file.execute("PRAGMA page_count").fetchone()[0]
+    sender.outbox._file.execute(f"PRAGMA max_page_count = {pages}")
     for number in range(200):  # more than fits into the pages that are there
         sender.tell("verdict", f"samplers.{number}", "wrong", ())
     assert not sender.flush(0.5)
-    assert sender.waiting.count() < 200
-    sender.waiting._file.execute("PRAGMA max_page_count = 100000")
+    assert sender.outbox.count() < 200
+    sender.outbox._file.execute("PRAGMA max_page_count = 100000")
     assert sender.flush(20.0)
-    assert [event.about for event in sender.waiting.first(300)] == [f"samplers.{each}" for each in range(200)]
+    assert [event.about for event in sender.outbox.first(300)] == [f"samplers.{each}" for each in range(200)]
     sender.close()
 
 
@@ -335,7 +335,7 @@ def test_a_board_whose_disk_is_full_says_so_to_the_instructor_and_asks_learners_
 
 
 def test_a_board_that_has_been_silent_for_weeks_is_forgotten(tmp_path):
-    waiting = Waiting(tmp_path)
+    waiting = Outbox(tmp_path)
     waiting.join(
         Membership("http://10.0.0.9:1", "CODE", "Ada", "a" * 43, ASKED, heard=time.time() - 15 * 86400)
     )
@@ -344,7 +344,7 @@ def test_a_board_that_has_been_silent_for_weeks_is_forgotten(tmp_path):
 
 def test_a_cell_never_waits_for_a_locked_file_or_a_board_that_is_away(tmp_path):
     sender = Sender(tmp_path)
-    sender.waiting.join(member())
+    sender.outbox.join(member())
     lock = sqlite3.connect(tmp_path / "board.sqlite", isolation_level=None)
     lock.execute("BEGIN EXCLUSIVE")
     before = time.thread_time(), time.monotonic()
@@ -353,7 +353,7 @@ def test_a_cell_never_waits_for_a_locked_file_or_a_board_that_is_away(tmp_path):
     assert time.monotonic() - before[1] < 0.5
     lock.execute("ROLLBACK")
     assert sender.flush(20.0)
-    assert sender.waiting.count() == 20
+    assert sender.outbox.count() == 20
     sender.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("board-")]
 

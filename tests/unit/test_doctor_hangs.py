@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from course_lib.doctor.order import different_order
+from course_lib.doctor.model_order import different_order
 from course_lib.doctor.passes import extra_pass, missing_forward
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Waiting

@@ -24,7 +24,7 @@ FILE_NAME = "ddp-course-results.jsonl"
 _FORM = 1
 #: What a file of results begins with, also one that was torn.
 _BEGINNING = b'{"form"'
-_GRADER = ("attempt", "confine", "grader", "harness", "judge", "verdict", "watch")
+_GRADER = ("attempt", "confine", "grader", "harness", "judge", "process_limits", "verdict")
 
 
 class ResultsError(Exception):

@@ -74,19 +74,30 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
         path = Path(entry.path)
         if entry.name.startswith(".") or os.path.abspath(path) in ignored:
             continue
-        if entry.name in _PASSED_OVER and os.path.isdir(path):
-            notes.append(f"{entry.name} is a folder that no learner made: passed over.")
-        elif path.suffix == ".py" and path.is_file() and not is_task_script(path):
-            notes.append(f"{entry.name} is a script without task cells: passed over.")
+        why = _nobodys(path)
+        if why:
+            notes.append(f"{entry.name} is {why}: passed over.")
         elif path.suffix in SUFFIXES:
             files.setdefault(path.stem, []).append(_Found(path, entry.name))
         elif os.path.isdir(path):
             files.setdefault(entry.name, []).extend(_inside(path))
-        elif path.is_symlink() and not path.exists():
+        elif _leads_nowhere(path):
             files.setdefault(entry.name, []).append(_Found(path, entry.name, "is a link that leads nowhere"))
-        elif path.suffix not in _REPORTS:
-            notes.append(f"{entry.name} is neither a notebook nor a folder: passed over.")
     return HandedIn(tuple(_submission(learner, files[learner]) for learner in sorted(files)), tuple(notes))
+
+
+def _nobodys(path: Path) -> str:
+    """What this is, where no learner has handed it in and somebody may have thought so; else empty."""
+    if path.name in _PASSED_OVER and os.path.isdir(path):
+        return "a folder that no learner made"
+    if path.suffix == ".py" and path.is_file() and not is_task_script(path):
+        return "a script without task cells"
+    known = path.suffix in (*SUFFIXES, *_REPORTS) or os.path.isdir(path) or _leads_nowhere(path)
+    return "" if known else "neither a notebook nor a folder"
+
+
+def _leads_nowhere(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,6 +88,13 @@ class _Worker:
         self.deadline = time.monotonic() + START_SECONDS + patience
         self.channel.send(written(messages.Grade(answer.task, answer.source, answer.first_line)))
 
+    def graded(self) -> Iterator[Graded]:
+        """What the worker has said of its answer since it was last asked; it is free then."""
+        for message in self.channel.receive():
+            if self.job is not None and (graded := _graded(self.job.answer, message)):
+                self.job = None
+                yield graded
+
     def end(self) -> int:
         """Make sure that the process is gone, and all it started; returns how it ended."""
         self.channel.close()  # a worker that lives sees this, and takes its ranks along
@@ -119,21 +126,13 @@ def grade_all(answers: Iterable[Answer], jobs: int) -> Generator[Graded, None, N
                 while waiting and (worker := _free(workers, jobs, selector, folder)) is not None:
                     worker.begin(waiting.popleft())
                 for worker in _ready(workers, selector):
-                    job = worker.job
-                    for message in worker.channel.receive():
-                        if worker.job is not None and (graded := _graded(worker.job.answer, message)):
-                            worker.job = None
-                            yield graded
+                    yield from worker.graded()
                     if worker.channel.closed or time.monotonic() > worker.deadline:
                         workers.remove(worker)
                         selector.unregister(worker.channel.sock)
                         code = worker.end()
-                        if worker.job is not None and job is not None:
-                            job.killed.append(code)
-                            if len(job.killed) < TRIES:
-                                waiting.appendleft(job)
-                            else:
-                                yield Graded(job.answer, problem=_given_up(job))
+                        if worker.job is not None and (given_up := _once_more(worker.job, code, waiting)):
+                            yield given_up
         finally:
             for worker in workers:
                 worker.channel.close()  # all at once: they end side by side
@@ -180,6 +179,15 @@ def _graded(answer: Answer, message: Message) -> Graded | None:
     except MalformedError:
         return Graded(answer, problem="The grader's own reply cannot be read.")
     return None
+
+
+def _once_more(job: _Job, code: int, waiting: deque[_Job]) -> Graded | None:
+    """Put an answer whose worker has ended back into the queue; or give it up."""
+    job.killed.append(code)
+    if len(job.killed) < TRIES:
+        waiting.appendleft(job)
+        return None
+    return Graded(job.answer, problem=_given_up(job))
 
 
 def _given_up(job: _Job) -> str:

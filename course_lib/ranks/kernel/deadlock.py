@@ -6,9 +6,9 @@ its way between them, then nothing moves; only another rank could set a blocked 
 or have left the code. So nothing will ever happen. Two looks are needed because a collective may be just about to end.
 
 What is seen is no proof, though nothing moves, as long as somebody who cannot be looked into might still act: another
-thread of the learner's, a lock that somebody could release. These are the doubts. A stand-still with doubts that lasts
-is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process that works) is
-neither: silence alone (a straggler, a slow loader) proves nothing.
+thread of the learner's, a lock that somebody could release. These are the doubts (`doubts.py`). A stand-still with
+doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process
+that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Collective, Waiting
 from course_lib.outcome.partners import Partners
-from course_lib.outcome.places import is_learners
 from course_lib.ranks import nccl_counts
+from course_lib.ranks.kernel.doubts import doubts_about
 from course_lib.ranks.look import Look
 
-_STORE_CALLS, _RECEIVING = ("get", "wait"), ("recv", "irecv")
+_RECEIVING = ("recv", "irecv")
 
 
 def issued_between(
@@ -253,77 +252,12 @@ def judge(
     waiting = {rank: describe(now[rank], now, _state(now[rank]), failed) for rank in sorted(awake)}
     for rank in stopped:
         waiting[rank] = Waiting(rank, None, "", "", state="stopped")
-    doubts, passing = _doubts(now, awake, waiting)
-    unknown = [rank for rank in sorted(awake) if _waits_unseen(now[rank], waiting[rank])]
-    doubts += tuple(
-        f"no record tells what rank {rank} waits for: a GPU may still compute" for rank in unknown
-    )
-    passing |= bool(unknown)
-    if not stopped and all(w.collective and not w.missing and not w.mismatch for w in waiting.values()):
-        blind = [rank for rank in sorted(awake) if not now[rank].seen_through]
-        doubts += tuple(
-            f"the system does not tell what rank {rank} still sends or receives" for rank in blind
-        )
-    return StandStill(waiting, doubts, passing)
-
-
-def _waits_unseen(look: Look, waiting: Waiting) -> bool:
-    """True for a wait of a rank that uses GPUs, when no collective of it is recorded: it may be one of NCCL's.
-
-    torch records those elsewhere, and with TORCH_NCCL_BLOCKING_WAIT the rank sleeps in them like one of gloo's, also
-    when all ranks have come and their GPUs only have to compute what comes before.
-    """
-    return look.uses_gpus and not look.brief and waiting.call is not None and waiting.collective is None
+    doubts = doubts_about(now, awake, waiting)
+    passing = any(now[rank].ends_by_itself for rank in awake) or any(doubt.likely for doubt in doubts)
+    return StandStill(waiting, tuple(doubt.text for doubt in doubts), passing)
 
 
 def _state(look: Look) -> str:
     if look.waits_for_gpu:
         return "gpu"
     return "blocked" if look.waiting_in is not None else "asleep"
-
-
-def _doubts(
-    now: Mapping[int, Look], awake: frozenset[int], waiting: Mapping[int, Waiting]
-) -> tuple[tuple[str, ...], bool]:
-    """Who might still act, and whether that is so likely that a deadlock is not even probable."""
-    doubts: list[str] = []
-    passing = any(now[rank].ends_by_itself for rank in awake)
-    for rank in sorted(awake):
-        if now[rank].waiting_in is None:
-            call, kind = now[rank].pause or ("", "other")
-            if kind == "gpu" and waiting[rank].missing:
-                lacking = rank_list(waiting[rank].missing)
-                doubts.append(
-                    f"whether the GPU of rank {rank} waits for {lacking} or still computes is not told"
-                )
-                continue
-            passing |= kind != "lock"
-            if kind == "gpu":
-                doubts.append(f"rank {rank} waits in {call} for its GPU, which may still compute")
-                continue
-            doubts.append(
-                f"rank {rank} sleeps in {call}, which is no communication" if call else f"rank {rank} sleeps"
-            )
-    threads: dict[str, list[int]] = {}
-    for rank, look in sorted(now.items()):
-        for name, kind in look.threads:
-            passing |= kind not in ("lock", "communication")
-            threads.setdefault(name, []).append(rank)
-    for name, ranks in threads.items():
-        doubts.append(f"thread {name!r} of {rank_list(ranks)} lives and might still act")
-    for rank, look in sorted(now.items()):
-        if look.children and any(_needs_a_store(now[other]) for other in awake):
-            passing = True
-            names = ", ".join(sorted({name for name, _ in look.children.values()}))
-            doubts.append(f"a process that rank {rank} has started ({names}) lives and might set the key")
-    return tuple(doubts), passing
-
-
-def _needs_a_store(look: Look) -> bool:
-    """True for a wait for a key that the learner's own line makes; an open record would speak for a Work."""
-    return (
-        look.partners is None
-        and look.waiting_in in _STORE_CALLS
-        and is_learners(look.stack[-1].file)
-        and all(record.done for record in look.records)
-    )

@@ -108,25 +108,20 @@ class Wires:
         encoded = written(question, job).encode()
         for link in links:
             link.channel.send_encoded(encoded)
-        replies: dict[int, _Reply] = {}
-        unable: set[int] = set()
+        answers: dict[int, _Reply | Cannot] = {}
         deadline = time.monotonic() + timeout
         while True:
             for link in links:
-                if link.rank not in replies:
-                    try:
-                        answer = link.take(reply, job)
-                        if answer is not None:
-                            replies[link.rank] = answer
-                        elif link.take(Cannot, job) is not None:
-                            unable.add(link.rank)
-                    except MalformedError:
-                        unable.add(link.rank)
+                if not isinstance(answers.get(link.rank), reply) and (came := _answer(link, reply, job)):
+                    answers[link.rank] = came
             left = deadline - time.monotonic()
-            if left <= 0 or all(link.rank in {*replies, *unable} or not link.answers for link in links):
-                return replies
-            if (stop is not None and stop.pressed) or (enough is not None and enough()):
-                return replies
+            if (
+                left <= 0
+                or all(link.rank in answers or not link.answers for link in links)
+                or (stop is not None and stop.pressed)
+                or (enough is not None and enough())
+            ):
+                return {rank: answer for rank, answer in answers.items() if isinstance(answer, reply)}
             self.pump(left)
 
     def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
@@ -134,3 +129,11 @@ class Wires:
         with self._lock:
             replies = self.ask(Where(detail=detail), Seen, timeout)
             return {link.rank: link.where(replies[link.rank]) for link in self.links if link.rank in replies}
+
+
+def _answer(link: Link, reply: type[_Reply], job: int) -> _Reply | Cannot | None:
+    """What a rank has answered, if it has: its reply, or that it cannot; so does one whose reply cannot be read."""
+    try:
+        return link.take(reply, job) or link.take(Cannot, job)
+    except MalformedError:
+        return Cannot("its reply cannot be read")

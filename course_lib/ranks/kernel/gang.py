@@ -17,7 +17,7 @@ from typing import Unpack
 
 import psutil
 
-from course_lib.outcome.outcome import Collective, Outcome, RankVariableError, exit_text
+from course_lib.outcome.outcome import Collective, Outcome, RankError, RankVariableError, exit_text
 from course_lib.outcome.packed import Packed
 from course_lib.outcome.places import remember_cell
 from course_lib.outcome.syntax import code_without_a_word
@@ -189,7 +189,7 @@ class Gang(Wires):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
             fds = [theirs.fileno(), null, null, listener.fileno()]
-            self._store_token = self.launcher.start(StoreConfig(port), os.environ, fds)
+            self.launcher.start(StoreConfig(port), os.environ, fds)
         finally:
             os.close(null)
             theirs.close()
@@ -243,32 +243,38 @@ class Gang(Wires):
         with contextlib.ExitStack() as stack:
             stop = stop or stack.enter_context(deferred())
             stack.enter_context(self.heeding(stop))
-            patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
-            deadline = time.monotonic() + patience
-            # A rank may be ready before the process that has forked it says so.
-            while any(link.ready is None or link.pid is None for link in self.links):
-                lost = [link for link in self.links if not link.alive]
-                if lost or time.monotonic() > deadline:
-                    reason = self._start_problem(lost)
-                    self.stop()
-                    raise GangError(reason)
-                self.pump(deadline - time.monotonic())
-                if stop.pressed:
-                    stop.heed()
-                    self.stop()
-                    raise KeyboardInterrupt
-        problems = {link.rank: link.ready.problem for link in self.links if link.ready and link.ready.problem}
+            self._wait_for_answers(stop)
+        problems = [
+            (link.rank, link.ready.problem) for link in self.links if link.ready and link.ready.problem
+        ]
         if problems:
-            rank, problem = next(iter(problems.items()))
             self.stop()
-            message = f"The process group did not start: rank {rank}: {problem.type}: {problem.message}"
-            if self.backend.name == "nccl":
-                message += " (--backend gloo starts the same ranks without NCCL.)"
-            raise GangError(message)
+            raise GangError(self._group_problem(*problems[0]))
         if self.state is State.STARTING:
             self.state = State.IDLE
             for link in self.links:
                 link.stdout.clear()
+
+    def _wait_for_answers(self, stop: StopRequests) -> None:
+        deadline = time.monotonic() + START_SECONDS + START_SECONDS_PER_RANK * self.world_size
+        # A rank may be ready before the process that has forked it says so.
+        while any(link.ready is None or link.pid is None for link in self.links):
+            lost = [link for link in self.links if not link.alive]
+            if lost or time.monotonic() > deadline:
+                reason = self._start_problem(lost)
+                self.stop()
+                raise GangError(reason)
+            self.pump(deadline - time.monotonic())
+            if stop.pressed:
+                stop.heed()
+                self.stop()
+                raise KeyboardInterrupt
+
+    def _group_problem(self, rank: int, problem: RankError) -> str:
+        message = f"The process group did not start: rank {rank}: {problem.type}: {problem.message}"
+        if self.backend.name == "nccl":
+            message += " (--backend gloo starts the same ranks without NCCL.)"
+        return message
 
     def _start_problem(self, lost: Sequence[RankLink]) -> str:
         if not lost:

@@ -28,42 +28,21 @@ PEER_LOST = (
 
 def conclude(wires: Wires, this: Run) -> Outcome:
     """Judge how each rank's part ended, ask what it takes to explain it, and put it all into one object."""
-    errors: dict[int, RankError] = {}
-    endings: dict[int, Ending] = {}
-    exits: dict[int, int] = {}
-    for link in this.links:
-        rank = link.rank
-        done = this.done.get(rank)
-        if rank in this.killed:
-            endings[rank] = Ending.KILLED
-        elif rank in this.ended:
-            endings[rank] = Ending.ENDED
-        elif done is None:
-            endings[rank] = Ending.DIED
-            exits[rank] = this.died_first.get(rank, link.exit_code or 0)
-        elif done.error is not None:
-            errors[rank] = done.error
-            endings[rank] = Ending.RAISED
-        else:
-            endings[rank] = Ending.FINISHED
-    # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
-    for link in wires.links:
-        if not link.alive and link.rank not in endings and not link.killed_by_course:
-            exits[link.rank] = link.exit_code or 0
-    for rank, why in this.stopped_at.items():
-        raised = endings[rank] is Ending.RAISED and why != "stopped"
-        if raised or (endings[rank] is Ending.FINISHED and why == "deadlock"):
-            endings[rank] = Ending.FREED
-    if exits:
-        for rank, error in errors.items():
-            if any(sign in error.message.lower() for sign in PEER_LOST):
-                endings[rank] = Ending.FREED
+    parts = {link.rank: _ending(this, link.rank) for link in this.links}
+    exits = _exits(wires, this, parts)
+    errors = {
+        rank: done.error
+        for rank, done in sorted(this.done.items())
+        if done.error is not None and parts[rank] is Ending.RAISED
+    }
+    endings = {
+        rank: Ending.FREED if _was_freed(this, rank, ending, errors.get(rank), bool(exits)) else ending
+        for rank, ending in parts.items()
+    }
     kind = _kind(this, endings, exits)
     if kind is not Kind.OK and not this.details:
         this.details = wires.look(1.0, detail=True)
     this.details = {**this.details, **_last_words(this)}
-    recorded = _recorded(this, kind)
-    facts = _facts(this)
     waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
     return Outcome(
         kind=kind,
@@ -72,8 +51,8 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         stdout={link.rank: link.stdout.text() for link in this.links},
         stderr={link.rank: link.stderr.text() for link in this.links},
         shown={rank: done.shown for rank, done in sorted(this.done.items()) if done.shown is not None},
-        errors=dict(sorted(errors.items())),
-        exits=dict(sorted(exits.items())),
+        errors=errors,
+        exits=exits,
         endings=endings,
         waiting=dict(sorted(waiting.items())),
         pictures={link.rank: tuple(link.pictures) for link in this.links if link.pictures},
@@ -84,8 +63,8 @@ def conclude(wires: Wires, this: Run) -> Outcome:
         timed_out=this.timed_out,
         seconds=this.seconds(),
         what=what_was_run(this.job),
-        recorded=recorded,
-        facts=facts,
+        recorded=_recorded(this, kind),
+        facts=_facts(this),
         last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
         trace_events={rank: done.trace for rank, done in sorted(this.done.items()) if done.trace},
         never_struck=tuple(
@@ -134,6 +113,42 @@ def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tup
         recorded=_seen(this),
         facts=_facts(this),
     )
+
+
+def _ending(this: Run, rank: int) -> Ending:
+    """How the rank's part ended, as far as it tells itself."""
+    done = this.done.get(rank)
+    if rank in this.killed:
+        return Ending.KILLED
+    if rank in this.ended:
+        return Ending.ENDED
+    if done is None:
+        return Ending.DIED
+    return Ending.FINISHED if done.error is None else Ending.RAISED
+
+
+def _exits(wires: Wires, this: Run, parts: Mapping[int, Ending]) -> dict[int, int]:
+    """The exit codes of the ranks that have died."""
+    exits = {
+        link.rank: this.died_first.get(link.rank, link.exit_code or 0)
+        for link in this.links
+        if parts[link.rank] is Ending.DIED
+    }
+    # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
+    for link in wires.links:
+        if not link.alive and link.rank not in parts and not link.killed_by_course:
+            exits[link.rank] = link.exit_code or 0
+    return dict(sorted(exits.items()))
+
+
+def _was_freed(this: Run, rank: int, ending: Ending, error: RankError | None, somebody_died: bool) -> bool:
+    """True when the rank's part did not end by itself: the course freed it, or a rank that it waited for died."""
+    why = this.stopped_at.get(rank)
+    if ending is Ending.RAISED and why not in (None, "stopped"):
+        return True
+    if ending is Ending.FINISHED and why == "deadlock":
+        return True
+    return somebody_died and error is not None and any(sign in error.message.lower() for sign in PEER_LOST)
 
 
 def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:

@@ -28,19 +28,8 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     """Rebuild what the job has broken; returns what the learner has to know about that."""
     if not all(link.alive for link in gang.links):
         gang.mark_broken()
-        # A person who pressed stop reads so where the result is reported.
-        if not this.killed or this.interrupted:
-            return ()
-        ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
-        return (f"{ended} The variables of all ranks are lost: the next %%ranks starts a new gang.",)
-    standing = {rank: done.sequence for rank, done in this.done.items()}
-    groups = {name for numbers in standing.values() for name in numbers}
-    unequal = any(
-        len({numbers[name] for numbers in standing.values() if name in numbers}) > 1 for name in groups
-    )
-    messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
-    broken = any(sign in message for message in messages for sign in _GROUP_BROKEN)
-    if not this.job.repair or not (this.freed or broken or (messages and unequal)):
+        return _variables_lost(this)
+    if not this.job.repair or not _group_is_broken(this):
         apart = _apart_on_gpus(gang, this)
         return (*apart, *_still_on_gpus(this, bool(apart)))
     if not gang.init:
@@ -55,6 +44,25 @@ def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
     if moved:
         note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
     return (note,)
+
+
+def _variables_lost(this: Run) -> tuple[str, ...]:
+    """Ranks had to be ended; a person who pressed stop reads so where the result is reported."""
+    if not this.killed or this.interrupted:
+        return ()
+    ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
+    return (f"{ended} The variables of all ranks are lost: the next %%ranks starts a new gang.",)
+
+
+def _group_is_broken(this: Run) -> bool:
+    """True when a rank was freed from it or says so, or one has raised and others have issued more or less."""
+    messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
+    if this.freed or any(sign in message for message in messages for sign in _GROUP_BROKEN):
+        return True
+    issued = [done.sequence for done in this.done.values()]
+    groups = {name for numbers in issued for name in numbers}
+    unequal = any(len({numbers[name] for numbers in issued if name in numbers}) > 1 for name in groups)
+    return bool(messages) and unequal
 
 
 def _still_on_gpus(this: Run, apart: bool) -> tuple[str, ...]:

@@ -92,20 +92,25 @@ class Forkserver:
                     os.read(self._wake_read, 4096)
             # Always reap: a child may end between two signals.
             self._reap()
-            if self.sock in readable:
-                try:
-                    chunk, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, 16)
-                except InterruptedError:
-                    continue
-                except OSError:
-                    return
-                if not chunk:
-                    return
-                for fd in fds:
-                    os.set_inheritable(fd, False)
-                self._fds.extend(fds)
-                for message in self._decoder.feed(chunk):
-                    self._handle(message)
+            if self.sock in readable and not self._receive():
+                return
+
+    def _receive(self) -> bool:
+        """Do what the kernel has sent; False when it has closed its end."""
+        try:
+            chunk, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, 16)
+        except InterruptedError:
+            return True
+        except OSError:
+            return False
+        if not chunk:
+            return False
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        self._fds.extend(fds)
+        for message in self._decoder.feed(chunk):
+            self._handle(message)
+        return True
 
     def say(self, body: Body) -> None:
         """Tell the kernel, if it is still there."""

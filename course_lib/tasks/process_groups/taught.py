@@ -2,7 +2,6 @@
 
 LESSON = "02_process_groups"
 
-NUMBERS = "lesson 02, Four processes that know three numbers"
 LAUNCHER = "lesson 02, torchrun: who says who is who"
 BACKENDS = "lesson 02, Backends: which one when"
 DEVICES = "lesson 02, One GPU per rank"

@@ -16,7 +16,6 @@ from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_PARAMETERS = ("encoder.weight", "encoder.bias", "norm.weight", "norm.bias", "head.weight", "head.bias")
 _MEANS, _COUNTER = "norm.running_mean", "norm.num_batches_tracked"
 #: What is done to the model; the first two leave it equal on all ranks.
 _WAYS = ("equal", "nan", "nudged", "permuted", "buffer", "counter", "two")

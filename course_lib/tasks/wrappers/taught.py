@@ -3,7 +3,6 @@
 LESSON = "07_wrappers"
 
 FORUM = "lesson 07, The wrapper from the forum"
-TURNS = "lesson 07, One wrapper, or one for each model"
 METHODS = "lesson 07, Only `forward` goes through"
 DOORS = "lesson 07, Doors for other methods"
 LOOKED_AFTER = "lesson 07, Who is looked after"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.outside import moves_data, stepped_outside
+from course_lib.doctor.outside_ddp import moves_data, stepped_outside
 from course_lib.doctor.words import rank_list, steps
 from course_lib.outcome.outcome import Diagnosis, Outcome
 

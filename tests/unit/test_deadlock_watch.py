@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib.ranks.kernel.deadlock import StandStill
-from course_lib.ranks.kernel.run_job import Watch
+from course_lib.ranks.kernel.deadlock_watch import DeadlockWatch
 from course_lib.ranks.kernel.stop_ranks import machine_is_busy
 
 
 def grace(stack: list[str], *, done: set[int] = frozenset(), running: int = 2) -> float:
-    watch = Watch.__new__(Watch)
+    watch = DeadlockWatch.__new__(DeadlockWatch)
     watch.this = SimpleNamespace(done=done, running=lambda: [None] * running)
     look = SimpleNamespace(stack=[SimpleNamespace(function=name) for name in stack])
     return watch._grace({1: look})
@@ -48,7 +48,7 @@ def test_a_collective_is_given_none(busy):
 
 def test_the_look_that_proves_is_held_against_one_of_some_time_ago():
     """It comes at once after the last: in a millisecond no thread of gloo's has its turns."""
-    watch = Watch.__new__(Watch)
+    watch = DeadlockWatch.__new__(DeadlockWatch)
     watch.this = SimpleNamespace(still=None, seconds=lambda: 1.0)
     watch.thorough, watch.looked_closely = False, 0.0
     earlier = {0: "a look"}

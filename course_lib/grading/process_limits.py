@@ -1,4 +1,4 @@
-"""Watch the processes of a gang that runs an answer, from outside: how many, how large, and that none is left.
+"""Limits of the processes that run an answer, kept from outside: how many, how large, and that none is left.
 
 A rank's own limits (`confine`) can be got round by starting other programs; this cannot.
 """
@@ -29,7 +29,7 @@ class OverLimitError(Exception):
     """The answer uses more than it may; the message is one clear line."""
 
 
-class Watch:
+class ProcessLimits:
     """The limits of one gang; `look` is called some ten times a second while the answer runs."""
 
     def __init__(self, gang: Gang, folder: str) -> None:

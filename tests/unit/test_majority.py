@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 from tests.unit.outcomes import blocked, meeting, stuck
 from tests.unit.watched import notes, record, watched, weights
 

@@ -5,7 +5,7 @@ from threading import get_ident
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from course_lib.doctor.start import init_hang
+from course_lib.doctor.group_creation import init_hang
 from course_lib.outcome.facts import Facts, InitArguments, StoreAddress
 from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.ranks.inside.self_report import facts_of

@@ -10,7 +10,7 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import lines_of, rank_list, verb
 from course_lib.outcome.outcome import Diagnosis
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Membership:
     heard: float = 0.0
 
 
-class Waiting:
+class Outbox:
     """The file; any thread may call.
 
     A file that is damaged is put aside. Where nothing can be written, what waits lives as long as the process

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from course_lib.doctor.model_order import different_order
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.order import different_order
 from course_lib.doctor.words import names_in_a_row, rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.probe_notes import Digest
-from course_lib.watch.odd import odd_ones
+from course_lib.watch.majority import odd_ones
+
+_CALL_DDP = "call the DDP model itself, once before every backward pass."
 
 
 @dataclass(frozen=True)
@@ -208,31 +210,30 @@ def _changed_after_reduction(notes: Notes, places: range) -> Cause | None:
 
 
 def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
-    kind, advice = "gradients_not_averaged", "call the DDP model itself, once before every backward pass."
-
-    def where(event: str) -> str:
-        lines = [m.events[event] for told in notes.values() for m in told.models if event in m.events]
-        return f" at {lines[0]}" if lines and lines[0] else ""
-
+    """Gradients differed when an optimizer used them: what DDP was not asked to average."""
+    counts = [told.counts for told in notes.values()]
+    forwards = sum(each.forwards for each in counts)
+    backwards = {each.backwards for each in counts}
     bypassed = sum(model.bypassed for told in notes.values() for model in told.models)
-    forwards = sum(told.counts.forwards for told in notes.values())
     if bypassed and bypassed >= forwards:
-        sentence = f"Gradients were not averaged: the wrapped module was called past DDP (.module){where('bypassed')}."
-        return Cause(kind, sentence, advice, (7,))
-    if any(told.no_sync_steps for told in notes.values()):
-        sentence = (
-            f"Gradients were not averaged: an optimizer stepped after no_sync() alone{where('no_sync_step')}."
+        return _not_averaged(
+            f"Gradients were not averaged: the wrapped module was called past DDP (.module){_at(notes, 'bypassed')}.",
+            _CALL_DDP,
+            (7,),
         )
-        return Cause(
-            kind, sentence, "leave no_sync() before the last forward and backward of every step.", (10,)
+    if any(told.no_sync_steps for told in notes.values()):
+        return _not_averaged(
+            f"Gradients were not averaged: an optimizer stepped after no_sync() alone{_at(notes, 'no_sync_step')}.",
+            "leave no_sync() before the last forward and backward of every step.",
+            (10,),
         )
     if any(told.bare_backwards for told in notes.values()):
-        sentence = (
+        return _not_averaged(
             "Gradients were not all averaged: a backward pass followed another without a forward pass between"
-            f"{where('bare_backward')}, and DDP reduces only the first."
+            f"{_at(notes, 'bare_backward')}, and DDP reduces only the first.",
+            "add the losses and call backward() once, or alternate forward and backward.",
+            (6,),
         )
-        advice = "add the losses and call backward() once, or alternate forward and backward."
-        return Cause(kind, sentence, advice, (6,))
     order = different_order(everything)
     if order is not None and order.swapped:
         return Cause(
@@ -243,24 +244,41 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
             order.odd(),
         )
     if bypassed:
-        sentence = f"Some gradients were not averaged: .module was called past DDP{where('bypassed')}."
-        return Cause(kind, sentence, advice, (7,))
-    if len({told.counts.backwards for told in notes.values()}) > 1:
-        sentence = (
-            "The ranks made different numbers of backward passes: gradients of different steps were averaged."
+        return _not_averaged(
+            f"Some gradients were not averaged: .module was called past DDP{_at(notes, 'bypassed')}.",
+            _CALL_DDP,
+            (7,),
         )
-        return Cause(
-            kind, sentence, "make the same number of forward and backward passes on every rank.", (6,)
+    if len(backwards) > 1:
+        return _not_averaged(
+            "The ranks made different numbers of backward passes: gradients of different steps were averaged.",
+            "make the same number of forward and backward passes on every rank.",
+            (6,),
         )
-    if not any(told.counts.backwards for told in notes.values()):
-        if not forwards:
-            sentence = "No backward pass was averaged: the DDP model itself was never called."
-            return Cause(
-                kind, sentence, "call the DDP model itself: a method of .module goes around it.", (7, 6)
-            )
-        sentence = "No backward pass was averaged."
-        advice = "call the DDP model itself, and then backward(): methods of .module and autograd.grad average nothing."
-        return Cause(kind, sentence, advice, (6, 7))
-    sentence = "Gradients were not equal when the optimizer used them."
-    advice = "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself."
-    return Cause(kind, sentence, advice, (6, 7))
+    if not any(backwards) and not forwards:
+        return _not_averaged(
+            "No backward pass was averaged: the DDP model itself was never called.",
+            "call the DDP model itself: a method of .module goes around it.",
+            (7, 6),
+        )
+    if not any(backwards):
+        return _not_averaged(
+            "No backward pass was averaged.",
+            "call the DDP model itself, and then backward(): methods of .module and autograd.grad average nothing.",
+            (6, 7),
+        )
+    return _not_averaged(
+        "Gradients were not equal when the optimizer used them.",
+        "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself.",
+        (6, 7),
+    )
+
+
+def _not_averaged(sentence: str, advice: str, lessons: tuple[int, ...]) -> Cause:
+    return Cause("gradients_not_averaged", sentence, advice, lessons)
+
+
+def _at(notes: Notes, event: str) -> str:
+    """The line at which a probe has seen this event."""
+    lines = [model.events[event] for told in notes.values() for model in told.models if event in model.events]
+    return f" at {lines[0]}" if lines and lines[0] else ""

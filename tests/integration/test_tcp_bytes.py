@@ -5,7 +5,7 @@ import sys
 import pytest
 
 COUNT = """
-from course_lib.watch.wire import bytes_sent
+from course_lib.watch.tcp_bytes import bytes_sent
 
 numbers = torch.ones(300_000)
 dist.all_reduce(numbers)
@@ -23,7 +23,7 @@ def test_an_all_reduce_on_four_ranks_sends_one_and_a_half_times_its_size_from_ea
 
 
 def test_nothing_is_counted_where_the_system_does_not_tell(monkeypatch):
-    from course_lib.watch.wire import bytes_sent
+    from course_lib.watch.tcp_bytes import bytes_sent
 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert bytes_sent() is None

@@ -148,6 +148,7 @@ def on_purpose(outcome: Outcome, notes: Notes) -> list[str]:
 
 
 def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference) -> Diagnosis | None:
+    """Whether these differences are a fault, perhaps one, or meant (None)."""
     first = stepped.moments()[0].difference
     if stepped.same_gradients() and moves_data(outcome):
         return _equal_gradients(stepped, found, started_apart=first is not None)
@@ -157,27 +158,38 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
         return _beside_a_ddp_model(found) if stepped.beside_ddp() else None
     if _cut_into_parts(outcome, notes) or (stepped.settings_differ() and not stepped.beside_ddp()):
         return None
-    if not any(told.models for told in notes.values()) and not _means_one_model(outcome, notes, stepped):
-        return _own_or_forgotten(outcome, notes, found)
+    if _has_ddp(notes) or _means_one_model(outcome, notes, stepped):
+        return _not_averaged(notes, found)
+    return _own_or_forgotten(outcome, notes, found)
+
+
+def _has_ddp(notes: Notes) -> bool:
+    return any(told.models for told in notes.values())
+
+
+def _not_averaged(notes: Notes, found: Difference) -> Diagnosis:
     strange = {rank: told.strange[0] for rank, told in notes.items() if told.strange}
-    where = next(iter(strange.values()), "")
-    because = (
-        f"The optimizer steps them on every rank; {rank_list(strange)} {verb(strange, 'calls', 'call')} {where} for a "
-        f"group to which {verb(strange, 'it does', 'they do')} not belong, which does nothing."
-        if strange
-        else "The optimizer steps them on every rank with gradients that nobody averages."
-    )
+    because = "The optimizer steps them on every rank with gradients that nobody averages."
+    if strange:
+        because = (
+            f"The optimizer steps them on every rank; {rank_list(strange)} {verb(strange, 'calls', 'call')} "
+            f"{next(iter(strange.values()))} for a group to which {verb(strange, 'it does', 'they do')} not belong, "
+            "which does nothing."
+        )
+        advice = "give every rank a group that it is a member of, or let DDP average: DDP(model, process_group=...)."
+    elif _has_ddp(notes):
+        advice = "make them part of the module that DistributedDataParallel wraps, or wrap their module, too."
+    else:
+        advice = (
+            "wrap the model in DistributedDataParallel; where gradients are averaged by hand, average those of all "
+            "parameters, in every step, before the optimizer's."
+        )
     return Diagnosis(
         "parameters_outside",
         "The ranks ended without an error, but parameters that no DDP model holds differ: "
         f"{_listed(found)}. {because}",
         tuple(strange) if len(strange) < len(notes) else (),
-        advice="give every rank a group that it is a member of, or let DDP average: DDP(model, process_group=...)."
-        if strange
-        else "make them part of the module that DistributedDataParallel wraps, or wrap their module, too."
-        if any(told.models for told in notes.values())
-        else "wrap the model in DistributedDataParallel; where gradients are averaged by hand, average those of all "
-        "parameters, in every step, before the optimizer's.",
+        advice=advice,
         lesson=taught_in(7, 6),
     )
 

@@ -1,0 +1,142 @@
+"""Ranks whose processes died: exited, were killed, crashed, or were aborted by gloo for what they received."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from course_lib.doctor.conditions import rank_condition
+from course_lib.doctor.drift import swallowed_error
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.mismatches import aborted, and_died
+from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join
+from course_lib.doctor.words import capital, collective_text, positions, rank_list, verb
+from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, Diagnosis, Ending, Outcome, exit_text
+from course_lib.outcome.places import Frame
+
+_CRASHES = {-4, -6, -7, -8, -11}
+#: Of a rank that has closed its own descriptors, gloo or the course notices first; for the learner it is one thing.
+_BROUGHT_DOWN = _CRASHES | {EXIT_CUT_OFF}
+#: What gloo says before it ends a rank that receives more bytes than it expects.
+_GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
+#: What gloo says when its descriptor for waiting is gone.
+_NO_DESCRIPTOR = re.compile(r"nfds != -1")
+
+
+def died(outcome: Outcome) -> Diagnosis | None:
+    """A rank's process ended before its part did."""
+    if not outcome.exits:
+        return None
+    dead = tuple(outcome.exits)
+    if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in dead):
+        found = _aborted_by_gloo(outcome, dead)
+        if found is not None:
+            return replace(found, advice=found.advice + _gone(outcome))
+    codes = set(outcome.exits.values())
+    kind = "rank_crashed" if codes & _BROUGHT_DOWN else "rank_killed" if min(codes) < 0 else "rank_exited"
+    how = "; ".join(sorted({exit_text(code) for code in codes}))
+    stack = outcome.last_places.get(dead[0]) if kind == "rank_crashed" else None
+    place = f" at {stack[-1].where()}" if stack else ""
+    return Diagnosis(
+        kind,
+        f"{capital(rank_list(dead))} died ({how}){place}{_who_noticed(outcome, dead)}.",
+        dead,
+        positions(outcome, dead),
+        advice=_why(outcome, codes) + _gone(outcome),
+        lesson=taught_in(13, 0),
+    )
+
+
+def _who_noticed(outcome: Outcome, dead: tuple[int, ...]) -> str:
+    """What the death did to the other ranks: a clause, or nothing."""
+    left = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.FREED and rank not in dead]
+    # A collective does not connect every rank with every other: some wait for one that has noticed, and is elsewhere.
+    waiting = [rank for rank in left if rank in outcome.waiting]
+    noticed = [rank for rank in left if rank not in waiting]
+    if not noticed:
+        return ""
+    clause = f"; {rank_list(noticed)} noticed at once, because the connection broke"
+    if waiting:
+        clause += f"; {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for {rank_list(noticed)}"
+    return clause
+
+
+def _gone(outcome: Outcome) -> str:
+    if outcome.what == "cell":
+        return " The gang is gone with it; the next %%ranks starts a new one."
+    return ""
+
+
+def _why(outcome: Outcome, codes: Iterable[int]) -> str:
+    codes = set(codes)
+    closed = any(_NO_DESCRIPTOR.search(text) for text in outcome.stderr.values())
+    if closed or EXIT_CUT_OFF in codes:
+        return (
+            "its code has closed, or written to, descriptors that are not its own (os.closerange does that): the "
+            "connection to the notebook is one of them."
+        )
+    if -9 in codes:
+        return "a SIGKILL that nobody sent on purpose is usually the system's out-of-memory killer."
+    if any(_GLOO_MISMATCH.search(text) for text in outcome.stderr.values()):
+        return (
+            "gloo ends a rank that receives more than it expects: the ranks met in a collective with different sizes, "
+            "types or operations. Every rank must issue the same ones."
+        )
+    if codes & _CRASHES:
+        return "this is a crash in C++ code: look at the line, and at what it printed on stderr."
+    if any(code < 0 for code in codes):
+        return "look for who sends that signal: a scheduler, a limit, somebody else's kill."
+    return "look for a call of os._exit, or what its stderr says."
+
+
+def _aborted_by_gloo(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
+    """gloo has ended a rank because of what it received: what was that?"""
+    return swallowed_error(outcome) or aborted(outcome, dead) or _met_a_mismatch(outcome, dead)
+
+
+def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
+    """Where was the rank, and where were the others?"""
+    stack = outcome.last_places.get(dead[0])
+    under_way = {rank: _under_way(outcome, rank) for rank in outcome.ranks if rank not in dead}
+    others = {rank: record for rank, record in under_way.items() if record is not None}
+    if not stack or not others:
+        return None
+    at = stack[-1]
+    if at_end_of_join(at):
+        found = own_inside_join(outcome, dead)
+        if found is not None:
+            return and_died(found, dead)
+    elsewhere = {rank: record for rank, record in others.items() if _is_elsewhere(record.origin, at)}
+    condition = rank_condition(at.file, at.line) if elsewhere else None
+    kind, what = "different_collectives", "different collectives"
+    culprits = dead if len(dead) < len(elsewhere) else ()
+    if not elsewhere:
+        kind, what = "different_sizes", "the same line with different sizes or types"
+    elif condition is not None:
+        kind, culprits = "rank_only_collective", dead
+    because = f" (under `{condition}`)" if condition else ""
+    other = next(iter((elsewhere or others).values()))
+    return Diagnosis(
+        kind,
+        f"{capital(rank_list(dead))} died (gloo aborts a rank that receives more than it expects): the ranks met in "
+        f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: "
+        f"{at.source.rstrip(':')}{because}; "
+        f"{rank_list(others)} in {collective_text(other)} at {other.where or 'an unknown line'}.",
+        culprits,
+        positions(outcome, culprits),
+        advice="every rank must issue the same collectives in the same order, with equal shapes and types.",
+        lesson=taught_in(13, 0),
+    )
+
+
+def _is_elsewhere(one: Frame | None, other: Frame) -> bool:
+    return one is not None and (one.file, one.line) != (other.file, other.line)
+
+
+def _under_way(outcome: Outcome, rank: int) -> Collective | None:
+    open_ones = [record for record in outcome.recorded.get(rank, ()) if not record.done]
+    if open_ones:
+        return open_ones[0]
+    records = outcome.recorded.get(rank, ())
+    return records[-1] if records else None

@@ -1,0 +1,240 @@
+"""Hangs in `init_process_group` and `new_group`: who is not there, and who said what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
+from course_lib.outcome.facts import NO_FACTS, Facts, InitArguments
+from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.watch.majority import odd_ones
+
+
+@dataclass(frozen=True)
+class _Joining:
+    """The ranks in `init_process_group`, and what they say of themselves.
+
+    Attributes:
+        ranks: those inside.
+        where: the line of the first.
+        facts: of each of them.
+        asked: what each has called it with, where that is known.
+    """
+
+    ranks: Sequence[int]
+    where: str
+    facts: Mapping[int, Facts]
+    asked: Mapping[int, InitArguments]
+
+    def lines(self, odd: Collection[int] = ()) -> tuple[str, ...]:
+        """What each has asked for, as evidence; the odd ones out are marked."""
+        told = {
+            rank: f"in init_process_group: rank {init.rank} of world size {init.world_size}"
+            for rank, init in self.asked.items()
+        }
+        return lines_of(told, odd)
+
+
+def init_hang(outcome: Outcome) -> Diagnosis | None:
+    """All that wait do so for a process group that is not complete."""
+    blocked = blocked_in(outcome)
+    if outcome.kind is not Kind.HANG or not blocked:
+        return None
+    inside = [rank for rank, waiting in blocked.items() if waiting.call == "init_process_group"]
+    if not inside:
+        return _new_group(outcome)
+    facts = {rank: outcome.facts.get(rank, NO_FACTS) for rank in inside}
+    asked = {rank: each.init for rank, each in facts.items() if each.init is not None}
+    joining = _Joining(inside, blocked[inside[0]].where, facts, asked)
+    for rule in (_duplicate_rank, _wrong_world_size, _rank_missing, _wrong_address, _nobody_listens):
+        found = rule(outcome, joining)
+        if found is not None:
+            return found
+    return _incomplete(outcome, joining)
+
+
+def _duplicate_rank(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    claimed = Counter(init.rank for init in joining.asked.values() if init.rank is not None)
+    twice = next((number for number, count in claimed.items() if count > 1), None)
+    if twice is None:
+        return None
+    same = tuple(rank for rank, init in joining.asked.items() if init.rank == twice)
+    return Diagnosis(
+        "init_duplicate_rank",
+        f"Processes {rank_list(same).removeprefix('ranks ')} {'both' if len(same) == 2 else 'all'} say that they "
+        f"are rank {twice}, at {joining.where}.",
+        same,
+        joining.lines(same),
+        advice="give every process a rank of its own: torchrun sets RANK, spawn passes it as the first argument.",
+        lesson=taught_in(2),
+    )
+
+
+def _wrong_world_size(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    right = outcome.world_size
+    wrong = {
+        rank: init.world_size
+        for rank, init in joining.asked.items()
+        if init.world_size is not None and init.world_size != right
+    }
+    if not wrong:
+        return None
+    odd = tuple(wrong)
+    wished = " and ".join(map(str, sorted(set(wrong.values()))))
+    return Diagnosis(
+        "init_wrong_world_size",
+        f"{capital(rank_list(odd))} {verb(odd, 'asks', 'ask')} for world size {wished} at {joining.where}, and there "
+        f"are {right} processes: {verb(odd, 'it waits', 'they wait')} for ranks that do not exist.",
+        odd if len(odd) < right else (),
+        joining.lines(odd),
+        advice="start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both).",
+        lesson=taught_in(2),
+    )
+
+
+def _rank_missing(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    inside = joining.ranks
+    absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
+    if not absent:
+        return None
+    return Diagnosis(
+        "init_rank_missing",
+        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in init_process_group at {joining.where} for "
+        f"{rank_list(absent)}, which {verb(absent, 'does', 'do')} not come.",
+        absent,
+        positions(outcome, absent),
+        advice="every process that WORLD_SIZE counts must call init_process_group.",
+        lesson=taught_in(2),
+    )
+
+
+def _wrong_address(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    addresses = {rank: each.master for rank, each in joining.facts.items() if each.master is not None}
+    if len(set(addresses.values())) < 2:
+        return None
+    hosts, ports = ({address[part] for address in addresses.values()} for part in (0, 1))
+    parts = (("MASTER_ADDR", hosts), ("MASTER_PORT", ports))
+    unlike = " and ".join(name for name, values in parts if len(values) > 1)
+    odd = odd_ones(addresses)
+    if odd:
+        others = rank_list(rank for rank in addresses if rank not in odd)
+        whose = f"{rank_list(odd)} {verb(odd, 'has', 'have')} another {unlike} than {others}"
+    else:
+        whose = f"{unlike} is not the same on all of them"
+    return Diagnosis(
+        "init_wrong_address",
+        f"The ranks look for each other at different addresses: {whose}.",
+        odd,
+        positions(outcome, odd),
+        advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
+        lesson=taught_in(2),
+    )
+
+
+def _nobody_listens(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
+    stores = sorted({str(init.init_method) for init in joining.asked.values()})
+    told_of_a_store = any(joining.facts[rank].agent_store for rank in joining.asked)
+    if not told_of_a_store or not all(store.startswith("tcp://") for store in stores):
+        return None
+    return Diagnosis(
+        "init_nobody_listens",
+        f"All ranks wait in init_process_group at {joining.where} for a store at {' and '.join(stores)}, and "
+        "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they learn that whoever started them has.",
+        (),
+        joining.lines(),
+        advice="use init_method='env://', or none: the store is at MASTER_ADDR and MASTER_PORT already (torchrun "
+        "sets this variable, and the course does). Or take TORCHELASTIC_USE_AGENT_STORE out of os.environ first.",
+        lesson=taught_in(2),
+    )
+
+
+def _incomplete(outcome: Outcome, joining: _Joining) -> Diagnosis:
+    return Diagnosis(
+        "init_incomplete",
+        f"All ranks wait in init_process_group at {joining.where}, and nobody can complete the process group.",
+        (),
+        joining.lines() or positions(outcome),
+        advice="look for an address that nobody listens on, or a store or file left over from an earlier run.",
+        lesson=taught_in(2),
+    )
+
+
+def _new_group(outcome: Outcome) -> Diagnosis | None:
+    blocked = blocked_in(outcome)
+    inside = tuple(
+        rank for rank, waiting in blocked.items() if waiting.call in ("new_group", "_new_group_with_tag")
+    )
+    if not inside:
+        return None
+    where = blocked[inside[0]].where
+    unlike = _unequal_numbers(outcome, inside, where) or _unlike_members(outcome, inside, where)
+    if unlike is not None or len(inside) == outcome.world_size:
+        return unlike
+    absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
+    few = inside if len(inside) < len(absent) else absent
+    return Diagnosis(
+        "new_group_on_some_ranks",
+        f"Only {rank_list(inside)} {verb(inside, 'calls', 'call')} new_group at {blocked[inside[0]].where}; "
+        f"{rank_list(absent)} {verb(absent, 'does', 'do')} not.",
+        few,
+        positions(outcome, few),
+        advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
+        "members (or pass use_local_synchronization=True).",
+        lesson=taught_in(2),
+    )
+
+
+_SAME_GROUPS = (
+    "all ranks of the default group must call new_group, in the same order, also those that "
+    "will not be members."
+)
+
+
+def _members(outcome: Outcome) -> dict[str, dict[str, list[int]]]:
+    """For each group, by the name torch has given it: its members as ranks know them, and the ranks that do."""
+    members: dict[str, dict[str, list[int]]] = {}
+    for rank, facts in outcome.facts.items():
+        for name, ranks in facts.groups.items():
+            members.setdefault(name, {}).setdefault(str(list(ranks)), []).append(rank)
+    return members
+
+
+def _unlike_members(outcome: Outcome, inside: tuple[int, ...], where: str) -> Diagnosis | None:
+    """As many groups on all ranks, but not the same ones: some have met ranks that were making another group."""
+    for name, known in _members(outcome).items():
+        if len(known) > 1:
+            shown = " and ".join(f"{ranks} on {rank_list(who)}" for ranks, who in known.items())
+            return Diagnosis(
+                "new_group_on_some_ranks",
+                f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are "
+                f"numbered as they are made, and number {name} is {shown}.",
+                (),
+                positions(outcome, inside),
+                advice=_SAME_GROUPS,
+                lesson=taught_in(2),
+            )
+    return None
+
+
+def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> Diagnosis | None:
+    """Some ranks have made more groups before: torch names groups by counting them, and these do not fit."""
+    made = {rank: facts.groups_made for rank, facts in outcome.facts.items() if facts.groups_made is not None}
+    mixed = any(len(known) > 1 for known in _members(outcome).values())
+    counts = Counter(made.values())
+    if len(counts) < 2 or not (mixed or len(inside) == outcome.world_size):
+        return None
+    odd = odd_ones(made)
+    return Diagnosis(
+        "new_group_on_some_ranks",
+        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are numbered as "
+        "they are made, and some ranks have made more of them before than others.",
+        odd,
+        lines_of(
+            {rank: f"{steps(count, 'process group')} asked for so far" for rank, count in made.items()}, odd
+        ),
+        advice=_SAME_GROUPS,
+        lesson=taught_in(2),
+    )

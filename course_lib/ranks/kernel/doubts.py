@@ -1,0 +1,118 @@
+"""Why a stand-still of all ranks is no proof of a deadlock: who might still act, and what cannot be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import Waiting
+from course_lib.outcome.places import is_learners
+from course_lib.ranks.look import Look
+
+_STORE_CALLS = ("get", "wait")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason.
+
+    Attributes:
+        text: a clause.
+        likely: somebody is so likely to go on that a deadlock is not even probable.
+    """
+
+    text: str
+    likely: bool = False
+
+
+def doubts_about(
+    now: Mapping[int, Look], awake: Collection[int], waiting: Mapping[int, Waiting]
+) -> list[Doubt]:
+    """Every reason to doubt that these ranks can never go on.
+
+    Args:
+        now: the last look at every living rank.
+        awake: ranks that have not left the code, without those that a signal has stopped.
+        waiting: who waits where and for whom, of all that have not left it.
+    """
+    here = {rank: now[rank] for rank in sorted(awake)}
+    return [
+        *_sleepers(here, waiting),
+        *_threads(now),
+        *_children(now, here),
+        *_unrecorded_waits(here, waiting),
+        *_unseen_traffic(here, waiting),
+    ]
+
+
+def _sleepers(awake: Mapping[int, Look], waiting: Mapping[int, Waiting]) -> Iterator[Doubt]:
+    """Ranks that sleep in something else than a communication call."""
+    for rank, look in awake.items():
+        if look.waiting_in is not None:
+            continue
+        call, kind = look.pause or ("", "other")
+        missing = waiting[rank].missing
+        if kind == "gpu" and missing:
+            yield Doubt(
+                f"whether the GPU of rank {rank} waits for {rank_list(missing)} or still computes is not told"
+            )
+        elif kind == "gpu":
+            yield Doubt(f"rank {rank} waits in {call} for its GPU, which may still compute", likely=True)
+        else:
+            what = f"sleeps in {call}, which is no communication" if call else "sleeps"
+            yield Doubt(f"rank {rank} {what}", likely=kind != "lock")
+
+
+def _threads(looks: Mapping[int, Look]) -> Iterator[Doubt]:
+    """The learner's other threads; those of one name are one doubt."""
+    by_name: dict[str, list[tuple[int, str]]] = {}
+    for rank, look in sorted(looks.items()):
+        for name, kind in look.threads:
+            by_name.setdefault(name, []).append((rank, kind))
+    for name, seen in by_name.items():
+        yield Doubt(
+            f"thread {name!r} of {rank_list(rank for rank, _ in seen)} lives and might still act",
+            likely=any(kind not in ("lock", "communication") for _, kind in seen),
+        )
+
+
+def _children(looks: Mapping[int, Look], awake: Mapping[int, Look]) -> Iterator[Doubt]:
+    """Child processes, where a rank waits for a key that one of them may set."""
+    parents = {rank: look for rank, look in sorted(looks.items()) if look.children}
+    if parents and any(_needs_a_store(look) for look in awake.values()):
+        for rank, look in parents.items():
+            names = ", ".join(sorted({name for name, _ in look.children.values()}))
+            yield Doubt(
+                f"a process that rank {rank} has started ({names}) lives and might set the key", likely=True
+            )
+
+
+def _needs_a_store(look: Look) -> bool:
+    """True for a wait for a key that the learner's own line makes; an open record would speak for a Work."""
+    return (
+        look.partners is None
+        and look.waiting_in in _STORE_CALLS
+        and is_learners(look.stack[-1].file)
+        and all(record.done for record in look.records)
+    )
+
+
+def _unrecorded_waits(awake: Mapping[int, Look], waiting: Mapping[int, Waiting]) -> Iterator[Doubt]:
+    """Waits of ranks that use GPUs, when no collective of theirs is recorded: they may be NCCL's.
+
+    torch records those elsewhere, and with TORCH_NCCL_BLOCKING_WAIT the rank sleeps in them like one of gloo's, also
+    when all ranks have come and their GPUs only have to compute what comes before.
+    """
+    for rank, look in awake.items():
+        wait = waiting[rank]
+        if look.uses_gpus and not look.brief and wait.call is not None and wait.collective is None:
+            yield Doubt(f"no record tells what rank {rank} waits for: a GPU may still compute", likely=True)
+
+
+def _unseen_traffic(awake: Mapping[int, Look], waiting: Mapping[int, Waiting]) -> Iterator[Doubt]:
+    """Data that may be on its way, where all ranks have come to the collective."""
+    if all(wait.collective and not wait.missing and not wait.mismatch for wait in waiting.values()):
+        for rank, look in awake.items():
+            if not look.seen_through:
+                yield Doubt(f"the system does not tell what rank {rank} still sends or receives")
