@@ -217,7 +217,7 @@ class KernelLearner(Learner):
         self._step()
         super().vote(question, choice)
         self._run(
-            f"from course_lib.notebook.session import SESSION as _s; _s.predictions[-1].choose({choice + 1})"
+            f"from course_lib.notebook.predict import QUESTIONS as _q; _q.open[-1].choose({choice + 1})"
         )
         self._on_disk()
 
@@ -561,7 +561,7 @@ class HalfDay:
 
 def graded(task: str) -> list[Answer]:
     """Two wrong answers and a right one of the catalogue, judged now on real ranks."""
-    from course_lib.grading import grade
+    from course_lib.grading.grader import grade
 
     folder = ROOT / "tests/answers" / task.replace(".", "/")
     known = [

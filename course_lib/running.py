@@ -8,7 +8,7 @@ from course_lib.doctor import explained
 from course_lib.faults import Fault
 from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.predict import foreseen
-from course_lib.notebook.session import Refused
+from course_lib.notebook.refused import Refused
 from course_lib.notebook.show import View, register, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.outcome import Outcome

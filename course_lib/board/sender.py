@@ -19,11 +19,12 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.board.client import Address, AddressError, BoardAwayError, Client, RefusedError, address_of
-from course_lib.board.events import MOST_EVENTS, clean_name
+from course_lib.board.events import MOST_EVENTS, clean_name, question_id
 from course_lib.board.outbox import ASKED, JOINED, LEFT, MOST_WAITING, REFUSED, Membership, Outbox
 from course_lib.own_files import data_folder
 
@@ -34,6 +35,7 @@ _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 0.5, 15.0
 _WRITE_AGAIN = 2.0
 #: At the end of a kernel, for what is not on the disk yet.
 _LAST_SECONDS = 2.0
+_HUBS_ADDRESS = "DDP_COURSE_BOARD"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Sender:
         """Have this sent; returns at once."""
         self._new.put(Said(kind, about, said, misconceptions, time.time()))
 
+    def tell_vote(self, question: str, answers: Sequence[str], choice: str) -> None:
+        """The same for a prediction."""
+        self.tell("vote", question_id(question, answers), str(list(answers).index(choice)))
+
     def flush(self, seconds: float = _LAST_SECONDS) -> bool:
         """Wait until everything said so far is on the disk; False where that takes longer."""
         written = threading.Event()
@@ -95,6 +101,32 @@ class Sender:
             client.close()
         self._again()
         return self.outbox.membership() or wanted
+
+    @staticmethod
+    def not_an_address(where: str) -> str:
+        """Why this is not the address of a board, in one line; empty for one."""
+        try:
+            address_of(where)
+        except AddressError as error:
+            return str(error)
+        return ""
+
+    def join_at(self, where: str, code: str, name: str) -> str:
+        """`join` with the address as a learner types it; returns why the board refuses, empty where it does not."""
+        try:
+            self.join(address_of(where), code, name)
+        except RefusedError as error:
+            return str(error)
+        return ""
+
+    def join_as_hub_says(self) -> None:
+        """Join where a hub has put that into the environment; an address that is none is told as trouble."""
+        if wish := hub_wish():
+            address, code, name = wish
+            try:
+                self.join_from_hub(address_of(address), code, name)
+            except AddressError as error:
+                self.trouble = f"{_HUBS_ADDRESS}: {error}"
 
     def join_from_hub(self, address: Address, code: str, name: str) -> None:
         """Join as the hub says, in the background; whoever has left this board stays away."""
@@ -231,5 +263,5 @@ def _back_off(failures: int) -> float:
 
 def hub_wish() -> tuple[str, str, str] | None:
     """Address, code and name that a hub has put into the environment; None where it has not."""
-    address, code = os.environ.get("DDP_COURSE_BOARD", ""), os.environ.get("DDP_COURSE_BOARD_CODE", "")
+    address, code = os.environ.get(_HUBS_ADDRESS, ""), os.environ.get("DDP_COURSE_BOARD_CODE", "")
     return (address, code, os.environ.get("JUPYTERHUB_USER", "")) if address and code else None

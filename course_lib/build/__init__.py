@@ -35,30 +35,3 @@ lines, or ``raise NotImplementedError`` where there are none, indented like the 
 after ``STUB:`` and one blank keeps its further indentation. Cells tagged ``only-solution`` or
 ``only-exercise`` appear in one of the two.
 """
-
-from .api import check_api_page, write_api_page
-from .cheatsheet import check_cheat_sheet, write_cheat_sheet
-from .check import check_notebooks
-from .claims import check_claims, write_claims_page
-from .execute import build_notebook, keep_outputs
-from .instructor import check_instructor, write_instructor_pages
-from .plan import BuildError, Edition, Target, UnknownNotebookError, find_targets
-
-__all__ = [
-    "BuildError",
-    "Edition",
-    "Target",
-    "UnknownNotebookError",
-    "build_notebook",
-    "check_api_page",
-    "check_cheat_sheet",
-    "check_claims",
-    "check_instructor",
-    "check_notebooks",
-    "find_targets",
-    "keep_outputs",
-    "write_api_page",
-    "write_cheat_sheet",
-    "write_claims_page",
-    "write_instructor_pages",
-]

@@ -1,15 +1,20 @@
-"""From a source to the cells of a notebook, not yet executed. Pure: nothing is run or written."""
+"""From a source to the cells of a notebook, not yet executed. Pure: nothing is run or written.
+
+jupytext and nbformat are imported where a notebook is made: a kernel loads this file for `%solution`.
+"""
+
+from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-
-import jupytext
-import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+from typing import TYPE_CHECKING
 
 from .plan import BuildError, Edition, Target
+
+if TYPE_CHECKING:
+    import nbformat
 
 # The kernel reports its exact Python version here; a lesson is not to change because a patch release did.
 NOTEBOOK_METADATA = {
@@ -27,11 +32,6 @@ PLACEHOLDER = "# YOUR CODE HERE"
 
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 _STUB = re.compile(r"\s*### STUB: ?(.*)")
-_NEW_CELL: dict[str, Callable[..., nbformat.NotebookNode]] = {
-    "code": new_code_cell,
-    "markdown": new_markdown_cell,
-    "raw": new_raw_cell,
-}
 _JUPYTEXT_OWN = {"lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker", "title", "cell_depth"}
 _EDITION_TAG = {"only-solution": Edition.SOLUTION, "only-exercise": Edition.EXERCISE}
 # nbval lets a cell with this tag pass whether it raises or not: `--expect raises` says which, and is checked.
@@ -44,6 +44,15 @@ def notebook_for(target: Target) -> nbformat.NotebookNode:
     Raises BuildError naming the cell for unbalanced solution markers, an empty code cell or a forbidden
     tag, and for an exercise without a hole.
     """
+    import jupytext
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+
+    new_cell: dict[str, Callable[..., nbformat.NotebookNode]] = {
+        "code": new_code_cell,
+        "markdown": new_markdown_cell,
+        "raw": new_raw_cell,
+    }
     text = target.source.read_text(encoding="utf-8")
     parsed = jupytext.reads(text, fmt={"extension": ".py", "format_name": "percent", "comment_magics": True})
     cells: list[nbformat.NotebookNode] = []
@@ -57,7 +66,7 @@ def notebook_for(target: Target) -> nbformat.NotebookNode:
             source = _source_of(cell, metadata, target.edition)
         except ValueError as error:
             raise BuildError(f"{target.source.name}, cell {number}: {error}") from None
-        cells.append(_NEW_CELL[cell.cell_type](source=source, metadata=metadata))
+        cells.append(new_cell[cell.cell_type](source=source, metadata=metadata))
     if target.edition is Edition.EXERCISE and not any(PLACEHOLDER in cell.source for cell in cells):
         raise BuildError(f"{target.source.name}: an exercise with nothing to fill in ({_BEGIN} is nowhere)")
     _number(target.name, cells)

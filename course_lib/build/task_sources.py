@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
 
 from course_lib.build.plan import Edition, Target
 from course_lib.build.source import notebook_for
@@ -15,6 +14,9 @@ from course_lib.grading.cells import answer_in_file
 from course_lib.learner.course import course_folder
 from course_lib.outcome.syntax import parsed
 from course_lib.tasks import Task
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 
 def task_cell(task: Task, *, solved: bool, root: Path | None = None) -> str | None:

@@ -13,10 +13,10 @@ from course_lib.cli.root import course_root
 from course_lib.grading.check import Checker, CheckError, files_of
 from course_lib.grading.check import watch as keep_watching
 from course_lib.grading.hints import next_hint
+from course_lib.grading.plain_text import plain
 from course_lib.grading.progress import Progress
 from course_lib.grading.terminal import console, shown, shown_hint
 from course_lib.grading.verdict import Verdict
-from course_lib.grading.verdict_text import plain
 from course_lib.learner.news import news
 from course_lib.learner.place import learner_folder
 from course_lib.ranks.kernel.gang import GangError, LaunchError

@@ -19,8 +19,8 @@ from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import MARK, write_pages
 from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
 from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
+from course_lib.grading.plain_text import one_line
 from course_lib.grading.terminal import console
-from course_lib.grading.verdict_text import one_line
 from course_lib.own_files import NotOurFileError, check_ours, remember
 from course_lib.versions import versions_line
 

@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from course_lib import build
+from course_lib.build.api import check_api_page, write_api_page
+from course_lib.build.cheatsheet import check_cheat_sheet, write_cheat_sheet
+from course_lib.build.check import check_notebooks
+from course_lib.build.claims import check_claims, write_claims_page
+from course_lib.build.execute import build_notebook, keep_outputs
+from course_lib.build.instructor import check_instructor, write_instructor_pages
+from course_lib.build.plan import BuildError, UnknownNotebookError, find_targets
 from course_lib.cli.app import command_line
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import course_root
@@ -32,10 +38,10 @@ def notebooks(
     try:
         if check:
             with how_far("notebooks") as show:
-                problems = build.check_notebooks(root, names or (), show)
+                problems = check_notebooks(root, names or (), show)
             if not names:
-                problems += build.check_claims(root) + build.check_cheat_sheet(root)
-                problems += build.check_instructor(root) + build.check_api_page(root, command_line())
+                problems += check_claims(root) + check_cheat_sheet(root)
+                problems += check_instructor(root) + check_api_page(root, command_line())
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -47,8 +53,8 @@ def notebooks(
         if not prose:
             preload_also(HARNESS)
             start_zygote()
-        make = build.keep_outputs if prose else build.build_notebook
-        targets = build.find_targets(root, names or ())
+        make = keep_outputs if prose else build_notebook
+        targets = find_targets(root, names or ())
         with how_far("notebooks") as show:
             for number, target in enumerate(targets, start=1):
                 began = time.monotonic()
@@ -56,17 +62,15 @@ def notebooks(
                 cells = sum(cell.cell_type == "code" for cell in built.cells)
                 typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
                 show(number, len(targets))
-        build.write_claims_page(root)
-        build.write_cheat_sheet(root)
-        build.write_instructor_pages(root)
-        build.write_api_page(root, command_line())
-        for problem in (
-            build.check_claims(root) + build.check_cheat_sheet(root) + build.check_instructor(root)
-        ):
+        write_claims_page(root)
+        write_cheat_sheet(root)
+        write_instructor_pages(root)
+        write_api_page(root, command_line())
+        for problem in check_claims(root) + check_cheat_sheet(root) + check_instructor(root):
             typer.echo(problem, err=True)
-    except build.UnknownNotebookError as error:
+    except UnknownNotebookError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    except build.BuildError as error:
+    except BuildError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

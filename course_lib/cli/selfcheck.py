@@ -14,8 +14,8 @@ from typing import Annotated
 
 import typer
 
-from course_lib.build import BuildError, check_notebooks
-from course_lib.build.plan import NOTEBOOK_FOLDERS
+from course_lib.build.check import check_notebooks
+from course_lib.build.plan import NOTEBOOK_FOLDERS, BuildError
 from course_lib.build.task_sources import task_cell, task_statement
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import ANSWERS, course_root

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import cloudpickle
-
 from course_lib.doctor import explained
 from course_lib.grading import harness
 from course_lib.grading.gangs import Gangs
@@ -171,13 +169,13 @@ def _ask_oracle(task: Task, places: list[_Place], gang: Gang) -> list[_Place]:
     """Have rank 0 of a gang in which no answer has run yet say what is right; returns places that are not steady."""
     for start in range(0, len(places), _QUESTIONS):
         _ask_some(task, places[start : start + _QUESTIONS], gang)
-    gang.call(cloudpickle.dumps((harness.forget, (), [])), only=(0,))
+    gang.call(_payload(harness.forget), only=(0,))
     return [place for place in places if not place.steady]
 
 
 def _ask_some(task: Task, places: list[_Place], gang: Gang) -> None:
     questions = json.dumps([[place.world_size, place.case] for place in places])
-    payload = cloudpickle.dumps((harness.run_oracle, (task.name, questions), []))
+    payload = _payload(harness.run_oracle, task.name, questions)
     outcome = gang.call(payload, timeout=60.0 + len(places), only=(0,))
     if outcome.interrupted:
         raise KeyboardInterrupt
@@ -226,7 +224,7 @@ class _Ranks:
 
     def run(self, function: Callable[..., object], *arguments: object) -> Outcome:
         """Run a function of the harness on all ranks; raises _Ended where one of them does not come to its end."""
-        payload = cloudpickle.dumps((function, arguments, []))
+        payload = _payload(function, *arguments)
         limit, called = self.clock.limit()
         started = time.monotonic()
         try:
@@ -250,6 +248,13 @@ class _Ranks:
         if outcome.kind is not Kind.OK:
             raise _Ended(End.BROKE, called, explained(outcome))
         return outcome
+
+
+def _payload(function: Callable[..., object], *arguments: object) -> bytes:
+    """A call as a rank reads it."""
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps((function, arguments, [])))
 
 
 def _text(blob: bytes) -> str:

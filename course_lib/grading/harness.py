@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from course_lib.grading.confine import confine, forget_forks
 from course_lib.outcome.places import CELL_PREFIX, remember_cell
 from course_lib.outcome.syntax import compile_cell
-from course_lib.tasks.catalogue import all_tasks, find_task
+from course_lib.tasks.catalogue import find_task
 from course_lib.tasks.precision import agree, in_float64
 from course_lib.tasks.task import Task
 
@@ -29,10 +29,6 @@ LABEL = "your answer"
 
 # Held here, so that an answer that replaces them does not replace ours.
 _dumps, _loads = json.dumps, json.loads
-
-
-# Found while this module is loaded, which happens once, in the process that starts ranks.
-all_tasks()
 
 
 class _NotAttempted(BaseException):

@@ -10,8 +10,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from course_lib.grading.hints import HintGiven
-from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
-from course_lib.grading.verdict_text import MARKS, checks_title, closing_lines, plain
+from course_lib.grading.plain_text import plain
+from course_lib.grading.verdict import (
+    MARKS,
+    CheckResult,
+    CheckState,
+    Verdict,
+    VerdictKind,
+    checks_title,
+    closing_lines,
+)
 
 _STYLES = {
     VerdictKind.PASS: "bold green",

@@ -1,4 +1,7 @@
-"""What the grader says of an answer, and the kinds of verdict: plain data, no times, ports or paths in it."""
+"""What the grader says of an answer: plain data, no times, ports or paths in it; and the same as text, for people.
+
+The text is complete, and the same on every run of the same answer.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import enum
 from dataclasses import asdict, dataclass, field
 
 from course_lib.ranks.codec import decode
+from course_lib.tasks.catalogue import all_tasks, find_task
 from course_lib.tasks.task import Misconception
 
 
@@ -25,6 +29,9 @@ class CheckState(enum.StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     OPEN = "not reached"
+
+
+MARKS = {CheckState.PASSED: "✓", CheckState.FAILED: "✗", CheckState.OPEN: "·"}
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,6 @@ class Verdict:
         return self.kind is VerdictKind.PASS
 
     def __repr__(self) -> str:
-        from course_lib.grading.verdict_text import text_report
-
         return text_report(self)
 
 
@@ -84,3 +89,62 @@ def from_data(data: object) -> Verdict:
         MalformedError: this is no verdict.
     """
     return decode(Verdict, data)
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+
+def sizes(numbers: tuple[int, ...]) -> str:
+    """`1, 2, 3 and 4 ranks`."""
+    texts = list(map(str, numbers))
+    listed = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return f"{listed} rank{'s' if numbers != (1,) else ''}"
+
+
+def closing_lines(verdict: Verdict) -> list[str]:
+    """What stands below a report: where it ran, or what to do next."""
+    task = find_task(verdict.task)
+    if verdict.passed:
+        lines = [f"Ran on {sizes(verdict.ran_on)}."]
+        later = [
+            other.name for other in all_tasks() if other.lesson == task.lesson and other.place > task.place
+        ]
+        lines.append(f"Next task: {later[0]}" if later else "That was the last task of this lesson.")
+        return lines
+    if verdict.kind is VerdictKind.NOT_ATTEMPTED:
+        return [f"A hint, when you want one: %hint {task.name}"]
+    lines = [f"A hint, when you want one: %hint {task.name}"]
+    if verdict.ran_on or verdict.details:
+        lines.append(f"The same cases again after a change: %%task {task.name} --seed {verdict.seed}")
+    return lines
+
+
+def checks_title(verdict: Verdict) -> str:
+    """What stands above the checks, where they say nothing of themselves."""
+    if all(check.state is CheckState.OPEN for check in verdict.checks):
+        return f"What is checked, on {sizes(find_task(verdict.task).world_sizes)}:"
+    return ""
+
+
+def text_report(verdict: Verdict) -> str:
+    """The whole report as plain text."""
+    lines = [f"{verdict.task}: {verdict.kind}", f"  {verdict.headline}"]
+    lines += [f"    {line}".rstrip() for line in verdict.details]
+    for item in verdict.misconceptions:
+        lines += [f"  What this looks like: {item.sentence}", f"  Read again: {item.taught}"]
+    if title := checks_title(verdict):
+        lines.append(f"  {title}")
+    for check in verdict.checks:
+        lines += _check(check)
+    if verdict.printed:
+        lines.append("  It printed:")
+        lines += [f"    {line}".rstrip() for line in verdict.printed.splitlines()]
+    lines += [f"  {line}" for line in closing_lines(verdict)]
+    return "\n".join(lines)
+
+
+def _check(check: CheckResult) -> list[str]:
+    lines = [f"  {MARKS[check.state]} {check.sentence}"]
+    if check.observed:
+        lines.append(f"      Observed: {check.observed}.")
+    return lines

@@ -54,7 +54,7 @@ def draw_backward(
     found = []
     for name, (timeline, rank) in traced.items():
         since = first if one_clock else begins[name]
-        main, *below = tracks(timeline, rank, since=since)
+        main, *below = tracks(timeline.spans, rank, since=since)
         found.append(Lane(name, ((*_copies(*rows[name], since), *main), *below)))
     return lanes(
         found,

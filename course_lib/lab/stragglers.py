@@ -45,7 +45,7 @@ def draw_last_step(outcome: Outcome, title: str) -> Drawing:
     asleep: list[str] = []
     for rank in timeline.ranks:
         forward = last_forward(timeline, rank)
-        main = tracks(timeline, rank, since=zero)[0]
+        main = tracks(timeline.spans, rank, since=zero)[0]
         bars = tuple(bar for bar in main if bar.start >= 1e3 * (forward - zero) - 1e-6)
         if forward - begins[rank] > _ASLEEP_SECONDS:
             asleep.append(f"rank {rank}")

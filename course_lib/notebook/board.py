@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -16,12 +17,10 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from course_lib.notebook.options import options_of
-from course_lib.notebook.session import Refused
+from course_lib.notebook.refused import Refused
 from course_lib.own_files import data_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from course_lib.board.sender import Sender
     from course_lib.grading.verdict import Verdict
 
@@ -37,7 +36,7 @@ class Link:
         self._loading = threading.Lock()
         self._swap = threading.Lock()  # held for a moment only: a cell may wait for it
         self._sender: Sender | None = None
-        self._early: list[tuple[str, str, str, tuple[str, ...]]] = []
+        self._early: list[Callable[[Sender], None]] = []
 
     def load_early(self) -> None:
         """Load the sender while the learner reads, and join if the hub says so."""
@@ -47,35 +46,28 @@ class Link:
         """The sender, loaded if need be; the first time, it joins where the hub says."""
         with self._loading:
             if self._sender is None:
-                from course_lib.board.sender import Sender
-
-                sender = Sender()
-                _join_as_hub_says(sender)  # first: what is said by who has joined nothing is dropped
+                sender = _senders_class()()
+                sender.join_as_hub_says()  # first: what is said by who has joined nothing is dropped
                 with self._swap:
-                    for each in self._early:
-                        sender.tell(*each)
+                    for tell in self._early:
+                        tell(sender)
                     self._early, self._sender = [], sender
             return self._sender
 
-    def tell(self, kind: str, about: str, said: str, misconceptions: tuple[str, ...] = ()) -> None:
-        """Have this sent; returns at once."""
+    def tell(self, tell: Callable[[Sender], None]) -> None:
+        """Have the sender told, now or when it has been loaded; returns at once."""
         with self._swap:
             if self._sender is None:
-                self._early.append((kind, about, said, misconceptions))
+                self._early.append(tell)
             else:
-                self._sender.tell(kind, about, said, misconceptions)
+                tell(self._sender)
 
 
-def _join_as_hub_says(sender: Sender) -> None:
-    from course_lib.board.client import AddressError, address_of
-    from course_lib.board.sender import hub_wish
+def _senders_class() -> type[Sender]:
+    """Loads `course_lib.board`: only for who has asked for a board."""
+    from course_lib.board.sender import Sender
 
-    if wish := hub_wish():
-        address, code, name = wish
-        try:
-            sender.join_from_hub(address_of(address), code, name)
-        except AddressError as error:
-            sender.trouble = f"{ADDRESS_VARIABLE}: {error}"
+    return Sender
 
 
 #: None until the learner or the hub has asked for a board.
@@ -86,15 +78,13 @@ def tell_verdict(verdict: Verdict) -> None:
     """An answer was judged; one that was not attempted is no news."""
     if _link is not None and verdict.kind != "not attempted":
         ids = tuple(each.id for each in verdict.misconceptions)
-        _link.tell("verdict", verdict.task, str(verdict.kind), ids)
+        _link.tell(lambda sender: sender.tell("verdict", verdict.task, str(verdict.kind), ids))
 
 
 def tell_vote(question: str, answers: Sequence[str], choice: str) -> None:
     """The learner has predicted."""
     if _link is not None:
-        from course_lib.board.events import question_id
-
-        _link.tell("vote", question_id(question, answers), str(list(answers).index(choice)))
+        _link.tell(lambda sender: sender.tell_vote(question, answers, choice))
 
 
 @magics_class
@@ -128,18 +118,14 @@ class BoardMagics(Magics):
 
 def _join(where: str, code: str, name: str) -> str:
     global _link
-    from course_lib.board.client import AddressError, RefusedError, address_of
-
-    try:
-        address = address_of(where)
-    except AddressError as error:
-        raise Refused(f"%board: {error}") from None
+    why_not = _senders_class().not_an_address(where)
+    if why_not:
+        raise Refused(f"%board: {why_not}")
     if _link is None:
         _link = Link()
-    try:
-        _link.sender().join(address, code, name or os.environ.get("JUPYTERHUB_USER", ""))
-    except RefusedError as error:
-        raise Refused(f"%board: {error}") from None
+    why_not = _link.sender().join_at(where, code, name or os.environ.get("JUPYTERHUB_USER", ""))
+    if why_not:
+        raise Refused(f"%board: {why_not}")
     return _status()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-from course_lib.notebook import board, magics, show
+from course_lib.notebook import board, magics, show, task_magics
+from course_lib.notebook.machine import machine
+from course_lib.notebook.predict import predict
 from course_lib.ranks.kernel.gpus import find_gpus_early
 from course_lib.ranks.kernel.launcher import LaunchError, warm_up
+from course_lib.running import run
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -18,14 +20,7 @@ def load(shell: InteractiveShell) -> None:
     magics.register(shell)
     show.register()
     board.register(shell)
-    with contextlib.suppress(ImportError):
-        from course_lib.notebook import task_magics
-
-        task_magics.register(shell)
-    from course_lib.notebook.machine import machine
-    from course_lib.notebook.predict import predict
-    from course_lib.running import run
-
+    task_magics.register(shell)
     shell.push({"run": run, "predict": predict, "machine": machine}, interactive=False)
     try:
         # Both return at once: torch is loaded, and GPUs are tried, while the learner reads.

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from course_lib.notebook.predict import Foreseen, reveal_predictions
-from course_lib.notebook.session import Refused, Stopped, UnexpectedOutcome
+from course_lib.notebook.refused import Refused, Stopped, UnexpectedOutcome
 from course_lib.notebook.show import View
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.outcome import Outcome

@@ -15,7 +15,8 @@ from course_lib.doctor import explained
 from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.options import options_of
 from course_lib.notebook.predict import foreseen
-from course_lib.notebook.session import SESSION, Refused
+from course_lib.notebook.refused import Refused
+from course_lib.notebook.session import SESSION
 from course_lib.notebook.show import View, show_html, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.html import panel

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from IPython.core.magic_arguments import parse_argstring
 
-from course_lib.notebook.session import Refused
+from course_lib.notebook.refused import Refused
 
 
 def options_of(magic: Callable[..., object], line: str, called: str) -> argparse.Namespace:

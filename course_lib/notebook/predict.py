@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from course_lib.notebook.board import tell_vote
-from course_lib.notebook.session import SESSION, Refused
+from course_lib.notebook.refused import Refused
 from course_lib.notebook.show import in_notebook, show_html
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.html import ORANGE, box, panel, prose
@@ -160,6 +160,21 @@ class Prediction:
         return {key: view[key]}
 
 
+@dataclass
+class Questions:
+    """What one kernel remembers of its questions.
+
+    Attributes:
+        open: those that wait for a run. decided: by cell, the prediction that its last run was to decide.
+    """
+
+    open: list[Prediction] = field(default_factory=list)
+    decided: dict[str, Prediction] = field(default_factory=dict)
+
+
+QUESTIONS = Questions()
+
+
 def predict(
     question: str, answers: Mapping[str, str | Callable[[Outcome], bool]], choice: str | int | None = None
 ) -> Prediction:
@@ -186,10 +201,10 @@ def predict(
     prediction = Prediction(question, parsed)
     # One question is open at a time: asking again (re-running the cell) replaces it. What was chosen stays chosen: a
     # click on an answer makes its cell the active one, so the learner's next Shift+Enter asks the same question again.
-    for before in SESSION.predictions:
+    for before in QUESTIONS.open:
         if choice is None and (before.question, list(before.answers)) == (question, list(answers)):
             choice = before.choice
-    SESSION.predictions = [prediction]
+    QUESTIONS.open = [prediction]
     prediction.show()
     if choice is not None:
         prediction.choose(choice)
@@ -198,7 +213,7 @@ def predict(
 
 def reveal_predictions(outcome: Outcome) -> None:
     """Let the outcome decide every open prediction."""
-    waiting, SESSION.predictions = SESSION.predictions, []
+    waiting, QUESTIONS.open = QUESTIONS.open, []
     for prediction in waiting:
         prediction.reveal(outcome)
 
@@ -234,11 +249,11 @@ def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
     Raises:
         Refused: no question is open, and this cell has not decided one before.
     """
-    opened = SESSION.predictions[-1] if SESSION.predictions else None
+    opened = QUESTIONS.open[-1] if QUESTIONS.open else None
     cell = cell_id or text
-    before = SESSION.decided.get(cell)
+    before = QUESTIONS.decided.get(cell)
     if opened is not None and (cell_id is None or before is None or before.question == opened.question):
-        SESSION.decided[cell] = opened
+        QUESTIONS.decided[cell] = opened
         return Foreseen(opened, again=False)
     if before is not None:
         return Foreseen(before, again=True)

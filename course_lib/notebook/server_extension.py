@@ -15,7 +15,10 @@ import inspect
 import os
 from typing import TYPE_CHECKING
 
+from course_lib.grading import HARNESS
 from course_lib.ranks.process import identity
+from course_lib.ranks.server.preload import preload_also
+from course_lib.ranks.server.zygote import SERVER, start_shared_zygote
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -31,8 +34,6 @@ def _load_jupyter_server_extension(app: ServerApp) -> None:
     """Called by the server when it starts."""
     if os.name != "posix" or app.event_logger is None:
         return  # on Windows, the course runs in WSL 2
-    from course_lib.ranks.server.zygote import SERVER
-
     os.environ[SERVER] = identity(os.getpid())
 
     async def heard(logger: object, schema_id: str, data: dict[str, object]) -> None:
@@ -78,9 +79,5 @@ async def _mentions_course(app: ServerApp, path: str) -> bool:
 
 
 def _start() -> None:
-    from course_lib.grading import HARNESS
-    from course_lib.ranks.server.preload import preload_also
-    from course_lib.ranks.server.zygote import start_shared_zygote
-
     preload_also(HARNESS)
     start_shared_zygote()

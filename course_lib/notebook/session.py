@@ -1,4 +1,4 @@
-"""What one kernel remembers between cells: its current gang, and predictions that wait for a run."""
+"""What one kernel remembers between cells of its current gang."""
 
 from __future__ import annotations
 
@@ -7,56 +7,20 @@ import atexit
 import contextlib
 import os
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.kernel.gang import Gang, GangError, State, check_wish
-
-if TYPE_CHECKING:
-    from course_lib.notebook.predict import Prediction
-
+from course_lib.notebook.refused import Refused
+from course_lib.ranks.kernel.gang import Gang, State, check_wish
 
 #: The variable by which whoever runs a shared machine has gangs ended that nobody uses, after so many minutes.
 IDLE_VARIABLE = "DDP_COURSE_IDLE_MINUTES"
 
 
-class Refused(Exception):
-    """The learner asked for something that cannot be done; shown as one clear line, and the cell fails."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
-
-
-class UnexpectedOutcome(Exception):
-    """A run did not end as it was expected to; everything known has been shown above."""
-
-    def __init__(self, message: str, outcome: Outcome) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-
-    def _render_traceback_(self) -> list[str]:
-        return [f"UnexpectedOutcome: {self}"]
-
-
-class Stopped(KeyboardInterrupt):
-    """The stop button was pressed while ranks were running."""
-
-    def _render_traceback_(self) -> list[str]:
-        return ["KeyboardInterrupt: the cell was stopped."]
-
-
 @dataclass
 class Session:
-    """The kernel's current gang and predictions.
-
-    Attributes:
-        predictions: those that wait for a run. decided: by cell, the prediction that its last run was to decide.
-    """
+    """The kernel's current gang."""
 
     gang: Gang | None = None
-    predictions: list[Prediction] = field(default_factory=list)
-    decided: dict[str, Prediction] = field(default_factory=dict)
     #: What is to be told of a gang that was ended because nobody used it.
     ended: str = ""
 
@@ -149,5 +113,3 @@ def _idle_seconds() -> float | None:
 
 SESSION = Session()
 atexit.register(SESSION.close)
-
-__all__ = ["SESSION", "GangError", "Refused", "Session", "Stopped", "UnexpectedOutcome"]

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from course_lib.draw.described import described
 from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
 from course_lib.outcome.html import html_report, note, panel
@@ -67,8 +68,6 @@ def register() -> None:
 
 def _with_alternative_text(figure: Figure) -> tuple[dict[str, object], dict[str, object]]:
     """No picture, which IPython makes itself, but what goes into its metadata: exports and screen readers have it."""
-    from course_lib.draw.described import described  # a kernel that draws nothing does without
-
     return {}, {"image/png": {"alt": described(figure)}}
 
 

@@ -9,15 +9,19 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from course_lib.build.task_sources import task_cell
 from course_lib.grading.cells import answer_in_file, has_code
+from course_lib.grading.grader import grade
 from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import VerdictKind
 from course_lib.notebook.board import tell_verdict
+from course_lib.notebook.course_map import lessons, newer_versions, text_map
 from course_lib.notebook.judge import refusing
 from course_lib.notebook.options import options_of
-from course_lib.notebook.session import Refused
+from course_lib.notebook.refused import Refused
 from course_lib.notebook.show import Trials, show_html
+from course_lib.notebook.task_panel import html_hint, html_map, html_solution, html_verdict
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
 STRICT = "DDP_COURSE_STRICT"
@@ -51,8 +55,6 @@ class TaskMagics(Magics):
         """
         options = options_of(self.task, line, "%%task")
         task = self._find(options.name, "%%task")
-        from course_lib.grading import grade
-
         first_line = 2
         if task.script:
             cell, first_line = _script(task, cell)
@@ -62,8 +64,6 @@ class TaskMagics(Magics):
         self.last = task
         self.progress_log.judged(verdict)
         tell_verdict(verdict)
-        from course_lib.notebook.task_panel import html_verdict
-
         trials.finish(repr(verdict), html_verdict(verdict))
         self._tell_notices()
         # A script is handed out with its faults: there the verdict is no mistake of the course.
@@ -86,8 +86,6 @@ class TaskMagics(Magics):
         """The next hint for a task: `%hint lesson.name`."""
         task = self._find(options_of(self.hint, line, "%hint").name, "%hint")
         given = next_hint(task, self.progress_log)
-        from course_lib.notebook.task_panel import html_hint
-
         show_html(str(given), html_hint(given.title, list(given.hints), given.rest))
         self._tell_notices()
 
@@ -107,9 +105,6 @@ class TaskMagics(Magics):
             )
         if not progress.passed and not progress.gave_up:
             self.progress_log.give_up(task.name)
-        from course_lib.build.task_sources import task_cell
-        from course_lib.notebook.task_panel import html_solution
-
         source = task_cell(task, solved=True)
         if source is None:
             raise Refused(
@@ -124,9 +119,6 @@ class TaskMagics(Magics):
     @line_magic
     def progress(self, line: str) -> None:
         """The course map, how far you are and what is next: `%progress`."""
-        from course_lib.notebook.course_map import lessons, newer_versions, text_map
-        from course_lib.notebook.task_panel import html_map
-
         wanted = options_of(self.progress, line, "%progress").lesson
         shown = tuple(lesson for lesson in lessons() if lesson.stem.startswith(wanted))
         if not shown:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from course_lib.grading.progress import TaskProgress
-from course_lib.grading.verdict import CheckResult, Verdict, VerdictKind
-from course_lib.grading.verdict_text import MARKS, checks_title, closing_lines
+from course_lib.grading.verdict import MARKS, CheckResult, Verdict, VerdictKind, checks_title, closing_lines
 from course_lib.notebook.course_map import Lesson, state, summary
 from course_lib.outcome.html import box, code, note, panel, pre, prose
 from course_lib.tasks import Task

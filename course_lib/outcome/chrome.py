@@ -1,25 +1,22 @@
-"""A timeline as events of the Chrome trace format, which chrome://tracing and ui.perfetto.dev show."""
+"""The spans of a timeline as events of the Chrome trace format, which chrome://tracing and ui.perfetto.dev show."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from course_lib.outcome.spans import Span, Stage
-
-if TYPE_CHECKING:
-    from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.spans import Span, Stage, ranks_of
 
 #: Rows of collectives begin here: within one row spans have to lie in each other, and collectives overlap freely.
 _FIRST_LANE = 1000
 
 
-def chrome_events(timeline: Timeline) -> list[dict[str, object]]:
+def chrome_events(spans: Sequence[Span]) -> list[dict[str, object]]:
     """One process a rank; its threads, and below them rows for the collectives under way."""
     events: list[dict[str, object]] = []
-    for rank in timeline.ranks:
+    for rank in ranks_of(spans):
         events.append(_name("process_name", rank, 0, f"rank {rank}"))
         lanes: list[float] = []
-        for span in sorted((s for s in timeline.spans if s.rank == rank), key=lambda s: s.start):
+        for span in sorted((s for s in spans if s.rank == rank), key=lambda s: s.start):
             row = span.thread
             if _in_background(span):
                 lane = next((n for n, end in enumerate(lanes) if end <= span.start), len(lanes))

@@ -245,6 +245,11 @@ def without(some: Iterable[Interval], holes: Sequence[Interval]) -> list[Interva
     return left
 
 
+def ranks_of(spans: Iterable[Span]) -> tuple[int, ...]:
+    """The ranks that have recorded something."""
+    return tuple(sorted({span.rank for span in spans}))
+
+
 def lanes_of(spans: Iterable[Span]) -> list[list[Span]]:
     """The spans in as few lanes as it takes that none covers another, each in the first lane that is free."""
     lanes: list[list[Span]] = []

@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from course_lib.draw import LaneDrawing, Replay
 from course_lib.outcome.chrome import chrome_events
 from course_lib.outcome.fold import fold, rank_label, rank_list
-from course_lib.outcome.spans import Span, Stage, spans_of, union
+from course_lib.outcome.spans import Span, Stage, ranks_of, spans_of, union
+from course_lib.outcome.timeline_drawing import draw, replay
 from course_lib.outcome.trace import TraceEvent
-
-if TYPE_CHECKING:
-    from course_lib.draw import LaneDrawing, Replay
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Timeline:
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that recorded something."""
-        return tuple(sorted({span.rank for span in self.spans}))
+        return ranks_of(self.spans)
 
     def seconds(self, rank: int, stage: Stage | str) -> float:
         """Seconds a rank spent in a stage; overlapping spans of one stage count once."""
@@ -62,9 +60,7 @@ class Timeline:
 
     def plot(self, title: str = "What each rank did, and when") -> LaneDrawing:
         """A drawing: a lane per rank; above what its main thread does, below the collectives under way."""
-        from course_lib.outcome.timeline_drawing import draw
-
-        return draw(self, title)
+        return draw(self.spans, title, self.counts())
 
     def replay(self, title: str = "What each rank did, and when", *, one_group: bool = True) -> Replay:
         """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits.
@@ -72,14 +68,12 @@ class Timeline:
         Args:
             one_group: all collectives were of one process group; with several, no rank is named as late.
         """
-        from course_lib.outcome.timeline_drawing import replay
-
-        return replay(self, title, one_group=one_group)
+        return replay(self.spans, title, self.counts(), one_group=one_group)
 
     def save(self, path: str | Path) -> Path:
         """Write a Chrome trace (chrome://tracing, ui.perfetto.dev): one process a rank."""
         target = Path(path)
-        target.write_text(json.dumps({"traceEvents": chrome_events(self)}), encoding="utf-8")
+        target.write_text(json.dumps({"traceEvents": chrome_events(self.spans)}), encoding="utf-8")
         return target
 
     def _counts(self, rank: int) -> str:

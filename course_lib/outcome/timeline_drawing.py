@@ -1,14 +1,11 @@
-"""A timeline as a picture, and as one to be watched again. Imported when one is asked for: most kernels draw none."""
+"""The spans of a timeline as a picture, and as one to be watched again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from course_lib.draw import Bar, Lane, LaneDrawing, Moment, Replay, Told, lanes, without_overlaps
-from course_lib.outcome.spans import Span, Stage, lanes_of
-
-if TYPE_CHECKING:
-    from course_lib.outcome.timeline import Timeline
+from course_lib.outcome.spans import Span, Stage, lanes_of, ranks_of
 
 Tracks = tuple[tuple[Bar, ...], ...]
 
@@ -20,23 +17,23 @@ _WORDS = {
 }
 
 
-def draw(timeline: Timeline, title: str) -> LaneDrawing:
-    """See `Timeline.plot`."""
-    return _drawn(timeline, {rank: tracks(timeline, rank) for rank in timeline.ranks}, title)
+def draw(spans: Sequence[Span], title: str, counts: str) -> LaneDrawing:
+    """See `Timeline.plot`; `counts` says in words what the picture shows."""
+    return _drawn({rank: tracks(spans, rank) for rank in ranks_of(spans)}, title, counts)
 
 
-def replay(timeline: Timeline, title: str, *, one_group: bool) -> Replay:
-    """See `Timeline.replay`."""
-    found = {rank: tracks(timeline, rank) for rank in timeline.ranks}
+def replay(spans: Sequence[Span], title: str, counts: str, *, one_group: bool) -> Replay:
+    """See `Timeline.replay`; `counts` as for `draw`."""
+    found = {rank: tracks(spans, rank) for rank in ranks_of(spans)}
     told = tuple(_told(f"rank {rank}", *each) for rank, each in found.items())
-    return Replay(_drawn(timeline, found, title), told, waiting=str(Stage.WAITING), one_group=one_group)
+    return Replay(_drawn(found, title, counts), told, waiting=str(Stage.WAITING), one_group=one_group)
 
 
-def tracks(timeline: Timeline, rank: int, since: float = 0.0) -> Tracks:
+def tracks(spans: Sequence[Span], rank: int, since: float = 0.0) -> Tracks:
     """A rank's spans as bars to be drawn, in milliseconds since a moment (in seconds): its main thread's, and below
     them the collectives under way, in as many tracks as overlap.
     """
-    mine = [span for span in timeline.spans if span.rank == rank]
+    mine = [span for span in spans if span.rank == rank]
     main = [span for span in mine if span.stage is not Stage.COMMUNICATION]
     sent = [span for span in mine if span.stage is Stage.COMMUNICATION]
     # Those of the calls that issued them are drawn only where the backend has none.
@@ -54,11 +51,11 @@ def _bar(span: Span, since: float) -> Bar:
     return Bar(1e3 * start, 1e3 * (span.end - since - start), str(span.stage), number, hint)
 
 
-def _drawn(timeline: Timeline, found: dict[int, Tracks], title: str) -> LaneDrawing:
+def _drawn(found: dict[int, Tracks], title: str, counts: str) -> LaneDrawing:
     return lanes(
         [Lane(f"rank {rank}", each) for rank, each in found.items()],
         title=title,
-        alt=f"A lane for each of {len(found)} ranks. {timeline.counts()}".strip(),
+        alt=f"A lane for each of {len(found)} ranks. {counts}".strip(),
         legend=_WORDS,
     )
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.ranks.host_names import ask_no_name_server
+from course_lib.ranks.inside import worker
+from course_lib.ranks.inside.process_group import RENDEZVOUS
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,12 @@ def _killed_after(seconds: float) -> Iterator[threading.Event]:
 
 def become_a_process() -> None:
     """In a process that the agent has forked from a rank of the course: be as one that `torchrun` has started."""
-    from course_lib.ranks.inside import process_group, worker
-
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's own handlers are nothing for its children
     _let_go_of_the_agents_wires()
     # It is no rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
     worker.CURRENT = None
-    process_group.rendezvous._rendezvous_handlers["env"] = process_group.RENDEZVOUS._original
+    RENDEZVOUS.uninstall()
 
 
 def _let_go_of_the_agents_wires() -> None:

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from course_lib.draw import Block, Drawing, Group, blocks
 from course_lib.outcome.fold import beside
 from course_lib.outcome.html import box, panel, pre, table
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn.parallel import DistributedDataParallel
-
-    from course_lib.draw import Drawing, Group
 
 #: Names of a bucket that are written out in text; the object has them all.
 _NAMES = 12
@@ -76,8 +75,6 @@ class Buckets:
 
     def plot(self, title: str = "Which gradients travel together, and in which order") -> Drawing:
         """A drawing: a bar of all parameters for the first iteration, and one for those since the rebuild."""
-        from course_lib.draw import blocks  # late, as in `Timeline.plot`: most kernels draw none
-
         rows = [("first iteration", self.built)]
         if self.rebuilt is not None:
             rows.append(("since the second", self.rebuilt))
@@ -128,8 +125,6 @@ def size_text(size: int) -> str:
 
 
 def _group(bucket: Bucket) -> Group:
-    from course_lib.draw import Block, Group
-
     name = f"bucket {bucket.index}"
     parameters = zip(bucket.parameters, bucket.sizes, strict=True)
     return Group(

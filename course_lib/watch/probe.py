@@ -26,7 +26,7 @@ from course_lib.outcome.probe_notes import (
     ProbeNotes,
     WeightCheck,
 )
-from course_lib.ranks.inside import worker
+from course_lib.ranks.inside import groups, worker
 from course_lib.ranks.inside.on_terminate import last_words
 from course_lib.ranks.inside.self_report import NOTED, PROGRESS, ddp_wrappers
 from course_lib.watch.exchanges import Exchanges
@@ -323,12 +323,8 @@ class Probe:
         A rank that leaves early would otherwise end its peers with an error about a lost connection; kept waiting, they
         can be proved to wait for it.
         """
-        from torch.distributed import distributed_c10d
-
-        from course_lib.ranks.inside.process_group import group_members
-
-        self.groups.update(group_members())
-        self.kept.extend(distributed_c10d._world.pg_map)
+        self.groups.update(groups.group_members())
+        self.kept.extend(groups.world().pg_map)
         self.finish()  # the models may be gone when the script has ended
 
     def failed(self, what: str, error: BaseException) -> None:

@@ -156,7 +156,7 @@ fig.tight_layout()
 # Sixteen checks: one for each fault, and one for the whole. This is where your copy stands.
 
 # %%
-from course_lib.grading import grade
+from course_lib.grading.grader import grade
 
 verdict = grade("capstone.train", SCRIPT.read_text())
 held = sum(check.state == "passed" for check in verdict.checks)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.build.task_sources import task_cell, task_statement
-from course_lib.grading import VerdictKind, grade
+from course_lib.grading.grader import grade
 from course_lib.grading.selfcheck import (
     catalogue,
     problems_with_answer,
@@ -13,6 +13,7 @@ from course_lib.grading.selfcheck import (
     problems_with_stubs,
     problems_with_task,
 )
+from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import all_tasks, find_task
 
 HERE = Path(__file__).parent

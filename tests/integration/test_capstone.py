@@ -2,7 +2,8 @@
 
 import psutil
 
-from course_lib.grading import VerdictKind, grade
+from course_lib.grading.grader import grade
+from course_lib.grading.verdict import VerdictKind
 
 LEAVES_A_PROCESS = """
 import subprocess

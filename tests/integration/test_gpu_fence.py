@@ -183,11 +183,11 @@ def test_an_error_of_the_gpus_belongs_to_the_cell_that_caused_it(with_stand_in):
 
 
 _LEAVES_OUT = """
-from course_lib.ranks.inside import nccl_recorder, process_group
+from course_lib.ranks.inside import groups, nccl_recorder
 from course_lib.ranks.look import GpuQueue
-numbers = process_group.sequence_numbers
-process_group.sequence_numbers = lambda: {**numbers(), "0/nccl": 1 - rank}
-process_group.only_through_sockets = lambda: False
+numbers = groups.sequence_numbers
+groups.sequence_numbers = lambda: {**numbers(), "0/nccl": 1 - rank}
+groups.only_through_sockets = lambda: False
 nccl_recorder.queues = lambda: {"0": GpuQueue(0, -1, -1) if rank else GpuQueue(1, 1, -1)}
 nccl_recorder.entries = lambda stacks: []
 gpu_fence.FENCE_SECONDS = 60.0

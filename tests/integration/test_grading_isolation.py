@@ -11,8 +11,9 @@ import time
 import psutil
 import pytest
 
-from course_lib.grading import VerdictKind, grade
+from course_lib.grading.grader import grade
 from course_lib.grading.process_limits import _adopted
+from course_lib.grading.verdict import VerdictKind
 from course_lib.ranks.kernel import silence
 from course_lib.ranks.kernel.launcher import warm_up
 from course_lib.tasks.samplers.evaluate import Evaluate

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib import run
 from course_lib.faults import delay, exit_with, fail, kill
-from course_lib.notebook.session import Refused, UnexpectedOutcome
+from course_lib.notebook.refused import Refused, UnexpectedOutcome
 from course_lib.outcome.outcome import Kind
 
 # As for functions of a notebook: the ranks get them by value and need not import this file.

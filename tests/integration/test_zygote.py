@@ -148,7 +148,7 @@ def children_that_serve() -> set[int]:
     return {
         child.pid
         for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "course_lib.ranks.server.forkserver" in child.cmdline()
+        if child.status() != psutil.STATUS_ZOMBIE and "course_lib.ranks.server" in child.cmdline()
     }
 
 

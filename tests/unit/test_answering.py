@@ -82,9 +82,10 @@ def test_a_brief_look_leaves_out_what_takes_long():
 )
 def test_what_goes_from_gpu_to_gpu_is_not_seen(monkeypatch, backend, on_gpus, seen):
     import torch
+    from torch.distributed import distributed_c10d
 
-    from course_lib.ranks.inside import process_group
+    from course_lib.ranks.inside import groups
 
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: on_gpus)
-    monkeypatch.setitem(process_group.distributed_c10d._world.pg_map, object(), (backend, None))
-    assert process_group.only_through_sockets() is seen
+    monkeypatch.setitem(distributed_c10d._world.pg_map, object(), (backend, None))
+    assert groups.only_through_sockets() is seen

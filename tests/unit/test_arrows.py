@@ -36,57 +36,12 @@ MEANT = {
     ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
 }
 
-_TORCH = "it needs torch; who imports it late is loaded before torch is, and answers meanwhile"
-_TORCH_IN_RANKS = "it needs torch; a kernel loads the file that imports it, and ranks run what is in it"
-_TASK = "a task is loaded wherever its name is known; this is needed where an answer runs"
-_KERNEL = "a kernel loads it when it is first used: `import course_lib` stays quick"
-#: What is imported inside functions, and why. (torch itself, and other libraries, are imported late wherever a kernel
-#: may load the file.)
+#: What is imported inside functions, and why. Libraries other than the course's own are imported late wherever a kernel
+#: may load the file: that is what makes loading a file cheap.
 LATE = {
-    "course_lib.ranks.inside.process_group": _TORCH,
-    "course_lib.ranks.inside.flight_recorder": _TORCH,
-    "course_lib.ranks.inside.nccl_recorder": _TORCH,
-    "course_lib.ranks.inside.tracing": _TORCH,
-    "course_lib.ranks.inside.on_terminate": _TORCH,
-    "course_lib.ranks.inside.self_report": _TORCH,
-    "course_lib.tasks.capstone.harm": _TASK,
-    "course_lib.tasks.capstone.launch": _TASK,
-    "course_lib.tasks.capstone.run": _TASK,
-    "course_lib.tasks.capstone.single_process": _TASK,
-    "course_lib.tasks.capstone.spies": _TASK,
-    "course_lib.tasks.first_ranks.process": _TASK,
-    "course_lib.tasks.launching": _TASK,
-    "course_lib.tasks.process_groups.bare": _TASK,
-    "course_lib.scripts.observe": _TASK,
-    "course_lib.data": "it needs numpy, which most kernels never load",
-    "course_lib.lab.devices": _TORCH_IN_RANKS,
-    "course_lib.ranks.inside.worker": "a forkserver loads torch before it, and the store's host never needs it",
-    "course_lib.ranks.inside.figures": "it needs matplotlib, which most ranks never load",
-    "course_lib.ranks.server.store": "only one child of a forkserver hosts the store",
-    "course_lib.ranks.server.try_gpus": "only one child of a forkserver tries the GPUs",
-    "course_lib.ranks.server.forkserver": "a process that runs it as __main__ hands over to the real module",
-    "course_lib.ranks.server.zygote": "a Jupyter server that opens no notebook of the course loads next to nothing",
-    "course_lib.ranks.server.preload": "a Jupyter server that opens no notebook of the course loads next to nothing",
-    "course_lib.grading": _KERNEL,
-    "course_lib.grading.grader": _KERNEL,
-    "course_lib.grading.verdict": _KERNEL,
-    "course_lib.notebook.task_panel": _KERNEL,
-    "course_lib.board.client": "a kernel loads it when the learner, or the hub, has asked for a board",
-    "course_lib.board.sender": "a kernel loads it when the learner, or the hub, has asked for a board",
-    "course_lib.board.events": "a kernel loads it when the learner, or the hub, has asked for a board",
-    "course_lib.notebook.course_map": _KERNEL,
-    "course_lib.notebook.extension": _KERNEL,
-    "course_lib.notebook.machine": _KERNEL,
-    "course_lib.notebook.predict": _KERNEL,
-    "course_lib.notebook.task_magics": _KERNEL,
-    "course_lib.running": _KERNEL,
-    "course_lib.build.task_sources": _KERNEL,
-    "course_lib.draw": _KERNEL,
-    "course_lib.draw.blocks": _KERNEL,
-    "course_lib.draw.described": _KERNEL,
-    "course_lib.outcome.timeline_drawing": _KERNEL,
+    "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
+    "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
     "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes",
-    "course_lib.grading.verdict_text": "a verdict prints itself with it, and it is made from verdicts",
 }
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.build import BuildError, build_notebook, check_notebooks, keep_outputs
+from course_lib.build.check import check_notebooks
+from course_lib.build.execute import build_notebook, keep_outputs
+from course_lib.build.plan import BuildError
 from tests.unit.tiny_course import make, only, write
 
 RUNNABLE = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.build import check_notebooks
+from course_lib.build.check import check_notebooks
 from course_lib.build.source import notebook_for
 from tests.unit.tiny_course import make, only, write
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.build import BuildError, Edition, find_targets
+from course_lib.build.plan import BuildError, Edition, find_targets
 from course_lib.build.source import notebook_for, open_holes
 from tests.unit.tiny_course import make, only, write
 

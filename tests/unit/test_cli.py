@@ -263,7 +263,7 @@ def test_the_doctor_refuses_what_cannot_be_run(course, words, said):
 
 def test_notebooks_writes_the_options_of_all_commands_to_the_page_of_the_api(course, monkeypatch):
     (course / "docs").mkdir()
-    monkeypatch.setattr("course_lib.build.find_targets", lambda *_: [])
+    monkeypatch.setattr("course_lib.cli.notebooks.find_targets", lambda *_: [])
     assert ddp_course("notebooks", "--prose").exit_code == 0
     page = (course / "docs/api.md").read_text(encoding="utf-8")
     assert "- `--prose`: " in page

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.draw.described import described
 from course_lib.notebook.show import description_in
-from course_lib.ranks.inside.figures import png_of
+from course_lib.ranks.inside.pictures import png_of
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(ROOT.glob("*/*.ipynb"))

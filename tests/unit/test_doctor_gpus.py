@@ -8,7 +8,7 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.outcome.places import Frame
-from course_lib.ranks.inside.process_group import ABORT_SECONDS
+from course_lib.ranks.inside.freeing import ABORT_SECONDS
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.rebuild_group import put_right
 from course_lib.ranks.kernel.stop_ranks import _state, patience

@@ -16,8 +16,8 @@ from course_lib.grading.classroom.pages import page_name, write_pages
 from course_lib.grading.classroom.results import Results, ResultsError, key_of, task_version
 from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
 from course_lib.grading.classroom.workers import _without_secrets
+from course_lib.grading.plain_text import one_line
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
-from course_lib.grading.verdict_text import one_line
 from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.samplers.shard_indices import ShardIndices
 from tests.unit.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write

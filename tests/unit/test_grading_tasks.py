@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading import VerdictKind, grade
-from course_lib.grading.grader import seed_of
-from course_lib.grading.verdict_text import sizes
+from course_lib.grading.grader import grade, seed_of
+from course_lib.grading.verdict import VerdictKind, sizes
 from course_lib.tasks import UnknownTaskError, all_tasks, find_task
 from course_lib.tasks.toys import flat_numbers, number, whole_numbers
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.build import (
-    check_api_page,
-    check_cheat_sheet,
-    check_claims,
-    check_instructor,
-    check_notebooks,
-)
+from course_lib.build.api import check_api_page
+from course_lib.build.cheatsheet import check_cheat_sheet
+from course_lib.build.check import check_notebooks
+from course_lib.build.claims import check_claims
+from course_lib.build.instructor import check_instructor
 from course_lib.cli.app import command_line
 from course_lib.doctor.lessons import LESSONS
 

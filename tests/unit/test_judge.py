@@ -9,8 +9,7 @@ from course_lib.doctor.words import ODD
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.judge import judge, judge_source
-from course_lib.grading.verdict import CheckState, VerdictKind
-from course_lib.grading.verdict_text import closing_lines, text_report
+from course_lib.grading.verdict import CheckState, VerdictKind, closing_lines, text_report
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.build import find_targets
 from course_lib.build.minutes import is_collapsed
+from course_lib.build.plan import find_targets
 from course_lib.build.sections import lesson_of
 from course_lib.build.source import notebook_for
 

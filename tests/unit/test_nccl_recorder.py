@@ -11,6 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch._C import _distributed_c10d as c10d
+from torch.distributed import distributed_c10d
 
 from course_lib.doctor.diagnose import diagnose
 from course_lib.outcome.outcome import Collective, Ending
@@ -116,9 +119,9 @@ def rank_0(monkeypatch):
         return pickle.dumps(dump if how[0] else {**dump, "entries": []})
 
     world = SimpleNamespace(pg_names={Group(): "0"})
-    monkeypatch.setattr(nccl_recorder.torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(nccl_recorder.distributed_c10d, "_world", world)
-    monkeypatch.setattr(nccl_recorder.c10d, "_dump_nccl_trace", dumped, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed_c10d, "_world", world)
+    monkeypatch.setattr(c10d, "_dump_nccl_trace", dumped, raising=False)
     return asked
 
 
@@ -137,12 +140,12 @@ def test_a_recorder_that_cannot_be_read_is_told_as_empty(rank_0, monkeypatch):
     def broken(*_):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(nccl_recorder.c10d, "_dump_nccl_trace", broken)
+    monkeypatch.setattr(c10d, "_dump_nccl_trace", broken)
     assert nccl_recorder.told(True) == ({}, [])
 
 
 def test_a_rank_that_has_not_used_cuda_asks_nothing(rank_0, monkeypatch):
-    monkeypatch.setattr(nccl_recorder.torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     assert nccl_recorder.told(True) == ({}, [])
     assert rank_0 == []
 

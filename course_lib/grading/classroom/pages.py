@@ -16,7 +16,8 @@ import jinja2
 from markupsafe import Markup
 
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner
-from course_lib.grading.verdict_text import MARKS, checks_title, closing_lines, plain
+from course_lib.grading.plain_text import plain
+from course_lib.grading.verdict import MARKS, checks_title, closing_lines
 from course_lib.versions import versions_line
 
 LEARNERS = "learners"

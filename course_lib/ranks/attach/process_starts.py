@@ -31,6 +31,8 @@ from urllib.parse import parse_qsl, urlparse
 from course_lib.outcome.places import COURSE, is_learners
 from course_lib.ranks.attach.rank_side import Watched
 from course_lib.ranks.inside import worker
+from course_lib.ranks.inside.on_terminate import last_words
+from course_lib.ranks.inside.process_group import RENDEZVOUS
 from course_lib.ranks.messages import Around, Attached, Body, Joined, ProcessEnded, ProcessStarted, written
 from course_lib.ranks.protocol import BlockingChannel
 
@@ -64,8 +66,6 @@ def starting(address: str, around: Around | None, environment: dict[str, str | N
     os.environ.update({name: value for name, value in environment.items() if value is not None})
     for name in [name for name, value in environment.items() if value is None]:
         os.environ.pop(name, None)
-    from course_lib.ranks.inside.process_group import RENDEZVOUS
-
     RENDEZVOUS.uninstall()  # it is for ranks that the course starts, and would be forked into the script's
     channel = worker.CURRENT.channel if worker.CURRENT is not None else None
     _Starts(Way(address, around), channel).install()
@@ -243,8 +243,6 @@ class Attaching:
         distributed_c10d._check_valid_timeout = check
 
     def _join(self, init: FrameType) -> None:
-        from course_lib.ranks.inside.on_terminate import last_words
-
         rank, world_size = _told_to(init)
         self.watched.channel.send(written(Joined(rank, world_size)))
         self._around.enter_context(last_words(self.watched.channel))

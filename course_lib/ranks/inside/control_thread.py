@@ -16,12 +16,14 @@ import time
 from collections.abc import Mapping
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
-from course_lib.ranks.inside import gpu_fence
+from course_lib.ranks.inside import flight_recorder, gpu_fence, groups, nccl_recorder, self_report
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.cell import current_stack
+from course_lib.ranks.inside.freeing import free_blocked
 from course_lib.ranks.inside.idle import idles
 from course_lib.ranks.inside.partners import partners
 from course_lib.ranks.inside.pauses import Pause, pause, sleeps_in
+from course_lib.ranks.inside.process_group import RENDEZVOUS
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
 from course_lib.ranks.look import NOBODY, GpuQueue, Look
@@ -69,9 +71,7 @@ def answer(question: Message, main_thread: int, store_port: int) -> Body:
     if question.kind == Where.kind:
         asked = read(Where, question)
         return Seen(look(main_thread, asked.detail, asked.brief))
-    from course_lib.ranks.inside import process_group
-
-    return Freed(process_group.free_blocked(None if read(Free, question).store else store_port))
+    return Freed(free_blocked(None if read(Free, question).store else store_port))
 
 
 def _leave_soon() -> None:
@@ -92,8 +92,6 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
     the collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
     """
-    from course_lib.ranks.inside import flight_recorder, nccl_recorder, process_group, self_report
-
     stack = current_stack(main_thread)
     moved, awake = traffic(), awake_threads(our_threads())
     asleep = is_asleep(os.getpid())
@@ -115,19 +113,20 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
         elif blocked_in is None:
             on_gpu = waits_for_gpu(stack, main_thread)
     with contextlib.suppress(Exception):
-        sequence = process_group.sequence_numbers()
-        members = {name: tuple(ranks) for name, ranks in process_group.group_members().items()}
-        uses_gpus = not process_group.only_through_sockets()
+        sequence = groups.sequence_numbers()
+        members = {name: tuple(ranks) for name, ranks in groups.group_members().items()}
+        uses_gpus = not groups.only_through_sockets()
         # Whose main thread waits for its GPU, or runs nothing, is in no call of CUDA's that keeps others waiting.
         readable = detail and (on_gpu is not None or not stack)
         queues, of_nccl = nccl_recorder.told(readable) if uses_gpus else ({}, [])
         if not brief:
-            since_ns = process_group.RENDEZVOUS.since_ns
-            recorded = flight_recorder.recorded_collectives(since_ns, stacks=detail, of_nccl=of_nccl)
+            recorded = flight_recorder.recorded_collectives(
+                RENDEZVOUS.since_ns, stacks=detail, of_nccl=of_nccl
+            )
             records = tuple(map(Collective.from_record, recorded))
         under_way = {record.group for record in records if not record.done}
         if blocked_in is not None:
-            soon = ends_by_itself(main_thread, process_group.groups_named(under_way))
+            soon = ends_by_itself(main_thread, groups.groups_named(under_way))
     sleeps, needed, facts = None, None, None
     with contextlib.suppress(Exception):
         if on_gpu is not None:

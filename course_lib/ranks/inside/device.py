@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from course_lib.ranks.inside import worker
+
 if TYPE_CHECKING:
     import torch
 
@@ -18,8 +20,6 @@ def device() -> torch.device:
         torch.cuda.set_device(device)
     """
     import torch
-
-    from course_lib.ranks.inside import worker
 
     if worker.CURRENT is not None:
         gpu = worker.CURRENT.config.gpu

@@ -1,24 +1,16 @@
 """A matplotlib backend for ranks: `plt.show()` sends the open figures to the notebook as pictures.
 
-Loaded by matplotlib itself (MPLBACKEND) when a rank imports pyplot. What a picture shows is in the PNG in words, too,
-under the keyword that PNG has for it: equal pictures stay equal bytes, and one that is saved keeps its text.
+Loaded by matplotlib itself (MPLBACKEND) when a rank imports pyplot.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-from collections.abc import Callable
-
-from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureManagerBase as _FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
-from matplotlib.figure import Figure
 
-from course_lib.draw.described import described
 from course_lib.ranks.inside import worker
 
-__all__ = ["FigureCanvas", "FigureManager", "open_figures", "png_of", "show"]
+__all__ = ["FigureCanvas", "FigureManager", "show"]
 
 
 class FigureManager(_FigureManagerBase):
@@ -33,26 +25,7 @@ class FigureManager(_FigureManagerBase):
 FigureCanvas.manager_class = FigureManager  # type: ignore[method-assign, assignment]
 
 
-def png_of(savefig: Callable[..., object]) -> bytes:
-    """A figure as PNG bytes, by its own method `savefig`; with its description in it, where it is matplotlib's own."""
-    buffer, words = io.BytesIO(), {}
-    figure = getattr(savefig, "__self__", None)
-    if isinstance(figure, Figure):
-        with contextlib.suppress(Exception):  # a figure that cannot be put into words is shown all the same
-            words = {"metadata": {"Description": described(figure)}}
-    savefig(buffer, format="png", dpi=96, bbox_inches="tight", **words)
-    return buffer.getvalue()
-
-
-def open_figures() -> list[bytes]:
-    """All figures pyplot holds, drawn and closed: each is shown once."""
-    pictures = [png_of(manager.canvas.figure.savefig) for manager in list(Gcf.get_all_fig_managers())]
-    Gcf.destroy_all()
-    return pictures
-
-
 def show(*_: object, **__: object) -> None:
     """Send the open figures now."""
     if worker.CURRENT is not None:
-        for picture in open_figures():
-            worker.CURRENT._show_picture(picture)
+        worker.CURRENT.send_open_figures()

@@ -1,8 +1,9 @@
 """What torch's flight recorder holds, with the line and the stage of DDP that issued each collective.
 
-Used inside a rank, also by its control thread while the main thread is blocked; needs torch. On gloo the recorded
-`state` stays `scheduled`, but `retired` turns true when an operation is over; point-to-point operations are not
-recorded there. Source: torch/csrc/distributed/c10d/FlightRecorder.
+Used inside a rank, also by its control thread while the main thread is blocked; torch is not imported here, because
+nothing is recorded before the main thread has done so. On gloo the recorded `state` stays `scheduled`, but `retired`
+turns true when an operation is over; point-to-point operations are not recorded there. Source:
+torch/csrc/distributed/c10d/FlightRecorder.
 
 NCCL's collectives are in a recorder of their own, which is read only where that is safe (`nccl_recorder`). So a
 collective without a record here proves nothing on a rank that uses GPUs (`Look.uses_gpus`). Entries of NCCL count on
@@ -14,6 +15,7 @@ from __future__ import annotations
 import linecache
 import os
 import pickle
+import sys
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -80,9 +82,7 @@ def recorded_collectives(
 
 
 def _entries(stacks: bool) -> list[Entry]:
-    from torch._C import _distributed_c10d as c10d
-
-    dump = getattr(c10d, "_dump_fr_trace", None)
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace", None)
     if dump is None:
         return []
     try:
@@ -125,7 +125,7 @@ def _record(entry: Entry) -> CollectiveRecord:
     name = str(entry["profiling_name"])
     group = str(entry["process_group"][0])
     record: CollectiveRecord = {
-        # As `process_group.sequence_numbers` has it: the numbers of two backends are not one sequence.
+        # As `groups.sequence_numbers` has it: the numbers of two backends are not one sequence.
         "group": f"{group}/nccl" if _backend_of(entry) == "nccl" else group,
         "seq": entry["collective_seq_id"],
         "op": name.partition(":")[2] or name,

@@ -1,6 +1,7 @@
 """What NCCL's own flight recorder says of this rank: how far its GPU has got in each group, and what it was given.
 
-Used inside a rank, by the thread that answers the kernel; needs torch's CUDA build. There are two ways to ask:
+Used inside a rank, by the thread that answers the kernel; only torch's CUDA build has such a recorder. There are two
+ways to ask:
 
 * `queues` reads the recorder's status of each group. It asks CUDA for nothing: torch's watchdog keeps the status.
 * `entries` reads every collective. For that the recorder asks CUDA for the state of events while it holds the GIL,
@@ -14,14 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from typing import Any, TypedDict
-
-import torch
-from torch._C import _distributed_c10d as c10d
-from torch.distributed import distributed_c10d
+import sys
+from typing import TypedDict
 
 from course_lib.ranks.inside.flight_recorder import Entry
-from course_lib.ranks.inside.process_group import backends_of
+from course_lib.ranks.inside.groups import backends_of, names, uses_cuda
 from course_lib.ranks.look import GpuQueue
 
 
@@ -52,24 +50,21 @@ def told(everything: bool) -> tuple[dict[str, GpuQueue], list[Entry]]:
 
 def queues() -> dict[str, GpuQueue]:
     """By the group's name, how far this rank and its GPU have got; empty where the rank has not used CUDA."""
-    if not torch.cuda.is_initialized():
+    if not uses_cuda():
         return {}
     status = read_status(_dump(False, False))
     found = {}
-    groups: list[tuple[Any, str]] = list(distributed_c10d._world.pg_names.items())
-    for group, name in groups:
+    for group, name in names():
         for backend in backends_of(group):
             if backend.name() == "nccl" and str(backend.uid) in status:
                 enqueued, completed = status[str(backend.uid)]
-                found[str(name)] = GpuQueue(
-                    int(backend._get_sequence_number_for_group()), enqueued, completed
-                )
+                found[name] = GpuQueue(int(backend._get_sequence_number_for_group()), enqueued, completed)
     return found
 
 
 def entries(stacks: bool) -> list[Entry]:
     """What NCCL was given by this rank, oldest first, as the recorder has it."""
-    if not torch.cuda.is_initialized():
+    if not uses_cuda():
         return []
     return list(_dump(True, stacks).get("entries", []))
 
@@ -84,7 +79,7 @@ def read_status(dump: Dump) -> dict[str, tuple[int, int]]:
 
 def _dump(collectives: bool, stacks: bool) -> Dump:
     """The recorder's dump; empty where this torch has none (the CPU build)."""
-    dump = getattr(c10d, "_dump_nccl_trace", None)
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_nccl_trace", None)
     if dump is None:
         return {}
     told: Dump = pickle.loads(dump(collectives, stacks, False))  # from torch, in this very process

@@ -13,6 +13,7 @@ from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import is_learners
 from course_lib.ranks.inside.blocking_calls import waiting_call
 from course_lib.ranks.inside.calls import assigned, innermost, named, number_of
+from course_lib.ranks.inside.groups import name_and_members
 
 _SENDING, _RECEIVING = ("send", "isend"), ("recv", "irecv")
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")
@@ -36,12 +37,10 @@ def partners(thread_id: int) -> Partners | None:
 
 
 def _from_frame(frame: FrameType) -> Partners | None:
-    from course_lib.ranks.inside import process_group as groups
-
     name, known = frame.f_code.co_name, frame.f_locals
     if name == "wrapper" or "group" not in known:
         return None
-    group_name, members = groups.name_and_members(known["group"])
+    group_name, members = name_and_members(known["group"])
     if not members:
         return None
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from course_lib.outcome.facts import Facts, InitArguments, NamedShape, StoreAddress, ThreadPlace, WrappedModel
 from course_lib.outcome.places import Frame, is_learners
 from course_lib.outcome.probe_notes import Counts, ProbeNotes
+from course_lib.ranks.inside import groups
 from course_lib.ranks.inside.idle import idles
 
 if TYPE_CHECKING:
@@ -52,23 +53,21 @@ def facts_at(traceback: TracebackType | None) -> Facts:
 
 def _facts(init: InitArguments | None) -> Facts:
     models: tuple[WrappedModel, ...] = ()
-    groups: dict[str, tuple[int, ...]] = {}
+    members: dict[str, tuple[int, ...]] = {}
     issued: dict[str, int] = {}
     groups_made = None
     threads: tuple[ThreadPlace, ...] = ()
     with contextlib.suppress(Exception):
         models = tuple(_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS])
     with contextlib.suppress(Exception):
-        from course_lib.ranks.inside.process_group import group_members, sequence_numbers
-
-        groups = {name: tuple(ranks) for name, ranks in group_members().items()}
-        issued = sequence_numbers()
-        groups_made = sys.modules["torch.distributed.distributed_c10d"]._world.group_count
+        members = {name: tuple(ranks) for name, ranks in groups.group_members().items()}
+        issued = groups.sequence_numbers()
+        groups_made = groups.world().group_count
     with contextlib.suppress(Exception):
         threads = tuple(_threads_that_keep_it())
     return Facts(
         models=models,
-        groups=groups,
+        groups=members,
         issued=issued,
         groups_made=groups_made,
         memory_bytes=_resident_bytes(),

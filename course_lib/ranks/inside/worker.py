@@ -27,10 +27,19 @@ from course_lib.outcome.packed import NotSent
 from course_lib.outcome.places import remember_cell
 from course_lib.outcome.syntax import compile_cell, from_bytes
 from course_lib.ranks.codec import prepare
-from course_lib.ranks.inside import control_thread, self_report, values
+from course_lib.ranks.inside import (
+    control_thread,
+    flight_recorder,
+    groups,
+    process_group,
+    self_report,
+    values,
+)
 from course_lib.ranks.inside.cell import report_exception, shown
 from course_lib.ranks.inside.gpu_fence import finished_on_gpu
+from course_lib.ranks.inside.pictures import open_figures, png_of
 from course_lib.ranks.inside.script import run_script
+from course_lib.ranks.inside.tracing import Tracer
 from course_lib.ranks.messages import (
     Around,
     Body,
@@ -196,13 +205,11 @@ class Rank:
         builtins.input = no_input
         # breakpoint(), pdb.set_trace() and torch.distributed.breakpoint() all come through here, at their line.
         pdb.Pdb.set_trace = no_debugger  # type: ignore[method-assign]
-        # Figures drawn on a rank are sent to the notebook (see rank_figures).
+        # Figures drawn on a rank are sent to the notebook.
         os.environ["MPLBACKEND"] = "module://course_lib.ranks.inside.figures"
 
     def _start_group(self) -> RankError | None:
         try:
-            from course_lib.ranks.inside import process_group
-
             process_group.make_thread_pool()
             process_group.RENDEZVOUS.install()
             process_group.RENDEZVOUS.new_epoch(self.config.epoch)
@@ -225,8 +232,6 @@ class Rank:
         for thing in things:
             savefig = getattr(thing, "savefig", None)
             if savefig is not None:
-                from course_lib.ranks.inside.figures import png_of
-
                 self._show_picture(png_of(savefig))
             else:
                 print(shown(thing))
@@ -279,8 +284,6 @@ class Rank:
             try:
                 self.in_learners_code = True
                 if job.trace:
-                    from course_lib.ranks.inside.tracing import Tracer
-
                     tracer = Tracer()
                 with around(job.around), tracer or contextlib.nullcontext():
                     value = body()
@@ -305,7 +308,8 @@ class Rank:
             facts = done.facts or self_report.facts_of(self.main_thread)
             done = replace(done, facts=facts, records=records_since(started))
         if os.getpid() == self.pid:
-            self._send_open_figures()
+            with contextlib.suppress(Exception):
+                self.send_open_figures()
             self._flush()
         trace = tuple(tracer.events()) if tracer is not None else ()
         return replace(
@@ -317,13 +321,10 @@ class Rank:
             with contextlib.suppress(BaseException):
                 stream.flush()
 
-    def _send_open_figures(self) -> None:
-        if "matplotlib.pyplot" in sys.modules:
-            from course_lib.ranks.inside.figures import open_figures
-
-            with contextlib.suppress(Exception):
-                for png in open_figures():
-                    self._show_picture(png)
+    def send_open_figures(self) -> None:
+        """Show the figures that pyplot holds, each once."""
+        for png in open_figures():
+            self._show_picture(png)
 
     def _fetch(self, job: Fetch) -> Fetched:
         if job.name is None:
@@ -340,8 +341,6 @@ class Rank:
         return Fetched(found, not_sent, blob)
 
     def _rebuild(self, job: Rebuild) -> Rebuilt:
-        from course_lib.ranks.inside import process_group
-
         problem = None
         moved = 0
         try:
@@ -354,20 +353,13 @@ class Rank:
 def sequence_numbers() -> dict[str, int]:
     """By process group, the number of the last collective that this rank has issued on it."""
     with contextlib.suppress(Exception):
-        import torch.distributed as dist
-
-        from course_lib.ranks.inside import process_group
-
-        if dist.is_initialized():
-            return process_group.sequence_numbers()
+        return groups.sequence_numbers()
     return {}
 
 
 def records_since(started_ns: int) -> tuple[Collective, ...]:
     """The collectives this rank has issued since then, without the lines that issued them: reading those takes long."""
     with contextlib.suppress(Exception):
-        from course_lib.ranks.inside import flight_recorder, process_group
-
         records = flight_recorder.recorded_collectives(process_group.RENDEZVOUS.since_ns)
         return tuple(Collective.from_record(record) for record in records if record["time_ns"] >= started_ns)
     return ()

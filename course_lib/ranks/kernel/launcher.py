@@ -99,7 +99,7 @@ class Launcher:
                 sys.executable,
                 "-P",
                 "-m",
-                "course_lib.ranks.server.forkserver",
+                "course_lib.ranks.server",
                 str(theirs.fileno()),
                 self.method,
             ],

@@ -33,7 +33,7 @@ ANSWER_SECONDS = 2.0
 #: One that is proved to be stuck has just answered: only the question before can keep it from hearing. Reading the
 #: first stacks takes a second of a core, and much longer on a machine that has none to spare.
 ANSWER_SECONDS_IF_PROVED = 20.0
-#: One that uses GPUs first waits for the abort of NCCL's communicators (`process_group.ABORT_SECONDS`), then answers.
+#: One that uses GPUs first waits for the abort of NCCL's communicators (`freeing.ABORT_SECONDS`), then answers.
 ANSWER_SECONDS_ON_GPUS = 3.0
 #: How long a rank that uses GPUs may take to leave once it is freed. Shutting gloo's sockets down is done at once; an
 #: abort of NCCL's communicators stops kernels and gives memory back first. How long that takes on a card is what the

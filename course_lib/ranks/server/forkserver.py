@@ -1,6 +1,6 @@
 """The process that starts ranks, reports how they end, and takes them with it when the kernel is gone.
 
-Run as `python -m course_lib.ranks.server.forkserver FD METHOD`; FD is a socket to the kernel. With METHOD `forkserver`
+Run as `python -m course_lib.ranks.server FD METHOD`; FD is a socket to the kernel. With METHOD `forkserver`
 it has torch loaded (see `preload`) and forks ranks; with `spawn` it starts a fresh interpreter for each. Promises:
 
 * when the kernel's end of the socket closes - for whatever reason, SIGKILL included - every rank and everything the
@@ -12,6 +12,7 @@ it has torch loaded (see `preload`) and forks ranks; with `spawn` it starts a fr
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -23,11 +24,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from course_lib.ranks.codec import decode, encode
+from course_lib.ranks.inside.worker import run_rank
 from course_lib.ranks.messages import Body, read, written
 from course_lib.ranks.process import die_with_parent, prctl, run_and_exit, take_turns
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server import huge_pages, preload
 from course_lib.ranks.server.orphans import children, orphans_of_the_dead
+from course_lib.ranks.server.store import host_store
+from course_lib.ranks.server.try_gpus import report_gpus
 from course_lib.ranks.starting import Exited, Failed, Kill, ServerReady, Start, Started
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -190,14 +194,12 @@ class Forkserver:
             os._exit(1)
 
     def _spawn(self, wanted: Start, fds: list[int]) -> int:
-        import json
-
         told = json.dumps(encode(replace(wanted, env={})))
         process = subprocess.Popen(
             [
                 sys.executable,
                 "-m",
-                "course_lib.ranks.server.forkserver",
+                "course_lib.ranks.server",
                 "role",
                 str(fds[0]),
                 told,
@@ -351,17 +353,11 @@ def run_role(wanted: Start, fd: int) -> int:
         if numpy is not None:
             numpy.random.seed()
     if wanted.store is not None:
-        from course_lib.ranks.server.store import host_store
-
         return host_store(fd, wanted.store)
     if wanted.gpus is not None:
-        from course_lib.ranks.server.try_gpus import report_gpus
-
         return report_gpus(fd, wanted.gpus)
     if wanted.rank is not None:
         take_turns()
-        from course_lib.ranks.inside.worker import run_rank
-
         return run_rank(fd, wanted.rank)
     return 1
 
@@ -395,16 +391,5 @@ def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
 def main(arguments: list[str]) -> int:
     """Entry point of the process; see the module's docstring."""
     if arguments[0] == "role":
-        import json
-
-        # The module runs as __main__ here, which belongs to the learner in a rank: hand over to the real one.
-        from course_lib.ranks.server import forkserver
-
-        return forkserver._spawned(int(arguments[1]), decode(Start, json.loads(arguments[2])))
-    from course_lib.ranks.server import forkserver
-
-    return forkserver.serve(socket.socket(fileno=int(arguments[0])), arguments[1])
-
-
-if __name__ == "__main__":
-    run_and_exit(lambda: main(sys.argv[1:]))
+        return _spawned(int(arguments[1]), decode(Start, json.loads(arguments[2])))
+    return serve(socket.socket(fileno=int(arguments[0])), arguments[1])

@@ -39,7 +39,6 @@ MODULES = (
     "torch.amp",
     "torch.utils.checkpoint",
     "course_lib.ranks.inside.worker",
-    "course_lib.ranks.inside.process_group",
 )
 _ALSO = "DDP_COURSE_PRELOAD"
 

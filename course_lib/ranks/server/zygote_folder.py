@@ -7,7 +7,6 @@ their paths may be longer than the address of a socket. Who starts or ends a zyg
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -47,6 +46,8 @@ def address_of(folder: Path, fitting: Fitting) -> Path:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; the system releases it, too, when this process ends."""
+    import fcntl  # here: a Jupyter server on Windows, where there is none, loads this file
+
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

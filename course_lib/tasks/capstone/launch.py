@@ -1,22 +1,13 @@
-"""One launch of the script: what its processes need is imported here once, not in each of them."""
+"""One launch of the script. What its processes need is loaded with this module, once and not in each of them."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 from course_lib.tasks.capstone.cases import Placed
 from course_lib.tasks.capstone.process import run_script
 from course_lib.tasks.launching import Ended
 from course_lib.tasks.launching import launch as launch_processes
-
-_NEEDED = (
-    "course_lib.data",
-    "course_lib.scripts.observe",
-    "course_lib.tasks.capstone.harm",
-    "course_lib.tasks.capstone.spies",
-    "course_lib.watch.probe",
-)
 
 
 def launch(case: Placed, script: str, folder: Path, seconds: float) -> Ended:
@@ -28,8 +19,6 @@ def launch(case: Placed, script: str, folder: Path, seconds: float) -> Ended:
     Returns:
         How it ended.
     """
-    for name in _NEEDED:
-        importlib.import_module(name)
     (folder / "notes").mkdir(parents=True, exist_ok=True)
     return launch_processes(
         run_script,

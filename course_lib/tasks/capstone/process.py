@@ -11,8 +11,11 @@ import sys
 import traceback
 from pathlib import Path
 
+from course_lib.scripts.observe import observe
 from course_lib.tasks.capstone.cases import Placed
+from course_lib.tasks.capstone.harm import Harm
 from course_lib.tasks.capstone.notes import Notes, read_checkpoint
+from course_lib.tasks.capstone.spies import Spies
 from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, line_in, run_as_main
 
 
@@ -40,9 +43,6 @@ def run_script(case: Placed, script: str, folder: str) -> None:
 
 
 def _run(case: Placed, script: str, folder: str, notes: Notes) -> int:
-    from course_lib.tasks.capstone.harm import Harm
-    from course_lib.tasks.capstone.spies import Spies
-
     harm = Harm(case, notes)
     harm.install()
     Spies(notes, Path(case["data"]), harm.before_pass).install()
@@ -63,6 +63,4 @@ def _watched(case: Placed, folder: str) -> contextlib.AbstractContextManager[Non
     """The doctor's eyes, where the case wants them."""
     if not case.get("doctor"):
         return contextlib.nullcontext()
-    from course_lib.scripts.observe import observe
-
     return observe(Path(folder) / "diagnosis.txt", waiting=False)

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from course_lib.tasks.capstone import single_process as alone
 from course_lib.tasks.capstone.cases import Case, Placed, write_images
 from course_lib.tasks.capstone.evidence import Seen
+from course_lib.tasks.capstone.launch import launch
 from course_lib.tasks.capstone.notes import (
     Checkpoint,
     Event,
@@ -16,6 +18,8 @@ from course_lib.tasks.capstone.notes import (
     read_notes,
     unreadable,
 )
+from course_lib.tasks.launching import Ended
+from course_lib.tasks.process_groups.bare import without_group
 
 #: A way out where all else fails; a launch takes a second or two.
 SECONDS = 40.0
@@ -26,10 +30,6 @@ _SECONDS_AFTER_A_HANG = 15.0
 
 def observe_launch(script: str, case: Case) -> Seen:
     """Launch the script and collect notes, checkpoint, the doctor's sentence, and the distance to one process."""
-    from course_lib.tasks.capstone.launch import launch
-    from course_lib.tasks.launching import Ended
-    from course_lib.tasks.process_groups.bare import without_group
-
     without_group()
     folder = Path.cwd() / case["launch"]
     out = folder / "out"
@@ -86,12 +86,12 @@ def _checkpoint(path: Path, data: Path) -> Checkpoint:
     """What is in the file, as far as it can be read."""
     import torch
 
-    from course_lib.tasks.capstone.single_process import Images, right_answers
-
     found = read_checkpoint(path)
     if "problem" not in found:
         try:
-            found["right"] = right_answers(torch.load(path, weights_only=True)["classifier"], Images(data))
+            found["right"] = alone.right_answers(
+                torch.load(path, weights_only=True)["classifier"], alone.Images(data)
+            )
         except Exception as error:  # whatever a file may hold
             return {"problem": unreadable(error)}
     return found
@@ -102,8 +102,6 @@ def _off(
 ) -> float | None:
     """How far the last weights that were saved are from those of one process; None where that cannot be said."""
     import torch
-
-    from course_lib.tasks.capstone import single_process as alone
 
     accumulate = case["accumulate"]
     try:

@@ -23,6 +23,7 @@ from course_lib.tasks.capstone.gradients import (
     first_unsynced,
     first_weight,
 )
+from course_lib.tasks.capstone.run import observe_launch
 from course_lib.tasks.task import Miss, Task, check
 
 #: Seconds that groups must be ready to wait, at least.
@@ -70,8 +71,6 @@ class Train(Task[Case, Seen, None]):
 
     def trial(self, answer: Callable[[], str], case: Case) -> Seen:
         """Launch the script that lies where `answer` says; this process is the agent's."""
-        from course_lib.tasks.capstone.run import observe_launch
-
         return observe_launch(answer(), case)
 
     @check("Four processes on two machines: each has a share of its own, and one writes the checkpoint.")

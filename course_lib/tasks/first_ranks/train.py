@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import TypedDict
 
+from course_lib.data import load_digits
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.first_ranks import taught
-from course_lib.tasks.first_ranks.process import Note
+from course_lib.tasks.first_ranks.process import Note, run_script
+from course_lib.tasks.launching import launch
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 
 #: Images in a batch: as many for each of one or two processes.
@@ -100,11 +103,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     def trial(self, answer: Callable[[], str], case: Case) -> Seen:
         """Launch the script that lies where `answer` says; this process is the agent's."""
-        import os
-
-        from course_lib.tasks.first_ranks.process import run_script
-        from course_lib.tasks.launching import launch
-
         script = answer()
         folder = Path(script).parent / "launch"
         out = folder / "out"
@@ -129,8 +127,6 @@ class Train(Task[Case, Seen, list[float]]):
     def oracle(self, case: Case, world_size: int) -> list[float]:
         """The weights of one process that trains on whole batches."""
         import torch
-
-        from course_lib.data import load_digits
 
         images, labels = load_digits()
         train = case["digits"][:-_TESTS]
@@ -242,8 +238,6 @@ def _writers(trial: ThisTrial) -> list[int]:
 
 def _write_images(case: Case, path: Path) -> None:
     import numpy as np
-
-    from course_lib.data import load_digits
 
     images, labels = load_digits()
     train, tests = case["digits"][:-_TESTS], case["digits"][-_TESTS:]

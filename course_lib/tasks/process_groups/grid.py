@@ -7,6 +7,7 @@ from random import Random
 from typing import TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.ranks.inside.groups import group_members
 from course_lib.tasks import toys
 from course_lib.tasks.process_groups import taught
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
@@ -90,8 +91,6 @@ class Grid(Task[Case, Seen, Oracle]):
         """The members of both groups, and the sum of 10 ** rank over each, where all ranks have sensible groups."""
         import torch
         import torch.distributed as dist
-
-        from course_lib.ranks.inside.process_group import group_members
 
         result = answer(case["rows"], case["columns"])
         pair = list(result) if isinstance(result, Iterable) else []
