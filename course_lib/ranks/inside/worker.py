@@ -106,7 +106,7 @@ class Rank:
         while True:
             try:
                 job = self.jobs.get()
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, Exception):  # also what a signal handler of the learner's raises
                 continue
             if job is None:
                 break
@@ -129,7 +129,9 @@ class Rank:
             os._exit(0)
         try:
             self.channel.send(written(reply, number_of(message)))
-        except OSError:
+        except (
+            Exception
+        ):  # the wire is closed; or the learner's code has replaced what Python itself provides
             control_thread.leave(EXIT_CUT_OFF)
 
     def _reply(self, job: RankJob) -> Body:
@@ -174,8 +176,7 @@ class Rank:
             if not alive:
                 os.dup2(saved, fd)
         for fd, name in ((1, "stdout"), (2, "stderr")):
-            stream = getattr(sys, name)
-            if not isinstance(stream, _RankStream) or stream.closed:
+            if not _is_open(getattr(sys, name, None)):
                 replacement = _RankStream(fd)
                 setattr(sys, name, replacement)
                 setattr(sys, f"__{name}__", replacement)
@@ -294,9 +295,10 @@ class Rank:
         except BaseException as error:
             self.in_learners_code = False
             done = replace(done, error=report_exception(error))
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):  # a class of the learner's may refuse this, and the next
                 done = replace(done, facts=self_report.facts_at(error.__traceback__))
-            error.__traceback__ = None
+            with contextlib.suppress(BaseException):
+                error.__traceback__ = None
         if job.around is not None:
             facts = done.facts or self_report.facts_of(self.main_thread)
             done = replace(done, facts=facts, records=records_since(started))
@@ -309,9 +311,9 @@ class Rank:
         )
 
     def _flush(self) -> None:
-        for stream in (sys.stdout, sys.stderr):
+        for name in ("stdout", "stderr"):
             with contextlib.suppress(BaseException):
-                stream.flush()
+                getattr(sys, name).flush()
 
     def _send_open_figures(self) -> None:
         if "matplotlib.pyplot" in sys.modules:
@@ -403,6 +405,15 @@ class _RankStream(io.TextIOWrapper):
             errors="backslashreplace",
             line_buffering=True,
         )
+
+
+def _is_open(stream: object) -> bool:
+    if type(stream) is not _RankStream:
+        return False
+    try:
+        return not stream.closed
+    except ValueError:  # its buffer has been detached
+        return False
 
 
 CURRENT: Rank | None = None
