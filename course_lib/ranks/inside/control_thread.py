@@ -37,6 +37,17 @@ def answer_kernel(
     channel: BlockingChannel, jobs: queue.SimpleQueue[Message | None], main_thread: int, store_port: int
 ) -> None:
     """Read messages until the kernel is gone: jobs go to the main thread, questions are answered here."""
+    try:
+        _answer_kernel(channel, jobs, main_thread, store_port)
+    except BaseException:
+        # The learner's code may have replaced what Python itself provides. A rank that hears nothing any more would be
+        # waited for without end.
+        leave(EXIT_CUT_OFF)
+
+
+def _answer_kernel(
+    channel: BlockingChannel, jobs: queue.SimpleQueue[Message | None], main_thread: int, store_port: int
+) -> None:
     dismissed = False
     while True:
         message = channel.receive()
