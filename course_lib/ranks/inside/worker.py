@@ -13,7 +13,6 @@ import importlib
 import io
 import os
 import pdb  # noqa: T100 - to refuse it
-import queue
 import signal
 import sys
 import threading
@@ -82,7 +81,7 @@ class Rank:
         self.job_kind = ""
         self.main = types.ModuleType("__main__")
         self.kept_value: object = None
-        self.jobs: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.jobs = control_thread.Jobs()
         self.saved_output = (os.dup(1), os.dup(2))
         self.figures: list[bytes] = []
 
@@ -104,10 +103,8 @@ class Rank:
         problem = self._start_group()
         self.channel.send(written(Ready(self.rank, self.pid, problem)))
         while True:
-            try:
-                job = self.jobs.get()
-            except (KeyboardInterrupt, Exception):  # also what a signal handler of the learner's raises
-                continue
+            self.jobs.wait()
+            job = self.jobs.begin()
             if job is None:
                 break
             self._answer(job)
