@@ -74,7 +74,8 @@ def _why(outcome: Outcome, codes: Iterable[int]) -> str:
     if closed or EXIT_CUT_OFF in codes:
         return (
             "its code has closed, or written to, descriptors that are not its own (os.closerange does that): the "
-            "connection to the notebook is one of them."
+            "connection to the notebook is one of them. Or it has replaced something of Python's own that every rank "
+            "needs (builtins.len, for example)."
         )
     if -9 in codes:
         return "a SIGKILL that nobody sent on purpose is usually the system's out-of-memory killer."

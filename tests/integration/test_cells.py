@@ -98,7 +98,16 @@ def test_a_thread_that_never_stops_printing_does_not_hold_up_the_next_cells(rank
 
 
 @pytest.mark.parametrize(
-    "damage", ["sys.stdout.close()", "os.close(1)", "sys.stdout = None", "os.dup2(2, 1)"]
+    "damage",
+    [
+        "sys.stdout.close()",
+        "os.close(1)",
+        "sys.stdout = None",
+        "os.dup2(2, 1)",
+        "del sys.stdout, sys.stderr",
+        "sys.stdout.detach();",
+        "class No:\n    def __getattribute__(self, name): raise OSError(name)\nsys.stdout = sys.stderr = No()",
+    ],
 )
 def test_a_closed_stdout_is_open_again_in_the_next_cell(ranks, damage):
     assert ranks(damage).ok
@@ -171,6 +180,14 @@ def test_a_value_whose_repr_raises_is_still_a_value(shared_ranks):
     outcome = shared_ranks("class Odd:\n    def __repr__(self):\n        raise ValueError\nOdd()")
     assert outcome.ok
     assert "<Odd whose repr raises ValueError>" in str(outcome)
+
+
+def test_half_characters_in_a_value_or_an_output_are_escaped(shared_ranks):
+    """As in the name of a file that is no UTF-8: a notebook cannot hold them."""
+    outcome = shared_ranks("class V:\n    def __repr__(self): return 'a\\udc80'\nprint('b\\udc80')\nV()")
+    assert str(outcome).encode()
+    assert "a\\udc80" in str(outcome)
+    assert "b\\udc80" in str(outcome)
 
 
 def test_annotations_are_evaluated_as_in_a_notebook(shared_ranks):

@@ -39,6 +39,22 @@ NASTY = {
     "is GeneratorExit": ("raise GeneratorExit", "GeneratorExit"),
     "is its own cause": ("e = ValueError('x')\ne.__cause__ = e\nraise e", "ValueError"),
     "has a note": ("e = ValueError('x')\ne.add_note('look here')\nraise e", "ValueError"),
+    "has notes that are none": ("e = ValueError('x')\ne.__notes__ = 5\nraise e", "ValueError"),
+    "answers no question": (
+        "class E(Exception):\n    def __getattribute__(self, name): raise ValueError(name)\nraise E()",
+        "E",
+    ),
+    "lets nobody set anything": (
+        "class E(Exception):\n    def __setattr__(self, *_): raise ValueError\nraise E()",
+        "E",
+    ),
+    "is of a class that answers no question": (
+        (
+            "class M(type):\n    def __getattribute__(self, name): raise ValueError(name)\n"
+            "class E(Exception, metaclass=M): pass\nraise E()"
+        ),
+        "E",
+    ),
     "is a syntax error at run time": ("eval('1 +')", "SyntaxError"),
     "comes from a string of code": ("exec('1/0')", "ZeroDivisionError"),
     "comes from the value's repr being a loop of itself": ("x = []\nx.append(x)\nx[0][5]", "IndexError"),
@@ -52,6 +68,7 @@ def test_an_exception_is_reported_and_the_rank_goes_on_when_it(shared_ranks, nam
     assert outcome.kind is Kind.RAISES, str(outcome)
     assert {error.type for error in outcome.errors.values()} == {expected}
     assert len(str(outcome)) < 50_000
+    assert str(outcome).encode(), "a notebook is written in UTF-8"
     assert html_report(outcome)
     assert shared_ranks("1").ok
 

@@ -189,6 +189,14 @@ def test_a_gang_that_lost_a_rank_between_cells_is_replaced_and_the_learner_told(
     assert shown.status == "ok"
 
 
+def test_a_cell_that_kills_the_process_that_starts_ranks_says_so_itself(new_kernel):
+    one = new_kernel()
+    one.run(f"%%ranks 4\n{IMPORTS}\nimport os, signal")
+    shown = one.run("%%ranks\nif rank == 0: os.kill(os.getppid(), signal.SIGKILL)")
+    assert "The process that starts ranks was killed" in shown.text
+    assert "new gang" in one.run("%%ranks\n1 + 1").text
+
+
 def test_figures_of_ranks_appear_once_for_equal_ones(kernel):
     shown = kernel.run("%%ranks\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);")
     assert [d["text/plain"] for d in shown.displays if "image/png" in d] == ["<figure of ranks 0-3>"]

@@ -243,6 +243,50 @@ def test_a_rank_that_writes_nonsense_to_the_kernel_is_ended(ranks):
     assert outcome.seconds < 20
 
 
+@pytest.mark.parametrize("name", ["isinstance", "len"])
+def test_a_rank_whose_code_replaces_what_python_provides_is_lost_but_hangs_nobody(ranks, name):
+    outcome = ranks(f"import builtins\nif rank == 1: builtins.{name} = lambda *_: 0", timeout=30)
+    assert outcome.kind is Kind.DIED
+    assert list(outcome.exits) == [1]
+    assert "something of Python's own" in str(outcome)
+
+
+def test_a_signal_handler_that_raises_between_cells_costs_nobody_a_rank(ranks, tmp_path):
+    ranks(
+        "import signal\n"
+        "def ring(*_):\n"
+        f"    open({str(tmp_path)!r} + f'/{{rank}}', 'w').close()\n"
+        "    raise ValueError('too late for any cell')\n"
+        "signal.signal(signal.SIGALRM, ring)"
+    )
+    pids = ranks.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGALRM)
+    until(lambda: len(list(tmp_path.iterdir())) == 4)
+    assert ranks("rank").values == {number: number for number in range(4)}
+    assert ranks.pids() == pids
+
+
+def test_an_exception_that_a_thread_has_raised_in_the_main_thread_costs_no_job(ranks, tmp_path):
+    """Python raises it when the main thread runs again, which is when the next job has come."""
+    ranks(
+        "import ctypes, threading\n"
+        "main = ctypes.c_ulong(threading.main_thread().ident)\n"
+        "def later():\n"
+        "    time.sleep(0.3)\n"
+        "    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(ValueError))\n"
+        f"    open({str(tmp_path)!r} + f'/{{rank}}', 'w').close()\n"
+        "threading.Thread(target=later).start()"
+    )
+    pids = ranks.pids()
+    until(lambda: len(list(tmp_path.iterdir())) == 4)
+    assert ranks("rank", timeout=20).kind in (Kind.OK, Kind.RAISES), (
+        "the exception may come in the cell itself"
+    )
+    assert ranks("rank").values == {number: number for number in range(4)}
+    assert ranks.pids() == pids
+
+
 def test_when_the_process_that_starts_ranks_is_killed_the_next_gang_gets_a_new_one():
     ranks = Ranks(2)
     pids = ranks.pids()

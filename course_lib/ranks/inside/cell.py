@@ -20,6 +20,9 @@ from course_lib.outcome.steady import steady_message
 
 _SHOWN_REPR = 20_000
 _SHOWN_MESSAGE = 10_000
+#: Python's own ways to what every exception and every class has: a class of the learner's may override the usual ones.
+_TRACEBACK = BaseException.__dict__["__traceback__"]
+_NAME, _MRO = type.__dict__["__name__"], type.__dict__["__mro__"]
 
 
 def shown(value: object) -> str:
@@ -30,6 +33,7 @@ def shown(value: object) -> str:
         if isinstance(error, KeyboardInterrupt):
             raise
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    text = _printable(text)
     if len(text) > _SHOWN_REPR:
         text = f"{text[:_SHOWN_REPR]} … ({len(text):,} characters)"
     return text
@@ -40,7 +44,17 @@ def _is_plain(value: object) -> bool:
 
 
 def report_exception(error: BaseException) -> RankError:
-    """Describe an exception raised by a learner's code: short traceback, full traceback, and where it was raised."""
+    """Describe an exception raised by a learner's code: short traceback, full traceback, and where it was raised.
+
+    Never raises, whatever the exception's class does when it is asked for something.
+    """
+    try:
+        return _report(error)
+    except BaseException as broken:
+        return _report_barely(error, broken)
+
+
+def _report(error: BaseException) -> RankError:
     frames = [entry for entry in _walk(error.__traceback__) if not entry.file.startswith(COURSE)]
     learners = [frame for frame in frames if is_learners(frame.file)]
     last = learners[-1] if learners else None
@@ -63,6 +77,24 @@ def report_exception(error: BaseException) -> RankError:
     )
 
 
+def _report_barely(error: BaseException, broken: BaseException) -> RankError:
+    """What Python itself knows of the exception: nothing of its class's own is called."""
+    frames = [entry for entry in _walk(_TRACEBACK.__get__(error)) if not entry.file.startswith(COURSE)]
+    last = next((frame for frame in reversed(frames) if is_learners(frame.file)), None)
+    name = _NAME.__get__(type(error))
+    message = f"<it cannot be described: {_NAME.__get__(type(broken))}>"
+    text = "\n".join([*_folded(frames), f"{name}: {message}"])
+    return RankError(
+        type=name,
+        bases=tuple(_NAME.__get__(base) for base in _MRO.__get__(type(error))),
+        message=message,
+        traceback=text,
+        full_traceback=text,
+        where=last.where() if last else "",
+        line=last.line if last else None,
+    )
+
+
 def _safely(describe: Callable[[BaseException], str], error: BaseException) -> str:
     try:
         return str(describe(error))
@@ -70,8 +102,14 @@ def _safely(describe: Callable[[BaseException], str], error: BaseException) -> s
         return f"<its text cannot be shown: {type(broken).__name__}>"
 
 
+def _printable(text: str) -> str:
+    """Half characters (the name of a file that is no UTF-8 has them) are escaped: the notebook cannot show them."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 def _shortened(text: str, limit: int = _SHOWN_MESSAGE) -> str:
     """Head and tail of a text that is too long to be read (an error message can quote a whole tensor)."""
+    text = _printable(text)
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]} … ({len(text):,} characters) … {text[-limit // 2 :]}"
@@ -86,7 +124,8 @@ def _walk(tb: TracebackType | None) -> list[Frame]:
     return frames
 
 
-def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -> str:
+def _folded(frames: list[Frame]) -> list[str]:
+    """The lines of a traceback, with what is not the learner's in one line each."""
     lines: list[str] = []
     hidden: list[Frame] = []
 
@@ -120,13 +159,19 @@ def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -
     if repeated:
         lines.append(f"  … the same line {repeated} more times")
     flush()
+    return lines
+
+
+def _short_traceback(frames: list[Frame], headline: str, error: BaseException) -> str:
+    lines = _folded(frames)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and cause is not error:
         lines.append(f"  (while handling {type(cause).__name__}: {steady_message(_safely(str, cause))})")
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             headline += f"\n- {type(part).__name__}: {_shortened(_safely(str, part), 500)}"
-    for note in getattr(error, "__notes__", ()):
+    notes = getattr(error, "__notes__", ())
+    for note in notes if isinstance(notes, list | tuple) else (notes,):
         headline += f"\n{note}"
     return "\n".join([*lines, headline])
 

@@ -13,6 +13,7 @@ import queue
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
@@ -35,10 +36,46 @@ from course_lib.ranks.protocol import BlockingChannel, Message
 QUESTIONS = (Where, Free, Seen, Freed, Cannot)
 
 
-def answer_kernel(
-    channel: BlockingChannel, jobs: queue.SimpleQueue[Message | None], main_thread: int, store_port: int
-) -> None:
+class Jobs:
+    """What waits for the main thread; None asks it to leave.
+
+    A job stays here until `begin`: a signal handler of the learner's, or a thread of its own, may raise in the main
+    thread at the very moment in which a job is there, and the kernel would wait for its answer.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Message | None] = deque()
+        self._come: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def put(self, job: Message | None) -> None:
+        """Add one, from any thread."""
+        self._waiting.append(job)
+        self._come.put(None)
+
+    def wait(self) -> None:
+        """Return once there is one."""
+        while True:
+            with contextlib.suppress(KeyboardInterrupt, Exception):
+                while not self._waiting:
+                    self._come.get()
+                return
+
+    def begin(self) -> Message | None:
+        """Take the oldest."""
+        return self._waiting.popleft()
+
+
+def answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store_port: int) -> None:
     """Read messages until the kernel is gone: jobs go to the main thread, questions are answered here."""
+    try:
+        _answer_kernel(channel, jobs, main_thread, store_port)
+    except BaseException:
+        # The learner's code may have replaced what Python itself provides. A rank that hears nothing any more would be
+        # waited for without end.
+        leave(EXIT_CUT_OFF)
+
+
+def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store_port: int) -> None:
     dismissed = False
     while True:
         message = channel.receive()

@@ -13,7 +13,6 @@ import importlib
 import io
 import os
 import pdb  # noqa: T100 - to refuse it
-import queue
 import signal
 import sys
 import threading
@@ -93,7 +92,7 @@ class Rank:
         self.job_kind = ""
         self.main = types.ModuleType("__main__")
         self.kept_value: object = None
-        self.jobs: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.jobs = control_thread.Jobs()
         self.saved_output = (os.dup(1), os.dup(2))
         self.figures: list[bytes] = []
 
@@ -115,10 +114,8 @@ class Rank:
         problem = self._start_group()
         self.channel.send(written(Ready(self.rank, self.pid, problem)))
         while True:
-            try:
-                job = self.jobs.get()
-            except KeyboardInterrupt:
-                continue
+            self.jobs.wait()
+            job = self.jobs.begin()
             if job is None:
                 break
             self._answer(job)
@@ -140,7 +137,9 @@ class Rank:
             os._exit(0)
         try:
             self.channel.send(written(reply, number_of(message)))
-        except OSError:
+        except (
+            Exception
+        ):  # the wire is closed; or the learner's code has replaced what Python itself provides
             control_thread.leave(EXIT_CUT_OFF)
 
     def _reply(self, job: RankJob) -> Body:
@@ -185,8 +184,7 @@ class Rank:
             if not alive:
                 os.dup2(saved, fd)
         for fd, name in ((1, "stdout"), (2, "stderr")):
-            stream = getattr(sys, name)
-            if not isinstance(stream, _RankStream) or stream.closed:
+            if not _is_open(getattr(sys, name, None)):
                 replacement = _RankStream(fd)
                 setattr(sys, name, replacement)
                 setattr(sys, f"__{name}__", replacement)
@@ -301,9 +299,10 @@ class Rank:
         except BaseException as error:
             self.in_learners_code = False
             done = replace(done, error=report_exception(error))
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):  # a class of the learner's may refuse this, and the next
                 done = replace(done, facts=self_report.facts_at(error.__traceback__))
-            error.__traceback__ = None
+            with contextlib.suppress(BaseException):
+                error.__traceback__ = None
         if job.around is not None:
             facts = done.facts or self_report.facts_of(self.main_thread)
             done = replace(done, facts=facts, records=records_since(started))
@@ -317,9 +316,9 @@ class Rank:
         )
 
     def _flush(self) -> None:
-        for stream in (sys.stdout, sys.stderr):
+        for name in ("stdout", "stderr"):
             with contextlib.suppress(BaseException):
-                stream.flush()
+                getattr(sys, name).flush()
 
     def send_open_figures(self) -> None:
         """Show the figures that pyplot holds, each once."""
@@ -399,6 +398,15 @@ class _RankStream(io.TextIOWrapper):
             errors="backslashreplace",
             line_buffering=True,
         )
+
+
+def _is_open(stream: object) -> bool:
+    if type(stream) is not _RankStream:
+        return False
+    try:
+        return not stream.closed
+    except ValueError:  # its buffer has been detached
+        return False
 
 
 CURRENT: Rank | None = None

@@ -46,6 +46,8 @@ from course_lib.ranks.starting import RankConfig, StoreConfig
 START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
 REBUILD_SECONDS, REBUILD_SECONDS_PER_RANK = 10.0, 0.5
 FETCH_SECONDS = 60.0
+#: What a killed process takes to give its memory back, and much more.
+END_SECONDS = 5.0
 MAX_RANKS = 256
 #: The variable by which whoever runs a shared machine allows fewer.
 MAX_RANKS_VARIABLE = "DDP_COURSE_MAX_RANKS"
@@ -367,7 +369,7 @@ class Gang(Wires):
             try:
                 outcome = run_job.run(self, job, stop)
                 self.pump(0.0)
-                if outcome.ok and self.launcher.gone:
+                if self._has_lost_its_server():
                     note = "The process that starts ranks was killed, and the ranks with it: their variables are lost."
                     outcome = dataclasses.replace(outcome, notes=(*outcome.notes, note))
                 if stop.pressed:
@@ -378,6 +380,13 @@ class Gang(Wires):
                 self.used = time.monotonic()
                 if self.state is State.BUSY:
                     self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
+
+    def _has_lost_its_server(self) -> bool:
+        """True when the process that starts ranks has been killed, if only just now: its ranks end with it."""
+        deadline = time.monotonic() + END_SECONDS
+        while self.launcher.is_ending() and not self.launcher.gone and time.monotonic() < deadline:
+            self.pump(deadline - time.monotonic())
+        return self.launcher.gone
 
     def _check_alive(self) -> None:
         if self.state is State.STOPPED:
