@@ -18,8 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from course_lib.grading.confine import confine, forget_forks
-from course_lib.outcome.places import CELL_PREFIX, remember_cell
-from course_lib.outcome.syntax import compile_cell
+from course_lib.outcome.syntax import CELL_PREFIX, compile_cell, remember_cell
 from course_lib.tasks.catalogue import find_task
 from course_lib.tasks.precision import agree, in_float64
 from course_lib.tasks.task import Task

@@ -21,8 +21,7 @@ from course_lib.notebook.show import View, show_html, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.html import panel
 from course_lib.outcome.outcome import exit_text
-from course_lib.outcome.places import NUMBERED
-from course_lib.outcome.syntax import code_without_a_word, compile_cell
+from course_lib.outcome.syntax import NUMBERED, code_without_a_word, compile_cell
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.interrupts import press_after
 from course_lib.watch.around import as_around

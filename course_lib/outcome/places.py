@@ -1,44 +1,22 @@
 """Where a line of code stands, as a learner would say it: in this cell, in an earlier one, in `train.py`.
 
-Cells have file names of their own, by which tracebacks and stacks know them.
+Cells have file names of their own (`syntax`), by which tracebacks and stacks know them.
 """
 
 from __future__ import annotations
 
 import functools
-import linecache
 import os
 import re
 import sysconfig
 from dataclasses import dataclass
 
-CELL_PREFIX = "<rank cell "
-
-
-#: Labels that begin so stand for one cell of many; each has a number of its own, which is not shown.
-NUMBERED = "number "
-
-
-_newest_cell = ""
-
+from course_lib.outcome.syntax import CELL_PREFIX, NUMBERED, newest_cell
 
 _STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
 
 
 COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-
-
-def cell_filename(label: str) -> str:
-    """The file name under which a cell's lines are known to tracebacks: `<rank cell In [3]>`."""
-    return f"{CELL_PREFIX}{label}>"
-
-
-def remember_cell(source: str, label: str, first_line: int) -> None:
-    """Keep the cell's lines, for tracebacks and for whoever explains them; it is now the newest one."""
-    global _newest_cell
-    filename = _newest_cell = cell_filename(label)
-    padded = "\n" * (first_line - 1) + source
-    linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
 
 
 @dataclass(frozen=True)
@@ -60,7 +38,7 @@ def place_name(filename: str) -> str:
     """A short stable name of a file: which cell it is, the cell's label, or the file's base name."""
     if filename.startswith(CELL_PREFIX + NUMBERED):
         # Numbers of cells are not shown: they differ between front ends (nbval runs cells without numbering them).
-        return "this cell" if filename == _newest_cell else "an earlier cell"
+        return "this cell" if filename == newest_cell() else "an earlier cell"
     if filename.startswith(CELL_PREFIX):
         return filename[len(CELL_PREFIX) : -1]
     if re.search(r"[/\\]ipykernel_\d+[/\\]", filename):

@@ -1,20 +1,24 @@
-"""Source text as Python reads it: its tree, also in several threads at once, and the code of one cell.
+"""Source text as Python reads it: its tree, also in several threads at once, and cells: their names, lines and code.
 
-A cell is statements and, as in a notebook, the value of its last expression. The kernel compiles it once and sends the
-code to the ranks, which are processes of the same interpreter. Where Python has something to say about a cell, a
-warning or an error, the ranks compile it again and say it.
+A cell is a file to Python, with a name by which tracebacks know it, and with lines. It is statements and, as in a
+notebook, the value of its last expression. The kernel compiles it once and sends the code to the ranks, which are
+processes of the same interpreter. Where Python has something to say about a cell, a warning or an error, the ranks
+compile it again and say it.
 """
 
 from __future__ import annotations
 
 import ast
+import linecache
 import marshal
 import threading
 import warnings
 from dataclasses import dataclass
 from types import CodeType
 
-from course_lib.outcome.places import cell_filename
+CELL_PREFIX = "<rank cell "
+#: Labels that begin so stand for one cell of many; each has a number of its own, which is not shown.
+NUMBERED = "number "
 
 #: CPython counts how deep it is in the tree that it makes, once for all threads of a process: where two make one at a
 #: time, it ends with "SystemError: AST constructor recursion depth mismatch" (seen on 3.11). A finalizer that runs
@@ -36,6 +40,27 @@ def parsed_expression(source: str) -> ast.expr:
     """The same for one expression."""
     with _ONE_AT_A_TIME:
         return ast.parse(source, mode="eval").body
+
+
+_newest_cell = ""
+
+
+def cell_filename(label: str) -> str:
+    """The file name under which a cell's lines are known to tracebacks: `<rank cell In [3]>`."""
+    return f"{CELL_PREFIX}{label}>"
+
+
+def newest_cell() -> str:
+    """The file name of the cell that was remembered last."""
+    return _newest_cell
+
+
+def remember_cell(source: str, label: str, first_line: int) -> None:
+    """Keep the cell's lines, for tracebacks and for whoever explains them; it is now the newest one."""
+    global _newest_cell
+    filename = _newest_cell = cell_filename(label)
+    padded = "\n" * (first_line - 1) + source
+    linecache.cache[filename] = (len(padded), None, padded.splitlines(keepends=True), filename)
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,9 @@ class EndWatch:
     and its pidfd says nothing. One answer takes 8 microseconds.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int | None) -> None:
         self._stat = -1
-        if sys.platform == "linux":
+        if pid is not None and sys.platform == "linux":
             with contextlib.suppress(OSError):
                 self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
 

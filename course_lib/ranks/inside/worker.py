@@ -23,8 +23,7 @@ from dataclasses import replace
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, RankError
 from course_lib.outcome.packed import NotSent
-from course_lib.outcome.places import remember_cell
-from course_lib.outcome.syntax import compile_cell, from_bytes
+from course_lib.outcome.syntax import compile_cell, from_bytes, remember_cell
 from course_lib.ranks.codec import prepare
 from course_lib.ranks.inside import (
     control_thread,

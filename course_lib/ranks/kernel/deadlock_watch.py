@@ -18,7 +18,7 @@ from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Seen, Where, written
 
 #: Pace of looking for a deadlock: first look, then while somebody computes, then between the two looks of a proof.
-_FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
+FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
 #: Ranks that make no progress without a proof are looked at closely as often as this, in seconds.
 _CLOSE_LOOK = 4.0
 #: A rank that connects before rank 0's store listens sleeps and retries for several seconds; that is not a deadlock.
@@ -33,7 +33,7 @@ class DeadlockWatch:
     def __init__(self, wires: Wires, this: Run) -> None:
         self.wires = wires
         self.this = this
-        self.next_look = _FIRST_LOOK
+        self.next_look = FIRST_LOOK
         self.before: dict[int, Look] = {}
         self.asked: int | None = None
         self.replies: dict[int, Look] = {}

@@ -19,8 +19,7 @@ import psutil
 
 from course_lib.outcome.outcome import Collective, Outcome, RankError, RankVariableError, exit_text
 from course_lib.outcome.packed import Packed
-from course_lib.outcome.places import remember_cell
-from course_lib.outcome.syntax import code_without_a_word
+from course_lib.outcome.syntax import code_without_a_word, remember_cell
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.backend import (
     MB_PER_RANK,
@@ -384,7 +383,7 @@ class Gang(Wires):
     def _has_lost_its_server(self) -> bool:
         """True when the process that starts ranks has been killed, if only just now: its ranks end with it."""
         deadline = time.monotonic() + END_SECONDS
-        while self.launcher.is_ending() and not self.launcher.gone and time.monotonic() < deadline:
+        while self.launcher.server_end.is_ending() and not self.launcher.gone and time.monotonic() < deadline:
             self.pump(deadline - time.monotonic())
         return self.launcher.gone
 

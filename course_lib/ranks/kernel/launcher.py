@@ -72,7 +72,8 @@ class Launcher:
         self.failures: dict[int, str] = {}
         self.ready: ServerReady | None = None
         self.gone = False
-        self._end: EndWatch | None = None
+        #: Says so from the moment at which something has killed the server: `gone` follows milliseconds later.
+        self.server_end = EndWatch(None)
         self._token = 0
         self._unanswered: set[int] = set()
         self._decoder = Decoder()
@@ -128,10 +129,6 @@ class Launcher:
                 self.sock.close()
                 self._begin(ask=False)
         return self.gone or (self._process is not None and self._process.poll() is not None)
-
-    def is_ending(self) -> bool:
-        """True from the moment at which something has killed the server: `gone` follows milliseconds later."""
-        return self.gone or (self._end is not None and self._end.is_ending())
 
     def _forget(self) -> None:
         # A child that the kernel forks must not hold the wire open: the server would not see the kernel die.
@@ -258,7 +255,7 @@ class Launcher:
         match message.kind:
             case ServerReady.kind:
                 self.ready = read(ServerReady, message)
-                self._end = EndWatch(self.ready.pid)
+                self.server_end = EndWatch(self.ready.pid)
             case Started.kind:
                 started = read(Started, message)
                 self._unanswered.discard(started.token)
@@ -286,8 +283,7 @@ class Launcher:
                 self._process.wait()
         elif self.ready is not None:
             _end(self.ready.pid)
-        if self._end is not None:
-            self._end.close()
+        self.server_end.close()
         self._log.close()
 
 

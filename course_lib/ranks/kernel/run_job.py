@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.kernel import deadlock
+from course_lib.ranks.kernel import deadlock, deadlock_watch
 from course_lib.ranks.kernel.deadlock_watch import DeadlockWatch
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.interrupts import StopRequests
@@ -122,11 +122,14 @@ def _left_open(gang: Gang, this: Run) -> bool:
 def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
     """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
     job = this.job
-    watch = DeadlockWatch(wires, this)
+    watch: DeadlockWatch | None = None  # most cells are over before anybody looks
     shown_at = 0.0
     while this.running():
         now = this.seconds()
-        wait = min(job.timeout - now, watch.next_look - now, job.patience - (now - this.progressed))
+        if watch is None and now >= deadlock_watch.FIRST_LOOK:
+            watch = DeadlockWatch(wires, this)
+        next_look = deadlock_watch.FIRST_LOOK if watch is None else watch.next_look
+        wait = min(job.timeout - now, next_look - now, job.patience - (now - this.progressed))
         if job.on_progress is not None:
             wait = min(wait, _SHOW_EVERY)
         wires.pump(wait)
@@ -148,7 +151,7 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
     return conclude(wires, this)
 
 
-def _ended(wires: Wires, this: Run, stop: StopRequests, watch: DeadlockWatch) -> bool:
+def _ended(wires: Wires, this: Run, stop: StopRequests, watch: DeadlockWatch | None) -> bool:
     """End the run where there is a reason: the stop button, a proved deadlock, its time, or no progress."""
     if stop.pressed:
         stop.heed()
@@ -156,7 +159,7 @@ def _ended(wires: Wires, this: Run, stop: StopRequests, watch: DeadlockWatch) ->
         _look_before_the_end(wires, this)
         end(wires, this, "stopped")
         return True
-    if watch.step():
+    if watch is not None and watch.step():
         this.proved = True
         see_details(wires, this)
         end(wires, this, "deadlock", free_first=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from course_lib.outcome.places import CELL_PREFIX
+from course_lib.outcome.syntax import CELL_PREFIX
 from course_lib.tasks.elastic.toy import batch, make, whole_loss
 
 if TYPE_CHECKING:
