@@ -15,12 +15,22 @@ if TYPE_CHECKING:
 
     from course_lib.notebook.machine import machine
     from course_lib.notebook.predict import predict
+    from course_lib.notebook.run import run, run_quietly
     from course_lib.outcome.outcome import Outcome
     from course_lib.ranks.inside.device import device
-    from course_lib.running import run
     from course_lib.scripts.observe import observe
 
-__all__ = ["Outcome", "device", "faults", "load_ipython_extension", "machine", "observe", "predict", "run"]
+__all__ = [
+    "Outcome",
+    "device",
+    "faults",
+    "load_ipython_extension",
+    "machine",
+    "observe",
+    "predict",
+    "run",
+    "run_quietly",
+]
 
 _HOMES = {
     "Outcome": "course_lib.outcome.outcome",
@@ -28,7 +38,8 @@ _HOMES = {
     "machine": "course_lib.notebook.machine",
     "observe": "course_lib.scripts.observe",
     "predict": "course_lib.notebook.predict",
-    "run": "course_lib.running",
+    "run": "course_lib.notebook.run",
+    "run_quietly": "course_lib.notebook.run",
 }
 
 

@@ -76,9 +76,10 @@ def chapters() -> list[Chapter]:
         Chapter(
             "In the kernel and in scripts",
             "`%load_ext course_lib` also defines `run`, `predict` and `machine` in the notebook. Elsewhere: "
-            "`from course_lib import run, predict, machine, device, observe, faults`.",
+            "`from course_lib import run, run_quietly, predict, machine, device, observe, faults`.",
             (
                 Documented(course_lib.run),
+                Documented(course_lib.run_quietly),
                 Documented(course_lib.predict),
                 Documented(Prediction, ("choose",)),
                 Documented(machine),

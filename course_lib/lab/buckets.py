@@ -14,12 +14,12 @@ from course_lib.data import load_digits
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
 from course_lib.lab.traces import last_forward, spans_since, timeline_of
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.spans import Stage
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.timeline_drawing import tracks
 from course_lib.outcome.trace import TRACED
-from course_lib.running import run_quietly
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
-from course_lib.running import run_quietly
 from course_lib.watch.tcp_bytes import bytes_sent
 
 #: What a device or rank holds, in the order in which it is drawn.

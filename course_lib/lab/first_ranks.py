@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.steady import steady_message
-from course_lib.running import run_quietly
 
 #: The collectives of the lesson in the order in which they are shown, and what each leaves where.
 COLLECTIVES = {

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
-from course_lib.running import run_quietly
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,8 @@ from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
 from course_lib.lab.deals import deal, deal_all
 from course_lib.lab.explorer import Explorer
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
-from course_lib.running import run_quietly
 
 #: What each rank takes: the indices of its samples, in order.
 Deal = Mapping[int, Sequence[int]]

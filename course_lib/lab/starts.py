@@ -15,8 +15,8 @@ from pathlib import Path
 
 from course_lib.draw import Bar, Drawing, Lane, lanes
 from course_lib.lab.process_groups import free_port, seconds, threads, torchrun
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind, Outcome
-from course_lib.running import run_quietly
 from course_lib.scripts.examine import Examination, examine
 
 

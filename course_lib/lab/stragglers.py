@@ -10,11 +10,11 @@ from course_lib.draw import Bar, Drawing, Lane, lanes
 from course_lib.lab.explorer import Explorer
 from course_lib.lab.lateness import Lateness, always, by_chance, by_turns, train_late_and_not
 from course_lib.lab.traces import last_forward, seconds_waited, spans_since, timeline_of
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.spans import Stage
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.timeline_drawing import tracks
-from course_lib.running import run_quietly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from course_lib.notebook import board, magics, show, task_magics
 from course_lib.notebook.machine import machine
 from course_lib.notebook.predict import predict
+from course_lib.notebook.run import run
 from course_lib.ranks.kernel.gpus import find_gpus_early
 from course_lib.ranks.kernel.launcher import LaunchError, warm_up
-from course_lib.running import run
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -510,7 +510,7 @@ print(out.diagnosis.summary.partition(", at ")[0])
 
 # %% claims={"42": "outdated", "43": "wrong"}
 from course_lib.lab.process_groups import old_launcher, told_by_torchrun
-from course_lib.running import run_quietly
+from course_lib import run_quietly
 
 SCRIPT = """
 import argparse

@@ -370,7 +370,7 @@ def rank_0_evaluates(options, buffers, after, grad):
 
 from concurrent.futures import ThreadPoolExecutor
 
-from course_lib.running import run_quietly
+from course_lib import run_quietly
 
 MODES = {
     "default": {},

@@ -1065,7 +1065,7 @@ def from_checkpoint(folder, attempt, too_long):
 import tempfile
 from pathlib import Path
 
-from course_lib.running import run_quietly
+from course_lib import run_quietly
 
 
 def launch(too_long):

@@ -155,7 +155,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from course_lib.running import run_quietly
+from course_lib import run_quietly
 
 OPTIONS = ["--rdzv-backend=c10d", "--rdzv-endpoint=MEET", "--run-path", "--start-method=fork"]
 GANG = [*OPTIONS, "--nnodes=2", "--nproc-per-node=1", "--max-restarts=3"]

@@ -72,7 +72,7 @@ descend(target=[5.0, 2.0, 5.0][dist.get_rank()])
 import tempfile
 from pathlib import Path
 
-from course_lib.running import run_quietly
+from course_lib import run_quietly
 
 OPTIONS = ["--standalone", "--nproc-per-node=3", "--redirects=3", "--run-path", "--start-method=fork"]
 

@@ -398,7 +398,7 @@ p = predict(
 # %%
 from itertools import groupby
 
-from course_lib.running import run_quietly
+from course_lib import run_quietly
 
 film = {}
 out = run(slow_motion, write_in_place, files.name, ranks=2, expect="predicted")

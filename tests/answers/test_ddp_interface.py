@@ -8,8 +8,8 @@ process trained on all data.
 import pytest
 
 from course_lib.build.task_sources import task_cell
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind
-from course_lib.running import run_quietly
 from course_lib.tasks import find_task
 
 SIZES_MB = (0.0001, 0.0016, 0.01)

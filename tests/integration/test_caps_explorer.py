@@ -3,7 +3,7 @@
 import re
 
 from course_lib.lab.network import CAPS, CapsExplorer, Network, computed_step, measured_steps
-from course_lib.running import run_quietly
+from course_lib.notebook.run import run_quietly
 
 
 def gradients_on(network: Network) -> bool:

@@ -19,7 +19,7 @@ FLOORS = (
     {"scripts"},
     {"tasks"},
     {"board", "grading"},
-    {"lab", "notebook", "running", "build"},
+    {"lab", "notebook", "build"},
     {"cli"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.

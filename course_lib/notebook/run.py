@@ -72,6 +72,12 @@ def run_quietly(
 ) -> Outcome:
     """Call `function(*arguments)` on every rank of a gang of its own; shows nothing, checks nothing.
 
+    Args:
+        function: any function, also one defined in a cell.
+        arguments: what it is called with.
+        ranks, timeout, faults, trace, watch, backend, init: as for `run`.
+        on_progress: called now and then, with what can be shown so far.
+
     Raises:
         TypeError, GangError, BackendError: one clear line each.
     """
