@@ -19,9 +19,6 @@ STACK_SIGNAL = (
 )
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-#: In /proc/PID/stat, counted from the state, which follows the name: fields 9 and 31 of man proc_pid_stat.
-_STAT_FLAGS, _STAT_PENDING = 6, 28
-_PF_EXITING = 0x4
 
 
 def prctl(option: int, value: int | bytes) -> None:
@@ -63,37 +60,6 @@ def _began(pid: int) -> str:
         if process.status() != psutil.STATUS_ZOMBIE:
             return str(process.create_time())
     return ""
-
-
-class EndWatch:
-    """Tells whether a process is about to end, as soon as it has been killed (Linux; elsewhere never).
-
-    Between a SIGKILL and the end of a large process lie milliseconds, in which its sockets are open, its children live
-    and its pidfd says nothing. One answer takes 8 microseconds.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._stat = -1
-        if sys.platform == "linux":
-            with contextlib.suppress(OSError):
-                self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-
-    def is_ending(self) -> bool:
-        """True once a SIGKILL is pending for the process (any signal that ends it becomes one), and from then on."""
-        if self._stat < 0:
-            return False
-        try:
-            fields = os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()
-        except OSError:  # somebody has reaped it
-            return True
-        flags, pending = int(fields[_STAT_FLAGS]), int(fields[_STAT_PENDING])
-        return bool(flags & _PF_EXITING or pending & 1 << signal.SIGKILL - 1)
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        if self._stat >= 0:
-            os.close(self._stat)
-            self._stat = -1
 
 
 def take_turns() -> None:

@@ -1,4 +1,4 @@
-"""What processes tell of each other."""
+"""That the process which starts ranks has been killed is known at once."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from course_lib.ranks.process import EndWatch
+from course_lib.ranks.kernel.launcher import EndWatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ends are seen coming in /proc")
