@@ -41,7 +41,8 @@ MEANT = {
 LATE = {
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
-    "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes",
+    "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes: to cut this circle, "
+    "the class that learners hold would have to be two, one with the data and one that prints them",
 }
 
 

@@ -4,19 +4,53 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
+from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.rank_handle import Link, RankLink
-from course_lib.ranks.messages import Attached, Done, Joined
+from course_lib.ranks.messages import Attached, Done, Joined, ProcessEnded, ProcessStarted
 from course_lib.ranks.protocol import BufferedChannel
-
-if TYPE_CHECKING:
-    from course_lib.ranks.attach.script_run import Script
 
 #: How long a process whose wire is closed may take until its exit code is known.
 _SECONDS_TO_BE_TOLD = 0.5
+
+
+class Processes:
+    """The script's own process, and those that it has started: who has attached, and what is told of the others.
+
+    Attributes:
+        attached: processes that have attached and belong to no set of ranks (yet), in the order in which they were
+            started.
+        pending: ids of those that were started and have not attached yet. known: ids of those that have attached.
+        exits: the exit code by id of those of which it was told. started: how many were.
+    """
+
+    def __init__(self, gang: Gang) -> None:
+        self.gang = gang
+        self.own: RankLink = gang.links[0]
+        self.attached: list[StartedLink] = []
+        self.pending: set[int] = set()
+        self.known: set[int] = set()
+        self.exits: dict[int, int] = {}
+        self.started = 0
+
+    def pump(self, timeout: float | None) -> None:
+        """Wait for the next thing to happen to anybody, and take it in."""
+        self.gang.pump(timeout)
+        for link in (self.own, *self.attached):
+            self.take_told(link)
+
+    def take_told(self, link: Link) -> None:
+        """What this process has said of those it has started."""
+        for begun in link.take_all(ProcessStarted):
+            self.started += 1
+            self.exits.pop(begun.pid, None)  # the system uses numbers again
+            if begun.pid not in self.known:
+                self.pending.add(begun.pid)
+        for ended in link.take_all(ProcessEnded):
+            self.exits[ended.pid] = ended.code
+            self.pending.discard(ended.pid)
 
 
 class StartedLink(AttachedLink):
@@ -29,7 +63,7 @@ class StartedLink(AttachedLink):
     """
 
     def __init__(
-        self, script: Script, channel: BufferedChannel, crash: socket.socket, hello: Attached
+        self, script: Processes, channel: BufferedChannel, crash: socket.socket, hello: Attached
     ) -> None:
         super().__init__(-1, channel, crash, hello.pid, hello.started_ns)
         self.outermost = RankLink.outermost if hello.forked else AttachedLink.outermost

@@ -10,18 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from course_lib.outcome.places import Frame
 from course_lib.ranks.attach.meeting import ONLY_JOB, excuse
-from course_lib.ranks.attach.script_processes import Expected, StartedLink
+from course_lib.ranks.attach.script_processes import Expected, Processes, StartedLink
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.messages import Seen, Where, written
-
-if TYPE_CHECKING:
-    from course_lib.ranks.attach.script_run import Script
 
 #: Between two looks at the script's own process while places are empty, in seconds.
 _LOOK_EVERY = 0.4
@@ -30,7 +27,7 @@ _LOOK_EVERY = 0.4
 class SetOfRanks(Wires):
     """The ranks of one process group, as they come; who has not come has a place that is kept."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Processes) -> None:
         super().__init__()
         self.script = script
         self.job = ONLY_JOB

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.ranks.attach.meeting import ONLY_JOB
-from course_lib.ranks.attach.script_processes import StartedLink
+from course_lib.ranks.attach.script_processes import Processes, StartedLink
 from course_lib.ranks.attach.script_ranks import SetOfRanks
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.event_loop import Wires
@@ -28,8 +28,7 @@ from course_lib.ranks.kernel.gang import Gang, State
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job, Run, collect
 from course_lib.ranks.kernel.make_outcome import conclude
-from course_lib.ranks.kernel.rank_handle import Link, RankLink
-from course_lib.ranks.messages import Attached, ProcessEnded, ProcessStarted, read, written
+from course_lib.ranks.messages import Attached, read, written
 from course_lib.ranks.protocol import BlockingChannel
 
 #: What surrounds the script in its process, which alone loads it.
@@ -115,22 +114,16 @@ class _RanksHaveCome(Exception):
     """The first process of a set has joined: from now on the set is followed, not the script."""
 
 
-class Script:
-    """The script's own process, and what has attached of those it has started."""
+class Script(Processes):
+    """A script that runs: what it starts is let in, and followed as ranks."""
 
     def __init__(self, gang: Gang, folder: Path, job: Job) -> None:
-        self.gang, self.job = gang, job
-        self.own: RankLink = gang.links[0]
+        super().__init__(gang)
+        self.job = job
         self.address = str(folder / "ranks")
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.address)
         self.listener.listen(512)
-        #: Processes that have attached and belong to no set of ranks (yet), in the order in which they were started.
-        self.attached: list[StartedLink] = []
-        self.pending: set[int] = set()  # started, and not attached yet
-        self.known: set[int] = set()
-        self.exits: dict[int, int] = {}
-        self.started = 0
         self.let_go = False
         self._links: list[StartedLink] = []
         self._crashes: dict[int, socket.socket] = {}
@@ -168,23 +161,6 @@ class Script:
         if not sets and any(link.failed for link in self.attached):
             sets.append(self._follow_a_set(stop))  # they have all failed before one of them joined
         return ScriptRun(tuple(sets), outcome, self.started)
-
-    def pump(self, timeout: float | None) -> None:
-        """Wait for the next thing to happen to anybody, and take it in."""
-        self.gang.pump(timeout)
-        for link in (self.own, *self.attached):
-            self.take_told(link)
-
-    def take_told(self, link: Link) -> None:
-        """What this process has said of those it has started."""
-        for begun in link.take_all(ProcessStarted):
-            self.started += 1
-            self.exits.pop(begun.pid, None)  # the system uses numbers again
-            if begun.pid not in self.known:
-                self.pending.add(begun.pid)
-        for ended in link.take_all(ProcessEnded):
-            self.exits[ended.pid] = ended.code
-            self.pending.discard(ended.pid)
 
     def _accept(self) -> None:
         wire, _ = self.listener.accept()
