@@ -13,22 +13,12 @@ from typing import Any
 
 import nbval.kernel
 import pytest
-from jupyter_client.manager import KernelManager
+
+from tests.kernels import Manager
 
 LIMIT = 0.15
 #: Of a drawing its words are compared (text/plain), as nbval does with figures in PNG: a timeline is never the same.
 DRAWING = "image/svg+xml"
-
-
-class Manager(KernelManager):
-    """Talks with kernels through files.
-
-    A port that was free when it was chosen may be taken before the kernel has started: gloo's ranks take many.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="ddp-course-kernel-", ignore_cleanup_errors=True)
-        super().__init__(transport="ipc", ip=str(Path(self._folder.name) / "kernel"), **settings)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import psutil
 from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import KernelManager
 
 from course_lib.doctor import explained
 from course_lib.outcome.outcome import Outcome
 from course_lib.ranks.kernel.gang import Gang
+from tests.kernels import Manager
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -125,7 +125,7 @@ class Kernel:
     """A real kernel, driven as JupyterLab drives it."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
-        self.manager = KernelManager()
+        self.manager = Manager()
         self.manager._kernel_spec = KernelSpec(
             argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="test",
