@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.outcome.places import Frame, is_learners, package_of, place_name
 from course_lib.outcome.syntax import code_without_a_word, compile_cell, from_bytes, remember_cell
-from course_lib.ranks.inside.cell import current_stack, report_exception, shown
+from course_lib.ranks.inside.tracebacks import current_stack, report_exception, shown
 
 
 def run(source, space=None, first_line=2):

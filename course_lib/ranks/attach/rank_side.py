@@ -14,8 +14,8 @@ import time
 
 from course_lib.ranks.attach.meeting import ONLY_JOB
 from course_lib.ranks.inside import control_thread, self_report, worker
-from course_lib.ranks.inside.cell import report_exception
 from course_lib.ranks.inside.control_thread import answer
+from course_lib.ranks.inside.tracebacks import report_exception
 from course_lib.ranks.kernel.interrupts import deferred
 from course_lib.ranks.messages import Done, Verdict, number_of, written
 from course_lib.ranks.protocol import BlockingChannel

@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
 from course_lib.ranks.inside import flight_recorder, gpu_fence, groups, nccl_recorder, self_report
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
-from course_lib.ranks.inside.cell import current_stack
 from course_lib.ranks.inside.freeing import free_blocked
 from course_lib.ranks.inside.idle import idles
 from course_lib.ranks.inside.partners import partners
 from course_lib.ranks.inside.pauses import Pause, pause, sleeps_in
 from course_lib.ranks.inside.process_group import RENDEZVOUS
+from course_lib.ranks.inside.tracebacks import current_stack
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
 from course_lib.ranks.look import NOBODY, GpuQueue, Look

@@ -33,10 +33,10 @@ from course_lib.ranks.inside import (
     self_report,
     values,
 )
-from course_lib.ranks.inside.cell import report_exception, shown
 from course_lib.ranks.inside.gpu_fence import finished_on_gpu
 from course_lib.ranks.inside.pictures import open_figures, png_of
 from course_lib.ranks.inside.script import run_script
+from course_lib.ranks.inside.tracebacks import report_exception, shown
 from course_lib.ranks.inside.tracing import Tracer
 from course_lib.ranks.messages import (
     Around,

@@ -1,4 +1,4 @@
-"""What a rank says of values, exceptions and stacks.
+"""What a rank says of exceptions, stacks and values.
 
 Tracebacks show the learner's lines with the line numbers of the notebook cell, and fold what happened inside torch into
 one line.
