@@ -1,4 +1,4 @@
-"""What one kernel remembers between cells of its current gang."""
+"""A kernel's current gang: which one a cell runs on, and when it ends."""
 
 from __future__ import annotations
 
@@ -14,6 +14,45 @@ from course_lib.ranks.kernel.gang import Gang, State, check_wish
 
 #: The variable by which whoever runs a shared machine has gangs ended that nobody uses, after so many minutes.
 IDLE_VARIABLE = "DDP_COURSE_IDLE_MINUTES"
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """The gang that a cell asks for."""
+
+    size: int
+    backend: str
+    init: bool
+
+    def fits(self, gang: Gang) -> bool:
+        """True where this gang is one like it."""
+        return (self.size, self.backend, self.init) == (gang.world_size, gang.wished_backend, gang.init)
+
+
+def _wish(size: int | None, backend: str | None, init: bool | None, old: Gang | None) -> _Wish:
+    """What a cell says of its gang; what it leaves open is as in the gang before it."""
+    if old is None:
+        assert size is not None, "refused before"
+        return _Wish(size, backend or "auto", init is not False)
+    return _Wish(
+        old.world_size if size is None else size,
+        backend or old.wished_backend,
+        # Who asks for a number of ranks begins anew: `--no-init` is not meant to last.
+        (old.init if size is None else True) if init is None else init,
+    )
+
+
+def _what_is_lost(old: Gang | None, wish: _Wish) -> str | None:
+    """What a cell is to be told whose gang is replaced; None where there was nothing to lose."""
+    if old is None or old.state is State.STOPPED:
+        return None
+    if old.state is State.BROKEN:
+        return "A rank of the gang was gone: this is a new gang, the variables of the old one are lost."
+    if old.job == 0:
+        return None
+    if wish.size == old.world_size:
+        return "A new gang: the variables of the one before it are lost."
+    return f"A new gang of {wish.size}: the variables of the gang of {old.world_size} before it are lost."
 
 
 @dataclass
@@ -36,29 +75,17 @@ class Session:
         if old is not None:
             with contextlib.suppress(OSError, ValueError):
                 old.refresh()
-        alive = old is not None and old.state is not State.STOPPED
-        if size is None and not alive:
+        lives = old is not None and old.state is not State.STOPPED
+        if size is None and not lives:
             yet = f"{self.ended} Start" if self.ended else "There is no gang yet: start"
             raise Refused(f"{yet} one with %%ranks 4 (or %%ranks N for N ranks).")
-        wanted = (
-            size if size is not None or old is None else old.world_size,
-            backend if backend is not None or old is None else old.wished_backend,
-            init if init is not None else (old.init if old is not None and size is None else True),
-        )
-        usable = alive and not fresh and old is not None and old.state is not State.BROKEN
-        if usable and old is not None and wanted == (old.world_size, old.wished_backend, old.init):
+        wish = _wish(size, backend, init, old)
+        if lives and old is not None and old.state is not State.BROKEN and not fresh and wish.fits(old):
             return old, None
-        note = None
-        if old is not None and alive and old.state is State.BROKEN and not fresh:
-            note = "A rank of the gang was gone: this is a new gang, the variables of the old one are lost."
-        elif old is not None and usable and old.job > 0:
-            note = f"A new gang of {wanted[0]}: the variables of the gang of {old.world_size} before it are lost."
-            if wanted[0] == old.world_size:
-                note = "A new gang: the variables of the one before it are lost."
-        assert wanted[0] is not None
-        check_wish(wanted[0], wanted[1] or "auto")  # before the old gang is given up
+        check_wish(wish.size, wish.backend)  # before the old gang is given up
+        note = None if fresh else _what_is_lost(old, wish)
         self.stop()
-        self.gang = Gang(wanted[0], backend=wanted[1] or "auto", init=wanted[2])
+        self.gang = Gang(wish.size, backend=wish.backend, init=wish.init)
         if self.ended:
             note, self.ended = f"{self.ended} This is a new one.", ""
         self.end_when_idle()
