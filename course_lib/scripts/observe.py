@@ -26,6 +26,7 @@ from course_lib.ranks.messages import Hello, written
 from course_lib.ranks.protocol import BlockingChannel
 from course_lib.scripts.attached_run import AttachedRun
 from course_lib.watch import probe
+from course_lib.watch.watching import watching
 
 #: How long a rank that raised waits for the verdict: its peers may have to compute until they need it.
 _PATIENCE_AFTER_ERROR = 60.0
@@ -53,7 +54,7 @@ def observe(
         return
     if worker.CURRENT is not None:
         # On a rank of the course's own: already watched.
-        with contextlib.nullcontext() if probe.CURRENT is not None else probe.watching(every, waiting):
+        with contextlib.nullcontext() if probe.CURRENT is not None else watching(every, waiting):
             yield
         return
     place = _place_in_the_run()
@@ -62,7 +63,7 @@ def observe(
         yield
         return
     with _Watched(*wires) as watched:
-        with last_words(watched.channel), probe.watching(every, waiting):
+        with last_words(watched.channel), watching(every, waiting):
             yield
         watched.finished()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: `probe.watching`, which only ranks import.
-_WATCHING = "course_lib.watch.probe:watching"
+#: `watching.watching`, which only ranks import.
+_WATCHING = "course_lib.watch.watching:watching"
 
 
 def as_around(every: int = 50, waiting: bool = True) -> tuple[str, dict[str, int | bool]]:

@@ -1,7 +1,7 @@
 """What the flight recorder does not tell of gloo: messages between two ranks, and who is named as the root.
 
 Also calls for a group to which the rank does not belong: torch warns, and does nothing. Used inside a rank, within
-`probe.watching`.
+`watching`.
 """
 
 from __future__ import annotations

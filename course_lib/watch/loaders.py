@@ -1,4 +1,4 @@
-"""Which samples a rank draws: noted for every DataLoader, by epoch. Used inside a rank, within `probe.watching`."""
+"""Which samples a rank draws: noted for every DataLoader, by epoch. Used inside a rank, within `watching`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The optimizers of a rank: how often each has stepped, and whether somebody else has changed weights since.
 
 Whoever averages weights now and then (local SGD) does so between two steps: those moments are worth a comparison, too.
-Used inside a rank, within `probe.watching`.
+Used inside a rank, within `watching`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a script does with DDP, noted on the rank while it runs: steps, batches, weights, and what was swallowed.
 
-`watching()` is a context manager around the learner's code (a job's `around`, or `course_lib.observe()`). It wraps a
-handful of torch's functions for that time and issues no collective of its own: what is noted on each rank is compared
-afterwards, by the doctor. Imports torch when it is entered.
+When it is told what is in `patches`, and for how long it notes in `watching`. It issues no collective of its own: what
+is noted on each rank is compared afterwards, by the doctor.
 """
 
 from __future__ import annotations
@@ -26,15 +25,12 @@ from course_lib.outcome.probe_notes import (
     ProbeNotes,
     WeightCheck,
 )
-from course_lib.ranks.inside import groups, worker
-from course_lib.ranks.inside.on_terminate import last_words
-from course_lib.ranks.inside.self_report import NOTED, PROGRESS, ddp_wrappers
+from course_lib.ranks.inside import groups
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.guard import Unseen, guarded
 from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers, is_inner_step
-from course_lib.watch.patches import patch
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import (
     CheckPlan,
@@ -349,6 +345,12 @@ class Probe:
 CURRENT: Probe | None = None
 
 
+def note_with(probe: Probe | None) -> None:
+    """From now on, what wrapped modules do is noted by this probe, or by none."""
+    global CURRENT
+    CURRENT = probe
+
+
 class _Entering:
     """Called before the forward of every wrapped module.
 
@@ -366,40 +368,3 @@ class _Entering:
 
 
 ENTERING = _Entering()
-
-
-@contextlib.contextmanager
-def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
-    """Note what happens on this rank until the block is left.
-
-    Args:
-        every: weights and gradients are compared at steps 0-8, 16, 32, and then every so many steps.
-        waiting: also sample, 10 to 50 times a second, whether the main thread waits for other ranks.
-    """
-    global CURRENT
-    probe = Probe(CheckPlan(every))
-    CURRENT = probe
-    NOTED.append(probe.told)
-    PROGRESS.append(probe.progress)
-    hooks = guarded(probe, probe.unseen, "DDP models")
-    with contextlib.ExitStack() as stack:
-        stack.callback(_unwatch, probe)
-        for wrapper in ddp_wrappers():
-            hooks.built(wrapper, found=True)
-        patch(probe, stack)
-        if waiting:
-            stack.enter_context(probe.clock)
-        if worker.CURRENT is not None:
-            stack.enter_context(last_words(worker.CURRENT.channel))
-        yield probe
-        hooks.finish()
-
-
-def _unwatch(probe: Probe) -> None:
-    """What was noted stays to be told; the models get rid of their hooks."""
-    global CURRENT
-    CURRENT = None
-    PROGRESS.clear()
-    for hook in probe.hooks:
-        with contextlib.suppress(Exception):
-            hook.remove()

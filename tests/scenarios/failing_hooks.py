@@ -1,4 +1,4 @@
-"""A probe whose hooks raise: what surrounds a script instead of `course_lib.watch.probe.watching`, in the ranks.
+"""A probe whose hooks raise: what surrounds a script instead of `course_lib.watch.watching`, in the ranks.
 
 Each hook is left alone `spared` times first, so that it also fails in the middle of what it keeps books of.
 """
@@ -10,6 +10,7 @@ from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers
 from course_lib.watch.waiting import WaitingClock
+from course_lib.watch.watching import watching
 
 #: Everything that is called from the script's own calls, by the class that has it.
 HOOKS = {
@@ -48,7 +49,7 @@ def failing(hooks, spared=0, **options):
             for name in set(names) & set(hooks):
                 stack.callback(setattr, owner, name, vars(owner)[name])
                 setattr(owner, name, _failing(vars(owner)[name], spared))
-        stack.enter_context(probe.watching(**options))
+        stack.enter_context(watching(**options))
         yield
 
 

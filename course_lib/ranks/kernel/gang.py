@@ -1,24 +1,23 @@
-"""A gang: the ranks that start, fail and restart together.
+"""A gang: the ranks that start, fail and restart together. How it starts, takes jobs and stops.
 
 States: starting -> idle <-> busy; idle/busy -> broken (a rank is gone: only a restart helps) -> stopped. One thread
-drives a gang at a time; nothing here polls: every wait is for a file descriptor. Running a job is in `run_job`.
+drives a gang at a time; nothing here polls: every wait is for a file descriptor. Running a job is in `run_job`, what
+ready ranks can be asked for in `ready_gang`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 import psutil
 
-from course_lib.outcome.outcome import Collective, Outcome, RankError, RankVariableError, exit_text
-from course_lib.outcome.packed import Packed
+from course_lib.outcome.outcome import Outcome, RankError, exit_text
 from course_lib.outcome.syntax import code_without_a_word, remember_cell
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.backend import (
@@ -29,37 +28,22 @@ from course_lib.ranks.kernel.backend import (
     choose_backend,
     may_share,
 )
-from course_lib.ranks.kernel.deadlock import issued_between
-from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.gpus import find_gpus
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job, Options
 from course_lib.ranks.kernel.launcher import Launcher, LaunchError, warm_up
 from course_lib.ranks.kernel.rank_handle import RankLink
+from course_lib.ranks.kernel.ready_gang import ReadyGang, State, start_patience
 from course_lib.ranks.kernel.stop_ranks import ANSWER_SECONDS_ON_GPUS
-from course_lib.ranks.messages import Call, Cell, Fetch, Fetched, Free, Freed, Rebuild, Rebuilt, Script
+from course_lib.ranks.messages import Call, Cell, Free, Freed, Script
 from course_lib.ranks.server.store import listen_on_loopback
 from course_lib.ranks.starting import RankConfig, StoreConfig
 
-#: Connecting every rank with every other takes time that grows with their number.
-START_SECONDS, START_SECONDS_PER_RANK = 60.0, 1.0
-REBUILD_SECONDS, REBUILD_SECONDS_PER_RANK = 10.0, 0.5
-FETCH_SECONDS = 60.0
 #: What a killed process takes to give its memory back, and much more.
 END_SECONDS = 5.0
 MAX_RANKS = 256
 #: The variable by which whoever runs a shared machine allows fewer.
 MAX_RANKS_VARIABLE = "DDP_COURSE_MAX_RANKS"
-
-
-class State(enum.StrEnum):
-    """What a gang can do now."""
-
-    STARTING = "starting"
-    IDLE = "idle"
-    BUSY = "busy"
-    BROKEN = "broken"
-    STOPPED = "stopped"
 
 
 class GangError(RuntimeError):
@@ -128,7 +112,7 @@ def check_wish(
     return choose_backend(world_size, backend, find_gpus(launcher, theirs), may_share(theirs))
 
 
-class Gang(Wires):
+class Gang(ReadyGang):
     """Real ranks with a process group, and state that lasts from job to job."""
 
     def __init__(
@@ -153,21 +137,12 @@ class Gang(Wires):
             GangError, BackendError, LaunchError: one clear line each.
         """
         self.backend = check_wish(world_size, backend, method, environment)
-        self.world_size = world_size
-        self.init = init
+        super().__init__(world_size, init)
         self.wished_backend = backend
         self.method = method
         self.limits = dict(limits or {})
         self.environment = dict(environment or {})
         self.launcher: Launcher = warm_up(method)
-        self.state = State.STARTING
-        self.epoch = 0
-        #: When its ranks were last asked for something, by `time.monotonic`.
-        self.used = time.monotonic()
-        #: How many operations each rank had issued on each of its groups when the last job ended.
-        self.numbers: dict[int, Mapping[str, int]] = {}
-        super().__init__()
-        self.links: list[RankLink] = []
         try:
             with deferred() as stop:
                 self._launch()
@@ -257,7 +232,7 @@ class Gang(Wires):
                 link.stdout.clear()
 
     def _wait_for_answers(self, stop: StopRequests) -> None:
-        deadline = time.monotonic() + START_SECONDS + START_SECONDS_PER_RANK * self.world_size
+        deadline = time.monotonic() + start_patience(self.world_size)
         # A rank may be ready before the process that has forked it says so.
         while any(link.ready is None or link.pid is None for link in self.links):
             lost = [link for link in self.links if not link.alive]
@@ -401,66 +376,6 @@ class Gang(Wires):
         self.pump(0.0)
         if not all(link.alive for link in self.links):
             self.state = State.BROKEN
-
-    def fetch(self, name: str | None, through: Callable[..., object] | None = None) -> dict[int, Packed]:
-        """A variable of the ranks' namespace (or, with None, the last value) by rank, still packed.
-
-        Args:
-            name: of the variable. through: a function of an importable module that is called with it on each rank;
-                what it returns is sent instead.
-
-        Raises:
-            RankVariableError: no rank has it, or the gang is gone.
-        """
-        with self._lock, deferred() as stop, self.heeding(stop):
-            if self.state is not State.IDLE:
-                raise RankVariableError(
-                    f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
-                )
-            self.used = time.monotonic()
-            how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
-            replies = self.ask(Fetch(name, how), Fetched, FETCH_SECONDS, stop=stop)
-            if stop.pressed:
-                stop.heed()
-                raise KeyboardInterrupt
-        if not replies:
-            raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: no rank answers.")
-        found = {rank: reply for rank, reply in sorted(replies.items()) if reply.found}
-        if not found:
-            raise RankVariableError(f"No rank has a variable named {name!r}.")
-        return {rank: (reply.value, reply.not_sent) for rank, reply in found.items()}
-
-    def mark_broken(self) -> None:
-        """A rank is gone: only a restart helps."""
-        self.state = State.BROKEN
-
-    def collectives_between(self, started_ns: int, ended_ns: int) -> dict[int, tuple[Collective, ...]]:
-        """The collectives issued in a span of time, by rank; empty when the gang is gone."""
-        if self.state not in (State.IDLE, State.BUSY):
-            return {}
-        return issued_between(self.look(FETCH_SECONDS, detail=True), started_ns, ended_ns)
-
-    def rebuild_group(self) -> int | None:
-        """Give the ranks a new process group, keeping their Python state.
-
-        Returns how many DDP wrappers were moved to it on rank 0, or None when that failed: only a restart helps then.
-        """
-        if not all(link.alive for link in self.links):
-            self.state = State.BROKEN
-            return None
-        if not self.init:
-            return 0
-        self.epoch += 1
-        patience = REBUILD_SECONDS + REBUILD_SECONDS_PER_RANK * self.world_size
-        if any(link.uses_gpus for link in self.links):  # NCCL may connect them anew, as at the start
-            patience = START_SECONDS + START_SECONDS_PER_RANK * self.world_size
-        replies = self.ask(Rebuild(self.epoch), Rebuilt, patience)
-        if len(replies) < self.world_size or any(reply.problem is not None for reply in replies.values()):
-            for link in self.links:
-                link.kill()
-            self.state = State.BROKEN
-            return None
-        return replies[0].wrappers
 
     def rescue(self) -> int | None:
         """Free ranks that are blocked, then rebuild the group; see `rebuild_group`."""

@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib.outcome.outcome import Collective, Outcome
 from course_lib.outcome.packed import Packed
-
-if TYPE_CHECKING:
-    from course_lib.ranks.kernel.gang import Gang
+from course_lib.ranks.kernel.ready_gang import ReadyGang
 
 
 @dataclass(frozen=True)
@@ -23,12 +21,12 @@ class Handle:
         gang: the gang. started_ns, ended_ns: when the run was, by the clock of the flight recorder.
     """
 
-    gang: Gang
+    gang: ReadyGang
     started_ns: int
     ended_ns: int
 
     def fetch(self, name: str | None, through: Callable[..., object] | None = None) -> dict[int, Packed]:
-        """See `Gang.fetch`."""
+        """See `ReadyGang.fetch`."""
         return self.gang.fetch(name, through)
 
     def collectives(self) -> dict[int, tuple[Collective, ...]]:

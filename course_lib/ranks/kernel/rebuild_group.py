@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from course_lib.outcome.fold import rank_list
 from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel.job import Run, what_was_run
 from course_lib.ranks.kernel.make_outcome import PEER_LOST
-
-if TYPE_CHECKING:
-    from course_lib.ranks.kernel.gang import Gang
+from course_lib.ranks.kernel.ready_gang import ReadyGang
 
 #: After one of these a group refuses everything that follows: gloo's, then NCCL's (read in torch's NCCLUtils.cpp).
 _GROUP_BROKEN = (
@@ -24,7 +20,7 @@ _GROUP_BROKEN = (
 )
 
 
-def put_right(gang: Gang, this: Run) -> tuple[str, ...]:
+def put_right(gang: ReadyGang, this: Run) -> tuple[str, ...]:
     """Rebuild what the job has broken; returns what the learner has to know about that."""
     if not all(link.alive for link in gang.links):
         gang.mark_broken()
@@ -85,7 +81,7 @@ def _still_on_gpus(this: Run, apart: bool) -> tuple[str, ...]:
     return (f"{said} for other ranks. The next line that needs a result waits for that, too.",)
 
 
-def _apart_on_gpus(gang: Gang, this: Run) -> tuple[str, ...]:
+def _apart_on_gpus(gang: ReadyGang, this: Run) -> tuple[str, ...]:
     """A job that ended well may leave GPUs waiting for each other: its collectives returned before they were done."""
     grown = {
         rank: {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.ranks.kernel import deadlock, deadlock_watch
@@ -21,6 +20,7 @@ from course_lib.ranks.kernel.job import Job, Run, collect, progress_of
 from course_lib.ranks.kernel.live_outcome import Handle, LiveOutcome
 from course_lib.ranks.kernel.make_outcome import conclude, if_ended_now, stalled
 from course_lib.ranks.kernel.rank_handle import Link
+from course_lib.ranks.kernel.ready_gang import ReadyGang
 from course_lib.ranks.kernel.rebuild_group import put_right
 from course_lib.ranks.kernel.stop_ranks import (
     end,
@@ -30,15 +30,12 @@ from course_lib.ranks.kernel.stop_ranks import (
 )
 from course_lib.ranks.messages import written
 
-if TYPE_CHECKING:
-    from course_lib.ranks.kernel.gang import Gang
-
 _SHOW_EVERY = 0.1
 #: Ranks that are idle say which line issued what within this; the first time it takes a second to load the symbols.
 _LINES_SECONDS = 5.0
 
 
-def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
+def run(gang: ReadyGang, job: Job, stop: StopRequests) -> Outcome:
     """Run the job to its end, whatever that is, and leave the gang usable if that is possible."""
     links: list[Link] = [link for link in gang.links if job.only is None or link.rank in job.only]
     gang.job += 1
@@ -57,7 +54,7 @@ def run(gang: Gang, job: Job, stop: StopRequests) -> Outcome:
     return _put_right(gang, this, outcome)
 
 
-def _in_step(gang: Gang, this: Run) -> bool:
+def _in_step(gang: ReadyGang, this: Run) -> bool:
     """All ranks have issued as many operations as the others, in this job and before: there is nothing to be asked.
 
     Most cells end like this.
@@ -71,7 +68,7 @@ def _in_step(gang: Gang, this: Run) -> bool:
     )
 
 
-def _put_right(gang: Gang, this: Run, outcome: Outcome) -> Outcome:
+def _put_right(gang: ReadyGang, this: Run, outcome: Outcome) -> Outcome:
     """What else there is to be said of a job that has not simply gone well; the gang is usable again if possible."""
     notes = put_right(gang, this)
     fetchable = not this.killed and not outcome.exits
@@ -95,7 +92,7 @@ def _met_wrongly(outcome: Outcome) -> bool:
     return bool(outcome.recorded) and deadlock.first_misfit(outcome.recorded, groups) is not None
 
 
-def _left_open(gang: Gang, this: Run) -> bool:
+def _left_open(gang: ReadyGang, this: Run) -> bool:
     """True when members of a group have issued unequal numbers of collectives in this job.
 
     The groups' own numbers come with every answer; they also count what is sent from one rank to another, so that
