@@ -1,4 +1,8 @@
-"""One server, one browser, a new window for every test; screenshots go to DDP_COURSE_SCREENSHOTS."""
+"""One server, one browser, and one JupyterLab, which stays open; screenshots go to DDP_COURSE_SCREENSHOTS.
+
+To load JupyterLab keeps a core busy for six seconds, longer than most tests do. So `open_notebook` opens its notebook
+in a page that is already there, and that is closed only when a test fails. `page` is a new tab.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -8,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.notebook_page import Notebook
-from tests.browser.servers import Course, Server, course_lab
+from tests.browser.servers import LIGHT, Course, Server, course_lab
 
 CHROMIUM_OPTIONS = (
     "--no-sandbox",
@@ -21,6 +25,15 @@ CHROMIUM_OPTIONS = (
 )
 FAILED = pytest.StashKey[bool]()
 WINDOW = {"width": 1280, "height": 900}
+#: JupyterLab is ready; the learner may have chosen another theme.
+STARTED = """async theme => {
+    await jupyterapp.restored;
+    await jupyterapp.commands.execute('apputils:change-theme', { theme });
+}"""
+#: Documents are opened as a click in the file browser opens them.
+OPEN = "path => jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)"
+#: Nothing is saved, and nobody is asked whether it should be.
+CLOSE_ALL = "() => { for (const each of [...jupyterapp.shell.widgets('main')]) each.dispose(); }"
 # Playwright's five seconds are short when JupyterLab loads on a machine that is busy with other things.
 expect.set_options(timeout=60_000)
 
@@ -55,7 +68,7 @@ def lab(lab_server) -> Iterator[Server]:
     """JupyterLab, light, with no kernel left over from another test."""
     yield lab_server
     lab_server.end_kernels()
-    lab_server.set_theme("JupyterLab Light")
+    lab_server.set_theme(LIGHT)
 
 
 @pytest.fixture(scope="session")
@@ -94,13 +107,40 @@ def page(learner, request, shots) -> Iterator[Page]:
     page.close()
 
 
+@pytest.fixture(scope="session")
+def kept_open() -> list[Page]:
+    """The page in which JupyterLab is open, if there is one."""
+    return []
+
+
 @pytest.fixture
-def open_notebook(lab, course, page, shots) -> Callable[..., Notebook]:
+def lab_page(lab, learner, kept_open, request, shots) -> Iterator[Page]:
+    """JupyterLab, with no document open."""
+    if kept_open:
+        page = kept_open.pop()
+        page.bring_to_front()
+    else:
+        page = learner.new_page()
+        page.goto(lab.url("lab?reset"))
+        page.wait_for_function("'jupyterapp' in window")
+    yield page
+    if request.node.stash.get(FAILED, True):
+        page.screenshot(path=shots / f"failed_{request.node.name}.png")
+        page.close()
+    else:
+        page.evaluate(CLOSE_ALL)
+        kept_open.append(page)
+
+
+@pytest.fixture
+def open_notebook(lab, course, lab_page, shots) -> Callable[..., Notebook]:
     """Open a notebook in JupyterLab, as it is in the checkout or with the given cells."""
 
     def open_it(path: str, *sources: str, counts: bool = False) -> Notebook:
         content = course.write(path, *sources) if sources else course.fresh(path, counts=counts)
-        page.goto(lab.url(f"lab/tree/{path}?reset"))
-        return Notebook(page, shots, lab).ready(path, len(content.cells))
+        lab_page.evaluate(STARTED, lab.theme)
+        expect(lab_page.locator("body")).to_have_attribute("data-jp-theme-name", lab.theme)
+        lab_page.evaluate(OPEN, path)
+        return Notebook(lab_page, shots, lab).ready(path, len(content.cells))
 
     return open_it

@@ -31,6 +31,7 @@ from course_lib.learner.update import put_back
 CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDERS = ("notebooks", "exercises", "solutions", "docs", "course_lib")
 START_SECONDS = 60.0
+LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
 class Course:
@@ -91,6 +92,7 @@ class Server:
     opens: str
     token: str
     base: str = field(init=False)
+    theme: str = LIGHT
 
     def __post_init__(self) -> None:
         self.base = re.match(r"https?://[^/]+", self.opens)[0]  # type: ignore[index]
@@ -111,7 +113,8 @@ class Server:
         return json.loads(text) if text else None
 
     def set_theme(self, name: str) -> None:
-        """As the learner does in Settings > Theme."""
+        """As the learner does in Settings > Theme, before JupyterLab is opened, or between two notebooks."""
+        self.theme = name
         path = f"lab/api/settings/{quote('@jupyterlab/apputils-extension:themes', safe='@')}"
         self.call("PUT", path, {"raw": json.dumps({"theme": name})})
 
@@ -191,8 +194,13 @@ def serving(command: list[str], course: Course, home: Path) -> Iterator[Server]:
 
 
 def course_lab(course: Course, home: Path) -> contextlib.AbstractContextManager[Server]:
-    """What `make lab ARGS=--no-browser` starts."""
-    return serving([str(Path(sys.executable).with_name("ddp-course")), "lab"], course, home)
+    """What `make lab ARGS=--no-browser` starts; its page tells scripts of its commands, as `window.jupyterapp`."""
+    command = [
+        str(Path(sys.executable).with_name("ddp-course")),
+        "lab",
+        "--LabApp.expose_app_in_browser=True",
+    ]
+    return serving(command, course, home)
 
 
 def notebook_7(course: Course, home: Path) -> contextlib.AbstractContextManager[Server]:

@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from course_lib.draw import Bar, Lane, Moment, Replay, Told, lanes
+from tests.browser.servers import DARK
 
 pytestmark = pytest.mark.browser
 
@@ -103,7 +104,7 @@ def test_where_ranks_form_several_groups_nobody_is_named_as_late(page, tmp_path)
 
 
 def test_in_jupyterlab_a_traced_run_is_watched_again(open_notebook, lab):
-    lab.set_theme("JupyterLab Dark")
+    lab.set_theme(DARK)
     notebook = open_notebook(
         "notebooks/scratch.ipynb", "%load_ext course_lib", TRACED, "out.replay()", "out.timeline.plot()"
     )

@@ -84,9 +84,14 @@ kept.append("after")"""
     kernel = lab.kernel_process().pid
     notebook.start(2)
     expect(notebook.output(2)).to_contain_text("ranks have finished")
-    notebook.page.on("dialog", lambda dialog: dialog.accept())
+
+    def accept(dialog):
+        dialog.accept()
+
+    notebook.page.on("dialog", accept)
     notebook.page.reload()
     expect(notebook.cells).to_have_count(4)
+    notebook.page.remove_listener("dialog", accept)  # the page stays open for other tests
     gate.touch()
     notebook.ready(SCRATCH, 4)
     assert lab.kernel_process().pid == kernel

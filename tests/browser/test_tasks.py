@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.notebook_page import reads
+from tests.browser.servers import DARK
 
 pytestmark = pytest.mark.browser
 
@@ -68,7 +69,7 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
 
 
 def test_exercises_just_cloned_are_readable_in_the_dark(open_notebook, lab):
-    lab.set_theme("JupyterLab Dark")
+    lab.set_theme(DARK)
     notebook = open_notebook(EXERCISES, counts=True)
     expect(notebook.panel.get_by_text("not attempted").first).to_be_visible()
     assert notebook.too_wide() == []
