@@ -17,7 +17,7 @@ from course_lib.grading.verdict import CheckResult, CheckState, Verdict, Verdict
 from course_lib.outcome.fold import fold, rank_list, table
 from course_lib.outcome.outcome import Ending, Kind, Outcome, exit_text
 from course_lib.outcome.report import steady_message_in
-from course_lib.outcome.syntax import compile_cell
+from course_lib.outcome.syntax import compile_cell, remember_cell
 from course_lib.tasks.task import Misconception, Miss, Task
 
 #: What gloo says before it ends a rank that receives more bytes than it expects.
@@ -35,6 +35,7 @@ def judge_source(task: Task, source: str, first_line: int, seed: int) -> Verdict
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile_cell(source, LABEL, first_line)
+        remember_cell(source, LABEL, first_line)  # the doctor reads the lines of a deadlock
     except SyntaxError as error:
         lines = "".join(traceback.format_exception_only(error)).rstrip("\n").splitlines()
         lines = [line for line in lines if not line.lstrip().startswith("File ")]

@@ -161,7 +161,7 @@ def test_a_changed_course_is_loaded_anew_and_the_zygote_ends_with_its_owner(tmp_
     folder = os.path.dirname(owner.environment["DDP_COURSE_ZYGOTE"])
     one = owner.kernel()
     assert one.parent == owner.zygote.pid
-    file = tmp_path / "course_lib" / "ranks" / "inside" / "cell.py"
+    file = tmp_path / "course_lib" / "ranks" / "inside" / "tracebacks.py"
     file.write_text(file.read_text() + "\n# changed\n")
     other = owner.kernel()
     assert other.parent == other.process.pid

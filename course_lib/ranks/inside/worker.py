@@ -274,14 +274,28 @@ class Rank:
     def _run_learners(self, job: Work, body: Callable[[], object]) -> Done:
         self.open_streams()
         self_report.NOTED.clear()  # what an earlier job was asked to note
-        done = Done()
         started = time.time_ns()
-        tracer = None
+        done, tracer = self._in_learners_code(job, body)
+        if job.around is not None:
+            facts = done.facts or self_report.facts_of(self.main_thread)
+            done = replace(done, facts=facts, records=records_since(started))
+        if os.getpid() == self.pid:
+            with contextlib.suppress(Exception):
+                self.send_open_figures()
+            self._flush()
+        trace = tuple(tracer.events()) if tracer is not None else ()
+        return replace(
+            done, trace=trace, started_ns=started, ended_ns=time.time_ns(), sequence=sequence_numbers()
+        )
+
+    def _in_learners_code(self, job: Work, body: Callable[[], object]) -> tuple[Done, Tracer | None]:
+        """What comes of the learner's code, and who has traced it. Here, and nowhere else, an interrupt raises."""
+        done = Done()
+        tracer: Tracer | None = None
         try:
             try:
                 self.in_learners_code = True
-                if job.trace:
-                    tracer = Tracer()
+                tracer = Tracer() if job.trace else None
                 with around(job.around), tracer or contextlib.nullcontext():
                     value = body()
                 finished = finished_on_gpu()
@@ -302,17 +316,7 @@ class Rank:
                 done = replace(done, facts=self_report.facts_at(error.__traceback__))
             with contextlib.suppress(BaseException):
                 error.__traceback__ = None
-        if job.around is not None:
-            facts = done.facts or self_report.facts_of(self.main_thread)
-            done = replace(done, facts=facts, records=records_since(started))
-        if os.getpid() == self.pid:
-            with contextlib.suppress(Exception):
-                self.send_open_figures()
-            self._flush()
-        trace = tuple(tracer.events()) if tracer is not None else ()
-        return replace(
-            done, trace=trace, started_ns=started, ended_ns=time.time_ns(), sequence=sequence_numbers()
-        )
+        return done, tracer
 
     def _flush(self) -> None:
         for name in ("stdout", "stderr"):
