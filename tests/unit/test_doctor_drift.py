@@ -3,6 +3,10 @@
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
+from course_lib.doctor.outside_ddp import stepped_outside
+from course_lib.doctor.words import names_in_a_row
+from course_lib.outcome.outcome import Ending
+from tests.unit.outcomes import error
 from tests.unit.watched import gradients, models, notes, outside, record, watched, weights
 
 SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(4)}
@@ -372,3 +376,35 @@ def test_a_sampler_that_is_told_the_same_rank_everywhere_is_named():
     found = diagnose(watched(told, told))
     assert found.kind == "same_data"
     assert "was created with rank=0, num_replicas=2" in found.summary
+
+
+def ended_by(kind, *caught):
+    """What is said of two ranks of which the first has caught errors and ended with one."""
+    told = notes(failures=[failure("no", each) for each in caught])
+    raised = {"errors": {0: error(kind)}, "endings": {0: Ending.RAISED}}
+    return said(told, notes(), kind="raises", **raised)
+
+
+def test_the_error_that_ended_a_rank_is_no_swallowed_one_and_every_other_is():
+    assert ended_by("ValueError", "ValueError") == ("rank_raised", (0,))
+    assert ended_by("ValueError", "RuntimeError") == ("swallowed_error", (0,))
+    assert ended_by("ValueError", "ValueError", "ValueError") == ("swallowed_error", (0,))
+
+
+@pytest.mark.parametrize(
+    ("names", "row"),
+    [
+        ("a", "a"),
+        ("ab", "a and b"),
+        ("abcd", "a, b, c and d"),
+        ("abcde", "a, b, c, d and 1 more"),
+    ],
+)
+def test_up_to_four_names_are_told_in_a_row(names, row):
+    assert names_in_a_row(list(names)) == row
+
+
+def test_moments_of_an_optimizer_are_in_the_order_of_its_steps_and_the_end_is_the_last():
+    each = [notes(outside=outside(1, 2, 3 + rank)) for rank in range(2)]
+    stepped = stepped_outside(dict(enumerate(each)))
+    assert [moment.difference is not None for moment in stepped[0].moments()] == [False, False, True]

@@ -80,3 +80,46 @@ def test_sys_exit_names_its_ranks_codes_and_line():
     found = found_in(outcome("raises", errors=errors, endings=dict.fromkeys((1, 2), Ending.RAISED)))
     assert (found.kind, found.culprits) == ("rank_exited", (1, 2))
     assert found.summary.startswith("Ranks 1 and 2 called sys.exit(3) at train.py, line 9.")
+
+
+def test_who_has_noticed_a_death_is_told_from_who_waits_for_those():
+    endings = {0: Ending.FREED, 1: Ending.FREED, 2: Ending.DIED, 3: Ending.FREED}
+    waiting = {3: Waiting(3, "recv", "In [1], line 5", "dist.recv(x, 0)")}
+    found = found_in(outcome("died", 4, exits={2: -9}, endings=endings, waiting=waiting))
+    assert (found.kind, found.culprits) == ("rank_killed", (2,))
+    assert (
+        "; ranks 0 and 1 noticed at once, because the connection broke; rank 3 waits for ranks 0 and 1"
+        in found.summary
+    )
+
+
+WORKING = {1: Waiting(1, None, "In [1], line 9", "work()", state="computing")}
+
+
+def test_ranks_that_are_all_at_work_when_the_time_is_up_are_only_late():
+    found = found_in(outcome("hang", 2, timed_out=True, waiting=WORKING))
+    assert (found.kind, found.culprits) == ("timeout", ())
+    assert found.summary == "Rank 1 did not finish in time and was stopped."
+    assert "--timeout" in found.advice
+    assert any("work()" in line for line in found.evidence)
+
+
+def test_without_progress_who_is_at_work_is_the_odd_one_and_the_others_wait_for_it():
+    found = found_in(outcome("hang", 2, timed_out=True, stalled_for=30.0, waiting=WORKING | BLOCKED))
+    assert (found.kind, found.culprits) == ("no_progress", (1,))
+    assert found.summary.startswith("For 30 s no rank has issued a collective")
+    assert "rank 1 is computing at In [1], line 9: work()" in found.summary
+    assert "rank 0 waits in barrier() at In [1], line 3 for it" in found.summary
+
+
+def test_a_cell_that_raises_on_some_ranks_is_of_a_kind_of_its_own_until_somebody_waits():
+    alone = found_in(
+        outcome("raises", 2, what="cell", errors={1: error("KeyError")}, endings={1: Ending.RAISED})
+    )
+    assert (alone.kind, alone.culprits, alone.summary) == ("raised", (1,), "Rank 1 raised KeyError.")
+    endings = {0: Ending.FREED, 1: Ending.RAISED}
+    awaited = found_in(
+        outcome("raises", 2, what="cell", errors={1: error("KeyError")}, endings=endings, waiting=BLOCKED)
+    )
+    assert (awaited.kind, awaited.culprits) == ("rank_raised", (1,))
+    assert awaited.summary.startswith("Rank 1 raised KeyError, and rank 0 waits for it in barrier().")
