@@ -92,7 +92,7 @@ def problems_on_paper(root: Path) -> list[str]:
             f"{task.name}: {problem}"
             for problem in (
                 *_without_cell(task, root),
-                *_taught_nowhere(task, root),
+                *taught_nowhere(task, root),
             )
         ]
     return problems + stray_files(root)
@@ -106,7 +106,7 @@ def _without_cell(task: Task, root: Path) -> list[str]:
     return [] if found else [f"solutions/sources/{task.lesson}.py has no cell for it"]
 
 
-def _taught_nowhere(task: Task, root: Path) -> list[str]:
+def taught_nowhere(task: Task, root: Path) -> list[str]:
     """Misconceptions that send the learner to a heading which no lesson has, or to one that is about something else."""
     problems = []
     for item in task.misconceptions:

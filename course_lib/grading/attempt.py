@@ -68,7 +68,9 @@ class Attempt:
     last_words: str = ""
 
 
-class _Ended(Exception):
+class EndedError(Exception):
+    """The attempt is over before all trials have gone through: how, and why."""
+
     def __init__(self, end: End, reason: str = "", outcome: Outcome | None = None) -> None:
         super().__init__(reason)
         self.end, self.reason, self.outcome = end, reason, outcome
@@ -84,7 +86,7 @@ def attempt(
     Raises:
         GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
     """
-    clock = _Clock(task.seconds, task.seconds * CALLS_IN_ALL * len(seeds))
+    clock = Clock(task.seconds, task.seconds * CALLS_IN_ALL * len(seeds))
     plan: dict[int, list[_Question]] = {}
     trials: list[Trial] = []
     printed: list[str] = []
@@ -96,7 +98,7 @@ def attempt(
                 world_size, case = size, None
                 plan = plan or _plan(task, seeds, gang)
                 in_all = sum(map(len, plan.values()))
-                ranks = _Ranks(gang, ProcessLimits(gang, folder), clock)
+                ranks = AskedRanks(gang, ProcessLimits(gang, folder), clock)
                 if task.script:
                     ranks.ask(harness.keep_script, source, first_line, place, task.name)
                 else:
@@ -110,7 +112,7 @@ def attempt(
                     if tell is not None:
                         tell(len(trials), in_all)
                 ranks.ask(harness.sign_off)
-        except _Ended as ended:
+        except EndedError as ended:
             words = _printed(ended.outcome) if ended.outcome is not None else ""
             how = (ended.end, ended.outcome, ended.reason, world_size, case, words)
             return Attempt(tuple(trials), tuple(printed), *how)
@@ -181,12 +183,12 @@ def _ask_some(task: Task, places: list[_Place], gang: Gang) -> None:
         raise KeyboardInterrupt
     if outcome.kind is not Kind.OK:
         raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
-    for place, (oracle, steady) in zip(places, json.loads(_text(outcome.raw_values[0])), strict=True):
+    for place, (oracle, steady) in zip(places, json.loads(pickled_text(outcome.raw_values[0])), strict=True):
         place.oracle, place.steady = oracle, steady
 
 
 @dataclass
-class _Clock:
+class Clock:
     """The answer's time: only what it uses itself counts, not the starting of ranks."""
 
     a_call: float
@@ -201,10 +203,10 @@ class _Clock:
         return self.a_call, f"{self.a_call:g} s"
 
 
-class _Ranks:
+class AskedRanks:
     """The gang of one world size, and the questions it is asked."""
 
-    def __init__(self, gang: Gang, limits: ProcessLimits, clock: _Clock) -> None:
+    def __init__(self, gang: Gang, limits: ProcessLimits, clock: Clock) -> None:
         self.gang = gang
         self.limits = limits
         self.clock = clock
@@ -214,16 +216,16 @@ class _Ranks:
         """Run a function of the harness on all ranks: their replies, and what was printed."""
         outcome = self.run(function, *arguments)
         if any(link.unasked for link in self.gang.links):
-            raise _Ended(End.FORGED)
+            raise EndedError(End.FORGED)
         raw = outcome.raw_values
         try:
-            replies = {rank: json.loads(_text(raw[rank])) for rank in range(self.gang.world_size)}
+            replies = {rank: json.loads(pickled_text(raw[rank])) for rank in range(self.gang.world_size)}
         except (ValueError, KeyError, RecursionError) as error:
-            raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+            raise EndedError(End.UNREADABLE, f"{type(error).__name__} while reading") from error
         return replies, _printed(outcome)
 
     def run(self, function: Callable[..., object], *arguments: object) -> Outcome:
-        """Run a function of the harness on all ranks; raises _Ended where one of them does not come to its end."""
+        """Run a function of the harness on all ranks; raises EndedError where one of them does not come to its end."""
         payload = _payload(function, *arguments)
         limit, called = self.clock.limit()
         started = time.monotonic()
@@ -235,18 +237,18 @@ class _Ranks:
                 on_progress=lambda _: self.limits.look(),
             )
         except GangError:
-            raise _Ended(End.LOST) from None
+            raise EndedError(End.LOST) from None
         except OverLimitError as error:
-            raise _Ended(End.OVER_LIMIT, str(error)) from None
+            raise EndedError(End.OVER_LIMIT, str(error)) from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # The wire is JSON, but what is in it comes from the answer's process.
-            raise _Ended(End.UNREADABLE, f"{type(error).__name__} while reading") from error
+            raise EndedError(End.UNREADABLE, f"{type(error).__name__} while reading") from error
         finally:
             self.clock.used += time.monotonic() - started
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.kind is not Kind.OK:
-            raise _Ended(End.BROKE, called, explained(outcome))
+            raise EndedError(End.BROKE, called, explained(outcome))
         return outcome
 
 
@@ -257,7 +259,7 @@ def _payload(function: Callable[..., object], *arguments: object) -> bytes:
     return bytes(cloudpickle.dumps((function, arguments, [])))
 
 
-def _text(blob: bytes) -> str:
+def pickled_text(blob: bytes) -> str:
     """The string in a pickle of a string, read without running it as pickle.loads would."""
     opcodes = [(code.name, argument) for code, argument, _ in pickletools.genops(blob)]
     strings = [argument for name, argument in opcodes if "UNICODE" in name]
@@ -268,19 +270,19 @@ def _text(blob: bytes) -> str:
 
 
 def _observations(answers: Mapping[int, object], first: bool) -> dict[int, object]:
-    """What was seen on each rank; raises _Ended where there is nothing to see."""
+    """What was seen on each rank; raises EndedError where there is nothing to see."""
     replies = {rank: answer for rank, answer in answers.items() if isinstance(answer, dict)}
     if len(replies) < len(answers):
-        raise _Ended(End.UNREADABLE, "no observation")
+        raise EndedError(End.UNREADABLE, "no observation")
     stubs = [rank for rank, reply in replies.items() if reply.get("stub")]
     if any(reply.get("missing") for reply in replies.values()):
-        raise _Ended(End.STUB if stubs else End.MISSING)
+        raise EndedError(End.STUB if stubs else End.MISSING)
     if stubs and first and len(stubs) == len(replies):
-        raise _Ended(End.STUB)
+        raise EndedError(End.STUB)
     if stubs:
-        raise _Ended(End.UNFINISHED, str(min(stubs)))
+        raise EndedError(End.UNFINISHED, str(min(stubs)))
     if not all("seen" in reply for reply in replies.values()):
-        raise _Ended(End.UNREADABLE, "no observation")
+        raise EndedError(End.UNREADABLE, "no observation")
     return {rank: reply["seen"] for rank, reply in replies.items()}
 
 

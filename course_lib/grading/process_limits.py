@@ -114,13 +114,13 @@ class NothingLeft:
     """
 
     def __enter__(self) -> NothingLeft:
-        self._before = {process.pid for process in _adopted()}
+        self._before = {process.pid for process in adopted()}
         return self
 
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + 2.0
         while time.monotonic() < deadline:
-            left = [process for process in _adopted() if process.pid not in self._before]
+            left = [process for process in adopted() if process.pid not in self._before]
             if not left:
                 return
             for process in left:
@@ -138,7 +138,8 @@ def _cleans_up(process: psutil.Process) -> bool:
     return False
 
 
-def _adopted() -> list[psutil.Process]:
+def adopted() -> list[psutil.Process]:
+    """Processes that the server of ranks has taken over: those whose parent, a rank or its child, has ended."""
     launcher = warm_up()
     launcher.pump()
     ours = set(launcher.pids.values())

@@ -202,7 +202,7 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
         for sentence in specimen.breaks
         if states.get(sentence) is CheckState.PASSED
     ]
-    problems += [f"shows {what}:\n{verdict!r}" for what in _empty_words(verdict)]
+    problems += [f"shows {what}:\n{verdict!r}" for what in empty_words(verdict)]
     return [f"{specimen.name} {problem}" for problem in problems]
 
 
@@ -223,7 +223,7 @@ def _unlike_its_name(specimen: Specimen, task: Task, verdict: Verdict) -> str:
     return "" if "rank" in repr(verdict) else f"fails without a word on which rank:\n{verdict!r}"
 
 
-def _empty_words(verdict: Verdict) -> Iterator[str]:
+def empty_words(verdict: Verdict) -> Iterator[str]:
     """Sentences of a verdict that tell a learner nothing."""
     for check in verdict.checks:
         if NO_OBSERVATION in check.observed:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.integration.ranks_and_kernels import ROOT, until, until_gone
-from tests.unit.submissions import (
+from tests.made_up.submissions import (
     RIGHT,
     STUB,
     TASK,

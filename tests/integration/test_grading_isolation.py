@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from course_lib.grading.grader import grade
-from course_lib.grading.process_limits import _adopted
+from course_lib.grading.process_limits import adopted
 from course_lib.grading.verdict import VerdictKind
 from course_lib.ranks.kernel import silence
 from course_lib.ranks.kernel.launcher import warm_up
@@ -46,7 +46,7 @@ def answer(body):
 
 def left_behind():
     sleeping = [p for p in psutil.process_iter(["cmdline", "status"]) if SLEEPER in (p.info["cmdline"] or ())]
-    return [p for p in sleeping if p.info["status"] != psutil.STATUS_ZOMBIE] + _adopted()
+    return [p for p in sleeping if p.info["status"] != psutil.STATUS_ZOMBIE] + adopted()
 
 
 @pytest.fixture(autouse=True)

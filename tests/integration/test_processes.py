@@ -260,6 +260,8 @@ def test_a_signal_handler_that_raises_between_cells_costs_nobody_a_rank(ranks, t
         "signal.signal(signal.SIGALRM, ring)"
     )
     pids = ranks.pids()
+    # In the instant in which a rank has just answered, nobody could say whether its answer has been sent.
+    until(lambda: all(psutil.Process(pid).status() == psutil.STATUS_SLEEPING for pid in pids))
     for pid in pids:
         os.kill(pid, signal.SIGALRM)
     until(lambda: len(list(tmp_path.iterdir())) == 4)

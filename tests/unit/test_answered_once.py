@@ -6,14 +6,14 @@ import socket
 
 import pytest
 
-from course_lib.grading.attempt import End, _Clock, _Ended, _Ranks, _text
+from course_lib.grading.attempt import AskedRanks, Clock, End, EndedError, pickled_text
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.inside.values import pack
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.messages import Done, Freed, Picture, Ready, number_of, written
 from course_lib.ranks.protocol import BufferedChannel, Message
-from tests.unit.outcomes import outcome
+from tests.made_up.outcomes import outcome
 
 
 class Here(Link):
@@ -114,17 +114,17 @@ def test_an_answer_whose_rank_replied_twice_is_not_believed(link, replies):
     link, says = link
     link.awaited = 5
     says(*map(done, replies))
-    ranks = _Ranks(Played(link), Unwatched(), _Clock(1.0, 6.0))
+    ranks = AskedRanks(Played(link), Unwatched(), Clock(1.0, 6.0))
     if replies == (5,):
         assert ranks.ask(len) == ({0: {"seen": 1}}, "")
     else:
-        with pytest.raises(_Ended) as ended:
+        with pytest.raises(EndedError) as ended:
             ranks.ask(len)
         assert ended.value.end is End.FORGED
 
 
 def test_only_a_pickle_of_one_string_is_read_and_nothing_else_in_it_is_passed_over():
-    assert _text(pickle.dumps("{}")) == "{}"
+    assert pickled_text(pickle.dumps("{}")) == "{}"
     for blob in (pickle.dumps(["{}"]), pickle.dumps(("{}", 1)), pickle.dumps(1), b"(V{}\np0\n."):
         with pytest.raises(ValueError, match="not a pickled string"):
-            _text(blob)
+            pickled_text(blob)

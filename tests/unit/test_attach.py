@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from course_lib.outcome.outcome import EXIT_UNKNOWN
-from course_lib.ranks.attach.meeting import NotAllCame, _exit_code_of, accept_ranks
+from course_lib.ranks.attach.meeting import NotAllCame, accept_ranks, exit_code_of
 from course_lib.ranks.messages import Hello, written
-from tests.unit.linux import kernel
+from tests.made_up.linux import kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
@@ -32,10 +32,10 @@ def ended(how):
 def test_the_exit_code_is_told_before_and_after_its_parent_has_asked(how):
     pid, process = ended(how)
     try:
-        assert _exit_code_of(pid, process) == how
+        assert exit_code_of(pid, process) == how
         os.waitpid(pid, 0)
-        assert _exit_code_of(pid, process) == (how if kernel() >= (6, 15) else EXIT_UNKNOWN)
-        assert _exit_code_of(pid, None) == EXIT_UNKNOWN
+        assert exit_code_of(pid, process) == (how if kernel() >= (6, 15) else EXIT_UNKNOWN)
+        assert exit_code_of(pid, None) == EXIT_UNKNOWN
     finally:
         os.close(process)
 

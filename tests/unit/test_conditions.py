@@ -9,7 +9,7 @@ from course_lib.doctor.conditions import condition_of, rank_condition, rank_only
 from course_lib.doctor.words import positions
 from course_lib.outcome.outcome import Collective, Waiting
 from course_lib.outcome.places import Frame
-from tests.unit.outcomes import hung
+from tests.made_up.outcomes import hung
 
 SOURCE = """\
 dist.barrier()

@@ -7,8 +7,8 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.outcome.facts import Facts, WrappedModel
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
-from tests.unit.outcomes import blocked, collective, outcome, stuck
-from tests.unit.watched import SCRIPT, models, notes, record, under_a_condition, watched
+from tests.made_up.outcomes import blocked, collective, outcome, stuck
+from tests.made_up.watched import SCRIPT, models, notes, record, under_a_condition, watched
 
 BARRIER = record("", 5, op="barrier")
 IN_DDP = {"gradients": "backward", "buffers": "forward", "rebuild": "forward", "construction": "forward"}

@@ -11,10 +11,10 @@ from course_lib.outcome.places import Frame
 from course_lib.ranks.inside.freeing import ABORT_SECONDS
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.rebuild_group import put_right
-from course_lib.ranks.kernel.stop_ranks import _state, patience
+from course_lib.ranks.kernel.stop_ranks import patience, state_of
 from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Cell, Done
-from tests.unit.outcomes import error, outcome
+from tests.made_up.outcomes import error, outcome
 
 
 def late(*waiting, **fields):
@@ -149,7 +149,7 @@ def look(**fields):
     ],
 )
 def test_a_rank_waits_for_its_gpu_whether_cuda_spins_or_sleeps(seen, state):
-    assert _state(seen) == state
+    assert state_of(seen) == state
 
 
 class Wire:

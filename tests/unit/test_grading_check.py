@@ -17,7 +17,7 @@ from course_lib.grading.progress import FILE_NAME, Progress
 from course_lib.grading.terminal import shown
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import all_tasks, find_task
-from tests.unit.submissions import STUB, TASK, notebook, task_cell, write
+from tests.made_up.submissions import STUB, TASK, notebook, task_cell, write
 
 OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"
 BROKEN = "def f(:\n"

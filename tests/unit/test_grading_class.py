@@ -15,12 +15,12 @@ from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import page_name, write_pages
 from course_lib.grading.classroom.results import Results, ResultsError, key_of, task_version
 from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
-from course_lib.grading.classroom.workers import _without_secrets
+from course_lib.grading.classroom.workers import without_secrets
 from course_lib.grading.plain_text import one_line
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
 from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.samplers.shard_indices import ShardIndices
-from tests.unit.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
+from tests.made_up.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
 
 EPOCH = find_task(TASK).misconception("epoch_ignored")
 PASSED = Verdict(
@@ -292,7 +292,7 @@ def test_workers_get_none_of_the_instructor_s_secrets():
         "DB_PASSWORD",
         "GH_PAT",
     ]
-    assert _without_secrets({**kept, **dict.fromkeys(secret, "x")}) == kept
+    assert without_secrets({**kept, **dict.fromkeys(secret, "x")}) == kept
 
 
 def test_the_json_holds_the_verdicts():

@@ -51,6 +51,16 @@ def _walk(top: Path):
     return ((Path(folder), folders, names) for folder, folders, names in os.walk(top))
 
 
+def test_tests_use_public_names_of_the_course():
+    private = re.compile(r"^ *from course_lib[\w.]* import .*\b_\w+", re.MULTILINE)
+    found = {
+        str(path.relative_to(ROOT)): private.findall(path.read_text(encoding="utf-8"))
+        for path in ours(".py")
+        if path.is_relative_to(ROOT / "tests")
+    }
+    assert {path: names for path, names in found.items() if names} == {}
+
+
 def run(*command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False

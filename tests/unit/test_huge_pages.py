@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.linux import kernel
+from tests.made_up.linux import kernel
 
 ROOT = Path(__file__).parents[2]
 ASK = """

@@ -13,8 +13,8 @@ from course_lib.grading.verdict import CheckState, VerdictKind, closing_lines, t
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
-from tests.unit.outcomes import died, error, hung, outcome, raised
-from tests.unit.submissions import TASK
+from tests.made_up.outcomes import died, error, hung, outcome, raised
+from tests.made_up.submissions import TASK
 
 LATE = Misconception("late", "It comes late.", "lesson 01, Time")
 WILD = Misconception("wild", "It is wild.", "lesson 01, Order")

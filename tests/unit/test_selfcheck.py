@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.cli.selfcheck import _taught_nowhere, problems_on_paper, stray_files
-from course_lib.grading.selfcheck import EXPLAINS, _empty_words, catalogue, problems_with_task, seeds_for
+from course_lib.cli.selfcheck import problems_on_paper, stray_files, taught_nowhere
+from course_lib.grading.selfcheck import EXPLAINS, catalogue, empty_words, problems_with_task, seeds_for
 from course_lib.grading.statement import is_quoted, sentences_in
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Misconception
-from tests.unit.submissions import write
+from tests.made_up.submissions import write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,10 +88,10 @@ def test_a_misconception_that_points_to_a_heading_about_something_else_is_found(
     class Pointing(type(find_task("samplers.shard_indices"))):
         misconceptions = (Misconception("no_padding", "You lose samples.", "lesson 03, A seed of one's own"),)
 
-    (problem,) = _taught_nowhere(Pointing(), tmp_path)
+    (problem,) = taught_nowhere(Pointing(), tmp_path)
     assert "has hardly a word in common" in problem
     write(tmp_path / "notebooks/sources/03_samplers.py", "# ## A seed of one's own\n#\n# Samples are lost.\n")
-    assert _taught_nowhere(Pointing(), tmp_path) == []
+    assert taught_nowhere(Pointing(), tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_misconception_that_points_to_a_heading_about_something_else_is_found(
 def test_evidence_that_shows_nothing_is_found(observed, empty):
     check = CheckResult("It is right.", CheckState.FAILED, observed)
     verdict = Verdict("samplers.evaluate", VerdictKind.WRONG, "1 check does not hold.", (check,))
-    assert bool(list(_empty_words(verdict))) == empty
+    assert bool(list(empty_words(verdict))) == empty
 
 
 def test_only_where_rounding_may_decide_all_seeds_are_worth_their_time():

@@ -17,7 +17,7 @@ from course_lib.ranks.process import identity, lives
 from course_lib.ranks.server.fitting import Request, fitting_of
 from course_lib.ranks.server.zygote import VARIABLE, ask_zygote
 from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
-from course_lib.ranks.server.zygote_process import _Shared
+from course_lib.ranks.server.zygote_process import Shared
 
 ROOT = Path(__file__).parents[2]
 FITTING = fitting_of({"NCCL_DEBUG": "INFO", "EDITOR": "vi"})
@@ -130,7 +130,7 @@ def test_a_process_is_known_by_more_than_its_number(ended):
 
 def test_it_lives_as_long_as_one_of_its_servers(listening, ended):
     me = identity(os.getpid())
-    life = _Shared(listening, ended, idle=100.0)
+    life = Shared(listening, ended, idle=100.0)
     life.asked(Request(FITTING, {}, "/", 1, server=me))
     life.asked(Request(FITTING, {}, "/", 1))
     assert not life.over()
@@ -141,7 +141,7 @@ def test_it_lives_as_long_as_one_of_its_servers(listening, ended):
 
 def test_it_ends_when_nobody_has_needed_it_for_a_while(listening, monkeypatch):
     monkeypatch.setattr("course_lib.ranks.server.zygote_process.children", set)
-    life = _Shared(listening, identity(os.getpid()), idle=100.0)
+    life = Shared(listening, identity(os.getpid()), idle=100.0)
     life.needed -= 101.0
     assert not life.over(), "it still loads torch"
     life.loaded()
@@ -155,14 +155,14 @@ def test_it_ends_when_nobody_has_needed_it_for_a_while(listening, monkeypatch):
 
 
 def test_it_ends_when_nobody_can_find_it_and_leaves_another_one_s_socket_alone(listening):
-    life = _Shared(listening, identity(os.getpid()), idle=100.0)
+    life = Shared(listening, identity(os.getpid()), idle=100.0)
     other = listening.with_name("other")
     other.touch()
     other.replace(listening)
     assert life.over()
     life.close_address()
     assert listening.exists()
-    _Shared(listening, identity(os.getpid()), idle=100.0).close_address()
+    Shared(listening, identity(os.getpid()), idle=100.0).close_address()
     assert not listening.exists()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from course_lib.outcome.facts import Facts, NamedShape, WrappedModel
 from course_lib.outcome.places import Frame
 from course_lib.watch import snapshot
-from tests.unit.outcomes import collective, died, hung, outcome, raised
+from tests.made_up.outcomes import collective, died, hung, outcome, raised
 
 MODEL = WrappedModel(
     "Net",

@@ -66,7 +66,7 @@ class _Worker:
                 ],
                 pass_fds=[theirs.fileno()],
                 env={
-                    **_without_secrets(os.environ),
+                    **without_secrets(os.environ),
                     "TMPDIR": folder,
                     ZYGOTE: "",  # answers of strangers: their ranks descend from nobody but this worker
                     "PYTHONPATH": os.pathsep.join(
@@ -105,7 +105,7 @@ class _Worker:
             return self.process.wait()
 
 
-def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without what CI and shells keep there for the instructor: an answer may print it all."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 

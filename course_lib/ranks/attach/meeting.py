@@ -168,7 +168,7 @@ class AttachedLink(Link):
         if self._exit_code is None and self.channel.closed:
             if self.process is not None:
                 select.select([self.process], [], [], _SECONDS_TO_BE_GONE)
-            self._exit_code = _exit_code_of(self._pid, self.process)
+            self._exit_code = exit_code_of(self._pid, self.process)
         return self._exit_code
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class AttachedLink(Link):
         self.signal(signal.SIGKILL)
 
 
-def _exit_code_of(pid: int, process: int | None) -> int:
+def exit_code_of(pid: int, process: int | None) -> int:
     """The exit code of a process that has ended; `process` is a descriptor of it (pidfd), opened while it was there."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         fields = (

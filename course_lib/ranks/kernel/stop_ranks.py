@@ -86,7 +86,7 @@ def see_where(wires: Wires, this: Run) -> None:
     for link in this.running():
         if link.rank in looks:
             look = looks[link.rank]
-            waiting = deadlock.describe(look, looks, _state(look), failed_ranks(this))
+            waiting = deadlock.describe(look, looks, state_of(look), failed_ranks(this))
             this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
         else:
             this.waiting[link.rank] = of_unanswering(wires, this, link)
@@ -102,7 +102,7 @@ def of_unanswering(wires: Wires, this: Run, link: Link) -> Waiting:
     return Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
-def _state(look: Look) -> str:
+def state_of(look: Look) -> str:
     """What a rank is doing that has to be ended, as `Waiting.state` has it."""
     if look.pause is not None and look.pause[1] == "gpu":
         return "gpu"  # CUDA spins or sleeps while it waits: being awake does not tell

@@ -76,7 +76,7 @@ class _Owned:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class _Shared:
+class Shared:
     """It lives as long as one of the Jupyter servers that had a use for it, unless nobody needs it for a while."""
 
     fds: tuple[int, ...] = ()
@@ -96,24 +96,26 @@ class _Shared:
         return 0, 0
 
     def over(self) -> bool:
+        """See `_Life`; where somebody has removed the socket, nobody finds it."""
         self.servers = {server for server in self.servers if lives(server)}
-        if (
-            not self.servers or self._file() != self.file
-        ):  # where somebody has removed the folder, nobody finds it
+        if not self.servers or self._file() != self.file:
             return True
         if children():
             self.needed = time.monotonic()
         return time.monotonic() - self.needed > self.idle
 
     def loaded(self) -> None:
+        """See `_Life`."""
         self.needed = time.monotonic()
 
     def asked(self, request: Request) -> None:
+        """See `_Life`; the server of who asks may need the zygote again."""
         self.needed = time.monotonic()
         if request.server:
             self.servers.add(request.server)
 
     def close_address(self) -> None:
+        """See `_Life`."""
         with contextlib.suppress(OSError), locked(self.address.parent):
             if self._file() == self.file:
                 self.address.unlink()
@@ -196,7 +198,7 @@ def main(arguments: list[str]) -> None:
         if os.fork():  # nobody's child: whoever starts it, server or kernel, may end before it, or after
             os._exit(0)
         name_process("ddp-zygote")
-        life = _Shared(Path(arguments[2]), arguments[3], float(arguments[4]))
+        life = Shared(Path(arguments[2]), arguments[3], float(arguments[4]))
     zygote = _Zygote(listener, life)
     try:
         preload.preload(lambda: not life.over())

@@ -9,7 +9,7 @@ from course_lib.outcome.outcome import Collective
 from course_lib.outcome.places import Frame
 from course_lib.outcome.probe_notes import ProbeNotes
 from course_lib.ranks.codec import decode
-from tests.unit.outcomes import outcome
+from tests.made_up.outcomes import outcome
 
 SCRIPT = "/scripts/train.py"
 
