@@ -47,12 +47,17 @@ def lives(identity: str) -> bool:
     return pid.isdigit() and bool(began) and _began(int(pid)) == began
 
 
+def _stat_fields(stat: bytes) -> list[bytes]:
+    """The fields of /proc/PID/stat from the state on; the name before it may hold blanks and brackets."""
+    return stat.rpartition(b")")[2].split()
+
+
 def _began(pid: int) -> str:
     if sys.platform == "linux":
         # In the system's own count: seconds since 1970 are computed, and move when somebody sets the clock.
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
+                fields = _stat_fields(file.read())
         except OSError:
             return ""
         return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
@@ -83,7 +88,7 @@ class EndWatch:
         if self._stat < 0:
             return False
         try:
-            fields = os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()
+            fields = _stat_fields(os.pread(self._stat, 4096, 0))
         except OSError:  # somebody has reaped it
             return True
         flags, pending = int(fields[_STAT_FLAGS]), int(fields[_STAT_PENDING])

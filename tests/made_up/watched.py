@@ -55,7 +55,7 @@ def models(*bypassed: int) -> list[dict[str, Any]]:
 
 
 def weights(*sums: int, step: int = 0, name: str = "weight") -> list[dict[str, Any]]:
-    """Checks of one parameter, one a step."""
+    """Checks of one parameter, one per step."""
     return [
         {
             "model": 0,
@@ -91,7 +91,7 @@ def outside(
     among: list[int] | None = None,
     end: bool = True,
 ) -> list[dict[str, Any]]:
-    """Checks of one parameter that no DDP model holds, one a step; the last one is that at the end of the run."""
+    """Checks of one parameter that no DDP model holds, one per step; the last one is that at the end of the run."""
     gradients = [*gradient, *[0] * len(sums)]
     return [
         {

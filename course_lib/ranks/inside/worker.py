@@ -136,9 +136,8 @@ class Rank:
             os._exit(0)
         try:
             self.channel.send(written(reply, number_of(message)))
-        except (
-            Exception
-        ):  # the wire is closed; or the learner's code has replaced what Python itself provides
+        except Exception:
+            # The wire is closed, or the learner's code has replaced what Python itself provides.
             control_thread.leave(EXIT_CUT_OFF)
 
     def _reply(self, job: RankJob) -> Body:
