@@ -19,8 +19,9 @@ STACK_SIGNAL = (
 )
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-#: In /proc/PID/stat, counted from the state, which follows the name: fields 9 and 31 of man proc_pid_stat.
-_STAT_FLAGS, _STAT_PENDING = 6, 28
+#: In /proc/PID/stat, counted from the state, which follows the name: fields 9, 31 and 52 of man proc_pid_stat.
+_STAT_FLAGS, _STAT_PENDING, _STAT_EXIT_CODE = 6, 28, 49
+_NOT_ENDING = {0, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _PF_EXITING = 0x4
 
 
@@ -84,15 +85,17 @@ class EndWatch:
                 self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
 
     def is_ending(self) -> bool:
-        """True once a SIGKILL is pending for the process (any signal that ends it becomes one), and from then on."""
+        """True once a signal that ends the process has been sent to it, and from then on."""
         if self._stat < 0:
             return False
         try:
             fields = _stat_fields(os.pread(self._stat, 4096, 0))
         except OSError:  # somebody has reaped it
             return True
-        flags, pending = int(fields[_STAT_FLAGS]), int(fields[_STAT_PENDING])
-        return bool(flags & _PF_EXITING or pending & 1 << signal.SIGKILL - 1)
+        flags, pending, code = (int(fields[n]) for n in (_STAT_FLAGS, _STAT_PENDING, _STAT_EXIT_CODE))
+        # A SIGKILL is pending (any signal that ends a process becomes one). A moment after it has been taken, the
+        # process is marked; between the two, newer systems tell its exit code, as they do of one that is stopped.
+        return bool(flags & _PF_EXITING or pending & 1 << signal.SIGKILL - 1) or code not in _NOT_ENDING
 
     def close(self) -> None:
         """Give the descriptor back."""

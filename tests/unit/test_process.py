@@ -38,6 +38,18 @@ def test_any_signal_that_ends_a_process_is_seen_and_one_that_does_not_is_not():
     watch.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="ends are seen coming in /proc")
+def test_a_process_that_is_stopped_and_goes_on_is_not_ending_until_it_is_killed():
+    with subprocess.Popen(["sleep", "100"]) as process:
+        watch = EndWatch(process.pid)
+        for number in (19, 18):  # SIGSTOP, SIGCONT
+            os.kill(process.pid, number)
+            assert not any(watch.is_ending() for _ in range(200))
+        process.kill()
+        assert all(watch.is_ending() for _ in range(200))
+    watch.close()
+
+
 def test_a_process_that_is_not_there_is_not_watched():
     watch = EndWatch(2**22 + 1)
     assert not watch.is_ending()
