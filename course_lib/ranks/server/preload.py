@@ -11,8 +11,11 @@ import contextlib
 import gc
 import importlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator
+
+from course_lib.ranks.server.fill_holes import fill_holes
 
 ENVIRONMENT = {
     # The flight recorder sizes its ring when torch is imported.
@@ -56,15 +59,19 @@ def preload_also(module: str) -> None:
 def preload(keep_going: object = None) -> None:
     """Import `MODULES` and what `preload_also` has named, and set the thread count.
 
-    Stops early when `keep_going()` turns false.
+    Stops early when `keep_going()` turns false. Where all is loaded already, in a forkserver that a zygote has forked,
+    it does nothing: whatever it touched would be copied.
 
     Modules that this torch does not have are passed over: a missing one costs time later, never correctness.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    missing = [name for name in (*MODULES, *os.environ.get(_ALSO, "").split()) if name not in sys.modules]
+    if not missing:
+        return
     with _no_garbage_collected(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in (*MODULES, *os.environ.get(_ALSO, "").split()):
+        for name in missing:
             if callable(keep_going) and not keep_going():
                 return
             try:
@@ -78,6 +85,7 @@ def preload(keep_going: object = None) -> None:
     _forget_what_ranks_forget()
     # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them.
     gc.collect()
+    fill_holes()
     gc.freeze()
 
 
