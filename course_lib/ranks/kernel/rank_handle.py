@@ -10,6 +10,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import psutil
+
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
@@ -143,10 +145,16 @@ class Link(abc.ABC):
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGINT)
 
+    def processor_seconds(self) -> float:
+        """What the rank's process has used so far; 0 of one that is gone."""
+        try:
+            times = psutil.Process(self.pid).cpu_times() if self.pid is not None else None
+        except psutil.Error:
+            times = None
+        return float(times.user + times.system) if times is not None else 0.0
+
     def is_stopped(self) -> bool:
         """True while a signal (SIGSTOP, SIGTSTP) has stopped the process."""
-        import psutil
-
         try:
             return self.pid is not None and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
         except psutil.Error:

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from course_lib.outcome.outcome import Waiting
@@ -39,8 +39,10 @@ ANSWER_SECONDS_ON_GPUS = 3.0
 #: abort of NCCL's communicators stops kernels and gives memory back first. How long that takes on a card is what the
 #: steps `stop` and `again` of `make test-gpu` find out; until then this is a guess on the safe side.
 LEAVE_SECONDS_ON_GPUS = 5.0
-#: How often a rank is asked once more, a grace apart, when the machine has no core to spare.
+#: How often a rank is asked once more, a grace apart, when the machine has no core to spare, and the processor seconds
+#: after which it must have heard.
 _PATIENT_TURNS = 5
+_HEARD_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
     """Make every rank that still runs leave the learner's code."""
     for link in this.running():
         this.stopped_at[link.rank] = why
+    used = {link.rank: link.processor_seconds() for link in this.running()}
     continued = [link for link in this.running() if link.is_stopped()]
     for link in continued:
         link.signal(signal.SIGCONT)
@@ -183,7 +186,7 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
             link.interrupt()
         if _wait(wires, this, GRACE_SECONDS / 2):
             return
-    _wait_for_the_busy(wires, this)
+    _wait_for_the_busy(wires, this, used)
     for link in this.running():
         this.killed.add(link.rank)
         link.kill()
@@ -194,11 +197,15 @@ def _was_at_work(this: Run, link: Link) -> bool:
     return link.rank in this.waiting and this.waiting[link.rank].state in ("computing", "silent")
 
 
-def _wait_for_the_busy(wires: Wires, this: Run) -> None:
-    """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer."""
-    at_work = [link for link in this.running() if _was_at_work(this, link)]
-    for _ in range(_PATIENT_TURNS if at_work and this.job.repair and machine_is_busy() else 0):
-        if not this.running():
+def _wait_for_the_busy(wires: Wires, this: Run, used: Mapping[int, float]) -> None:
+    """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer.
+
+    Args:
+        used: the processor seconds of each rank when it was asked first.
+    """
+    for _ in range(_PATIENT_TURNS if this.job.repair and machine_is_busy() else 0):
+        at_work = [link for link in this.running() if _was_at_work(this, link)]
+        if not any(link.processor_seconds() - used[link.rank] < _HEARD_SECONDS for link in at_work):
             return
         for link in this.running():
             link.interrupt()
