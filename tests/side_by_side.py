@@ -15,6 +15,7 @@ import gc
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
-def _turn(item: pytest.Item) -> int:
-    """When this test's turn is; those not listed, which are dealt out one by one, come last."""
-    return next(
-        (i for i, folder in enumerate(_LONGEST_FIRST) if item.nodeid.startswith(folder)), len(_LONGEST_FIRST)
-    )
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """When this test's turn is; those not listed, which are dealt out one by one, come last.
+
+    Those come in an order of no meaning, always the same: tests that mostly wait (a script is launched, a deadlock is
+    watched) stand side by side in their folders, and all workers would wait at the same time.
+    """
+    last = len(_LONGEST_FIRST)
+    turn = next((i for i, folder in enumerate(_LONGEST_FIRST) if item.nodeid.startswith(folder)), last)
+    return turn, zlib.crc32(item.nodeid.encode()) if turn == last else 0
 
 
 class Turns:
