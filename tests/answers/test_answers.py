@@ -1,11 +1,14 @@
 """Every right answer passes, every wrong one fails with its own misconception named, every stub is not attempted."""
 
+import builtins
 from pathlib import Path
 
 import pytest
 
 from course_lib.build.task_sources import task_cell, task_statement
+from course_lib.grading import grader
 from course_lib.grading.grader import grade
+from course_lib.grading.judge import judge
 from course_lib.grading.selfcheck import (
     catalogue,
     problems_with_answer,
@@ -17,9 +20,29 @@ from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import all_tasks, find_task
 
 HERE = Path(__file__).parent
+IMPORT = builtins.__import__
 SPECIMENS = catalogue(HERE)
 SAMPLERS = [task for task in all_tasks() if task.name.startswith("samplers.")]
 SCRIPTS = [task for task in all_tasks() if task.script]
+
+
+@pytest.fixture(autouse=True)
+def _a_judge_without_torch(monkeypatch):
+    """Answers are judged in the learner's kernel, which has no torch: to load it takes seconds, and 200 MB."""
+
+    def refuse(name, *arguments):
+        if name.partition(".")[0] == "torch":
+            raise ImportError("torch is not for the kernel")
+        return IMPORT(name, *arguments)
+
+    def judged(*arguments):
+        builtins.__import__ = refuse
+        try:
+            return judge(*arguments)
+        finally:
+            builtins.__import__ = IMPORT
+
+    monkeypatch.setattr(grader, "judge", judged)
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)

@@ -123,7 +123,7 @@ def write_images(case: Case, path: Path) -> None:
 
 
 def blank_images(case: Case) -> list[int]:
-    """The numbers of the training images that are blank."""
+    """The numbers of the training images that are blank. On a rank: it takes torch."""
     if "blanks" not in case:
         return []
     return toys.dealt(len(case["digits"]), case["ranks"], 1, seed=case["seed"])[: case["blanks"]]

@@ -21,6 +21,7 @@ class Seen(TypedDict):
         attempts: by attempt (0: before the first restart) and rank, what happened.
         doctor: the doctor's sentence. checkpoint: the last one. files: the names of those that were written.
         off: how far the last weights are from those of one process; None where that cannot be said.
+        blank: the numbers of the training images that are blank.
     """
 
     ok: bool
@@ -30,6 +31,7 @@ class Seen(TypedDict):
     checkpoint: Checkpoint
     off: float | None
     files: list[str]
+    blank: list[int]
 
 
 ThisTrial = Trial[Case, Seen, None]

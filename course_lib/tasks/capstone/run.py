@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from course_lib.tasks.capstone import single_process as alone
-from course_lib.tasks.capstone.cases import Case, Placed, write_images
+from course_lib.tasks.capstone.cases import Case, Placed, blank_images, write_images
 from course_lib.tasks.capstone.evidence import Seen
 from course_lib.tasks.capstone.launch import launch
 from course_lib.tasks.capstone.notes import (
@@ -69,6 +69,7 @@ def observe_launch(script: str, case: Case) -> Seen:
         "checkpoint": _checkpoint(out / "checkpoint.pt", data),
         "off": _off(case, folder, data, notes),
         "files": sorted(os.listdir(out)),
+        "blank": blank_images(case),
     }
 
 

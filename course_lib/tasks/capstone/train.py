@@ -12,7 +12,7 @@ from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.capstone import taught
 from course_lib.tasks.capstone.bugs import BUGS
-from course_lib.tasks.capstone.cases import TESTS, Case, blank_images, cases
+from course_lib.tasks.capstone.cases import TESTS, Case, cases
 from course_lib.tasks.capstone.evidence import Evidence, Seen, ThisTrial, other_statistics
 from course_lib.tasks.capstone.gradients import (
     first_bypass,
@@ -168,7 +168,7 @@ class Train(Task[Case, Seen, None]):
         micro_batches = {sum(map(len, seen.micro_batches(rank))) for rank in seen.ranks}
         if micro_batches == {0}:
             return _not_reached(seen)
-        blank = set(blank_images(seen.case))
+        blank = set(seen.seen["blank"])
         for rank in seen.ranks:
             if blank.intersection(itertools.chain(*seen.shares(rank))):
                 return Miss(f"rank {rank} trained on blank images")
