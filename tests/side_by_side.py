@@ -67,11 +67,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
-    """When this test's turn is; those not listed, which are dealt out one by one, come last.
+    """When this test's turn is: who must be alone comes first, before there is anybody to wait for.
 
-    Those come in an order of no meaning, always the same: tests that mostly wait (a script is launched, a deadlock is
+    Those not listed, which are dealt out one by one, come last.
+
+    They come in an order of no meaning, always the same: tests that mostly wait (a script is launched, a deadlock is
     watched) stand side by side in their folders, and all workers would wait at the same time.
     """
+    if item.get_closest_marker("alone"):
+        return -1, 0
     last = len(_LONGEST_FIRST)
     turn = next((i for i, folder in enumerate(_LONGEST_FIRST) if item.nodeid.startswith(folder)), last)
     return turn, zlib.crc32(item.nodeid.encode()) if turn == last else 0
