@@ -48,10 +48,10 @@ lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
 
 # One run of pytest, so that its last line is the whole verdict: house rules (format, lint, types, notebooks match
-# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Four at a time on two cores:
+# their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Three at a time on two cores:
 # a third of a test is waiting, for ranks to start or deadlocks to be proved (WORKERS=0: one after the other). Images for
 # containers often set PYTHONDONTWRITEBYTECODE: each of hundreds of processes would compile the course anew.
-WORKERS = 4
+WORKERS = 3
 test: $(READY)
 	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(ARGS)
 

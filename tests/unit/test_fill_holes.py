@@ -1,5 +1,6 @@
 """After the holes are filled, what is made comes to lie together; nothing else changes."""
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def test_what_is_made_comes_to_lie_together():
     assert whole
     # 2,000 objects of 240 bytes are 120 pages, and 200 chunks of 300 bytes are 15.
     assert objects < 200
-    assert chunks < 30
     assert scattered_objects > 1.5 * objects
-    assert scattered_chunks > 1.5 * chunks
+    if hasattr(ctypes.CDLL(None), "mallinfo2"):  # glibc 2.33 and newer
+        assert chunks < 30
+        assert scattered_chunks > 1.5 * chunks
