@@ -23,6 +23,8 @@ MAX_PROCESSES = 100
 MAX_MEMORY = 2 << 30
 MAX_FILES_BYTES = 256 << 20
 MAX_PRINTED = 1 << 30
+#: A storm of forks that is being ended makes new processes meanwhile; on a busy machine that takes its time.
+_END_SECONDS = 10.0
 
 
 class OverLimitError(Exception):
@@ -118,7 +120,7 @@ class NothingLeft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
             left = [process for process in adopted() if process.pid not in self._before]
             if not left:
