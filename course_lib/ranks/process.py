@@ -20,7 +20,7 @@ STACK_SIGNAL = (
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 #: In /proc/PID/stat, counted from the state, which follows the name: fields 9, 31 and 52 of man proc_pid_stat.
-_STAT_FLAGS, _STAT_PENDING, _STAT_EXIT_CODE = 6, 28, 49
+_STAT_FLAGS, _STAT_PENDING, STAT_EXIT_CODE = 6, 28, 49
 _NOT_ENDING = {0, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _PF_EXITING = 0x4
 
@@ -48,7 +48,7 @@ def lives(identity: str) -> bool:
     return pid.isdigit() and bool(began) and _began(int(pid)) == began
 
 
-def _stat_fields(stat: bytes) -> list[bytes]:
+def stat_fields(stat: bytes) -> list[bytes]:
     """The fields of /proc/PID/stat from the state on; the name before it may hold blanks and brackets."""
     return stat.rpartition(b")")[2].split()
 
@@ -58,7 +58,7 @@ def _began(pid: int) -> str:
         # In the system's own count: seconds since 1970 are computed, and move when somebody sets the clock.
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = _stat_fields(file.read())
+                fields = stat_fields(file.read())
         except OSError:
             return ""
         return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
@@ -89,10 +89,10 @@ class EndWatch:
         if self._stat < 0:
             return False
         try:
-            fields = _stat_fields(os.pread(self._stat, 4096, 0))
+            fields = stat_fields(os.pread(self._stat, 4096, 0))
         except OSError:  # somebody has reaped it
             return True
-        flags, pending, code = (int(fields[n]) for n in (_STAT_FLAGS, _STAT_PENDING, _STAT_EXIT_CODE))
+        flags, pending, code = (int(fields[n]) for n in (_STAT_FLAGS, _STAT_PENDING, STAT_EXIT_CODE))
         # A SIGKILL is pending (any signal that ends a process becomes one). A moment after it has been taken, the
         # process is marked; between the two, newer systems tell its exit code, as they do of one that is stopped.
         return bool(flags & _PF_EXITING or pending & 1 << signal.SIGKILL - 1) or code not in _NOT_ENDING

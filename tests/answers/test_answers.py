@@ -36,11 +36,9 @@ def _a_judge_without_torch(monkeypatch):
         return IMPORT(name, *arguments)
 
     def judged(*arguments):
-        builtins.__import__ = refuse
-        try:
+        with monkeypatch.context() as without_torch:
+            without_torch.setattr(builtins, "__import__", refuse)
             return judge(*arguments)
-        finally:
-            builtins.__import__ = IMPORT
 
     monkeypatch.setattr(grader, "judge", judged)
 

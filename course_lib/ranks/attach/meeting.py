@@ -25,6 +25,7 @@ from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.messages import Hello, Verdict, read, written
+from course_lib.ranks.process import STAT_EXIT_CODE, stat_fields
 from course_lib.ranks.protocol import BlockingChannel, BufferedChannel
 
 #: The job's number on the wire: an attached rank has only one, the code inside `observe()`.
@@ -35,7 +36,6 @@ _RUN = (
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
 )
-_EXIT_FIELD = 52 - 3  # of /proc/PID/stat, counted after the name
 _SECONDS_TO_BE_GONE = 0.5
 # From linux/pidfd.h, where this is PIDFD_INFO_SIZE_VER0, PIDFD_INFO_EXIT and an _IOWR of this size.
 _INFO_SIZE, _INFO_EXIT = 64, 1 << 3
@@ -196,11 +196,9 @@ class AttachedLink(Link):
 def exit_code_of(pid: int, process: int | None) -> int:
     """The exit code of a process that has ended; `process` is a descriptor of it (pidfd), opened while it was there."""
     with contextlib.suppress(OSError, IndexError, ValueError):
-        fields = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        )
-        if fields[0] in "ZX":
-            return os.waitstatus_to_exitcode(int(fields[_EXIT_FIELD]))
+        fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
+        if fields[0] in (b"Z", b"X"):
+            return os.waitstatus_to_exitcode(int(fields[STAT_EXIT_CODE]))
     if process is not None:
         import fcntl  # not on Windows, where there is no such descriptor either
 

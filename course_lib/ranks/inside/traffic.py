@@ -19,6 +19,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from course_lib.ranks.process import stat_fields
+
 #: What Linux tells of this process's threads.
 TASKS = "/proc/self/task"
 #: `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux' `struct tcp_info` (linux/tcp.h, since Linux 4.2).
@@ -107,8 +109,8 @@ def _waiting(fd: int, question: int) -> int:
 def state_of(thread: int, tasks: str = TASKS) -> str | None:
     """The kernel's letter for what a thread does (proc(5)), or None where that cannot be told."""
     try:
-        with open(f"{tasks}/{thread}/stat", encoding="utf-8", errors="replace") as text:
-            return text.read().rpartition(")")[2].split()[0]
+        with open(f"{tasks}/{thread}/stat", "rb") as file:
+            return stat_fields(file.read())[0].decode()
     except (OSError, IndexError):
         return None
 

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course_lib.ranks.process import stat_fields
+
 #: Looks in a row that must find it so, and at least so many seconds from the first to the last.
 _LOOKS, _SECONDS = 4, 1.5
 #: The share of a core that threads may use meanwhile: one that waits for the GIL asks for it 200 times a second.
@@ -54,8 +56,8 @@ def _seconds_used(pid: int) -> float | None:
         if "futex" not in (tasks / str(pid) / "wchan").read_text(encoding="ascii"):
             return None
         for task in tasks.iterdir():
-            fields = (task / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if fields[0] == "D":
+            fields = stat_fields((task / "stat").read_bytes())
+            if fields[0] == b"D":
                 return None
             used += int(fields[11]) + int(fields[12])
     except OSError:

@@ -147,11 +147,11 @@ class Link(abc.ABC):
 
     def processor_seconds(self) -> float:
         """What the rank's process has used so far; 0 of one that is gone."""
-        try:
-            times = psutil.Process(self.pid).cpu_times() if self.pid is not None else None
-        except psutil.Error:
-            times = None
-        return float(times.user + times.system) if times is not None else 0.0
+        if self.pid is not None:
+            with contextlib.suppress(psutil.Error):
+                times = psutil.Process(self.pid).cpu_times()
+                return float(times.user + times.system)
+        return 0.0
 
     def is_stopped(self) -> bool:
         """True while a signal (SIGSTOP, SIGTSTP) has stopped the process."""

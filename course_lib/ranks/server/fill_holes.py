@@ -19,6 +19,8 @@ import ctypes
 import sys
 from collections.abc import Iterator
 
+from course_lib.ranks.server.huge_pages import written_memory
+
 #: What fills the holes; it stays for the life of the process.
 _FILLING: list[object] = []
 _ALIGNMENT = 16
@@ -35,20 +37,8 @@ def fill_holes() -> None:
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError, ValueError):
-        _fill_objects(_written())
+        _fill_objects(written_memory())
         _fill_heap()
-
-
-def _written() -> list[range]:
-    """The parts of the address space in which Python's objects may lie."""
-    found = []
-    with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
-        for line in maps:
-            place, mode, _, _, inode, *_ = line.split()
-            if mode.startswith("rw-p") and inode == "0":
-                start, end = place.split("-")
-                found.append(range(int(start, 16), int(end, 16)))
-    return found
 
 
 def _fill_objects(old: list[range]) -> None:

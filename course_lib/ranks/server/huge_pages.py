@@ -21,14 +21,14 @@ def collapsing() -> Iterator[None]:
         return
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for start, end in _writable():
-        for piece in range(-(-start // _SIZE) * _SIZE, end - _SIZE + 1, _SIZE):
+    for part in written_memory():
+        for piece in range(-(-part.start // _SIZE) * _SIZE, part.stop - _SIZE + 1, _SIZE):
             madvise(piece, _SIZE, _MADV_COLLAPSE)  # a piece that cannot be collapsed stays as it is
             yield
 
 
-def _writable() -> list[tuple[int, int]]:
-    """The parts of the address space with data of this process's own, from the first byte to behind the last."""
+def written_memory() -> list[range]:
+    """The parts of the address space with data of this process's own; none where the system does not tell."""
     found = []
     try:
         with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
@@ -36,7 +36,7 @@ def _writable() -> list[tuple[int, int]]:
                 place, mode, _, _, inode, *_ = line.split()
                 if "w" in mode and "p" in mode and inode == "0":
                     start, end = place.split("-")
-                    found.append((int(start, 16), int(end, 16)))
+                    found.append(range(int(start, 16), int(end, 16)))
     except (OSError, ValueError):
         return []
     return found
