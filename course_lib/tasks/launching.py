@@ -9,6 +9,7 @@ torch's.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import os
@@ -26,6 +27,9 @@ from typing import Any
 from course_lib.ranks.host_names import ask_no_name_server
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.process_group import RENDEZVOUS
+
+#: Set where the agent has told this process to end while it was at its end anyway.
+_TOLD_TO_END = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def launch(
     seconds: float,
     restarts: int = 0,
 ) -> Ended:
-    """Call `process(*arguments)` in so many processes; each begins with `become_a_process`.
+    """Call `process(*arguments)` in so many processes; each begins with `become_a_process` and ends with `leave`.
 
     Args:
         folder: for what the processes print. seconds: after these, all processes are killed.
@@ -75,7 +79,7 @@ def launch(
         max_restarts=restarts,
         monitor_interval=0.05,
         start_method="fork",
-        shutdown_timeout=1,
+        shutdown_timeout=2,
         logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
     )
     # Restarted processes must not read the addresses of those before them. Without restarts they share the agent's
@@ -135,6 +139,39 @@ def become_a_process() -> None:
     # It is no rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
     worker.CURRENT = None
     RENDEZVOUS.uninstall()
+    _stay_to_the_end()
+
+
+def _stay_to_the_end() -> None:
+    """From when it has destroyed the process group on, a process ends by itself, also when its agent ends all for one.
+
+    Destroying the group closes its connections. Whoever waits for this process in a collective fails by that, and the
+    agent would end this one, too: before or after it has noted what it did, by chance.
+    """
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
+
+    original = dist.destroy_process_group
+
+    @functools.wraps(original)
+    def destroy_process_group(*arguments: Any, **options: Any) -> None:
+        if {*arguments, *options.values()} <= {None, dist.group.WORLD}:  # all groups
+            with contextlib.suppress(ValueError):  # only the main thread may
+                signal.signal(signal.SIGTERM, lambda *_: _TOLD_TO_END.set())
+        original(*arguments, **options)
+
+    dist.destroy_process_group = c10d.destroy_process_group = destroy_process_group
+
+
+def leave(code: int) -> None:
+    """What a process does last: all is noted, and it may be ended.
+
+    Args:
+        code: its exit code. With 0 it returns, because the agent waits for what its processes return.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if code or _TOLD_TO_END.is_set():
+        os._exit(code)
 
 
 def _let_go_of_the_agents_wires() -> None:

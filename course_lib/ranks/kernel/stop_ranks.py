@@ -177,16 +177,21 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
     this.freed = True
     waits = patience(this.links, proved=this.proved)
     for cut_store in (False, True):
-        wires.ask(Free(store=cut_store), Freed, waits.to_answer, enough=lambda: _all_left(this))
+        freed = wires.ask(Free(store=cut_store), Freed, waits.to_answer, enough=lambda: _all_left(this))
         if _wait(wires, this, waits.to_leave):
             return
-    # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.
-    for _ in range(1 if free_first else 3):
-        for link in this.running():
-            link.interrupt()
-        if _wait(wires, this, GRACE_SECONDS / 2):
-            return
-    _wait_for_the_busy(wires, this, used)
+        # A call into C that holds the GIL may end yet: a rank that keeps its variables for the next cell is asked on.
+        deaf = [link.rank not in freed and _must_have_heard(link, used) for link in this.running()]
+        if all(deaf) and not this.job.repair:
+            break
+    else:
+        # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.
+        for _ in range(1 if free_first else 3):
+            for link in this.running():
+                link.interrupt()
+            if _wait(wires, this, GRACE_SECONDS / 2):
+                return
+        _wait_for_the_busy(wires, this, used)
     for link in this.running():
         this.killed.add(link.rank)
         link.kill()
@@ -197,15 +202,20 @@ def _was_at_work(this: Run, link: Link) -> bool:
     return link.rank in this.waiting and this.waiting[link.rank].state in ("computing", "silent")
 
 
-def _wait_for_the_busy(wires: Wires, this: Run, used: Mapping[int, float]) -> None:
-    """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer.
+def _must_have_heard(link: Link, used: Mapping[int, float]) -> bool:
+    """Whether a rank has computed for so long since it was asked that asking again is of no use.
 
     Args:
         used: the processor seconds of each rank when it was asked first.
     """
+    return link.processor_seconds() - used[link.rank] >= _HEARD_SECONDS
+
+
+def _wait_for_the_busy(wires: Wires, this: Run, used: Mapping[int, float]) -> None:
+    """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer."""
     for _ in range(_PATIENT_TURNS if this.job.repair and machine_is_busy() else 0):
         at_work = [link for link in this.running() if _was_at_work(this, link)]
-        if not any(link.processor_seconds() - used[link.rank] < _HEARD_SECONDS for link in at_work):
+        if all(_must_have_heard(link, used) for link in at_work):
             return
         for link in this.running():
             link.interrupt()

@@ -16,7 +16,7 @@ from course_lib.tasks.capstone.cases import Placed
 from course_lib.tasks.capstone.harm import Harm
 from course_lib.tasks.capstone.notes import Notes, read_checkpoint
 from course_lib.tasks.capstone.spies import Spies
-from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, line_in, run_as_main
+from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, leave, line_in, run_as_main
 
 
 def run_script(case: Placed, script: str, folder: str) -> None:
@@ -38,8 +38,7 @@ def run_script(case: Placed, script: str, folder: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    if code:
-        os._exit(code)
+    leave(code)
 
 
 def _run(case: Placed, script: str, folder: str, notes: Notes) -> int:

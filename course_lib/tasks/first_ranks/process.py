@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ParamSpec, TypedDict, TypeVar
 
 from course_lib.outcome.steady import steady_message
-from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, line_in, run_as_main
+from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, leave, line_in, run_as_main
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -54,8 +54,7 @@ def run_script(script: str, arguments: list[str], folder: str) -> None:
     sys.stdout.flush()
     note["printed"] = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
     Path(folder, f"note-{rank}.json").write_text(json.dumps(note))
-    if note["code"]:  # else by returning: the agent waits for what its processes return
-        os._exit(note["code"])
+    leave(note["code"])
 
 
 def _told(function: Callable[_P, _R], tell: Callable[[object], None]) -> Callable[_P, _R]:
