@@ -22,11 +22,13 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from course_lib.ranks.host_names import ask_no_name_server
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.process_group import RENDEZVOUS
+
+_P = ParamSpec("_P")
 
 #: Set where the agent has told this process to end while it was at its end anyway.
 _TOLD_TO_END = threading.Event()
@@ -151,16 +153,17 @@ def _stay_to_the_end() -> None:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
 
-    original = dist.destroy_process_group
+    def staying(original: Callable[_P, None]) -> Callable[_P, None]:
+        @functools.wraps(original)
+        def destroy_process_group(*arguments: _P.args, **options: _P.kwargs) -> None:
+            if {*arguments, *options.values()} <= {None, dist.group.WORLD}:  # all groups
+                with contextlib.suppress(ValueError):  # only the main thread may
+                    signal.signal(signal.SIGTERM, lambda *_: _TOLD_TO_END.set())
+            original(*arguments, **options)
 
-    @functools.wraps(original)
-    def destroy_process_group(*arguments: Any, **options: Any) -> None:
-        if {*arguments, *options.values()} <= {None, dist.group.WORLD}:  # all groups
-            with contextlib.suppress(ValueError):  # only the main thread may
-                signal.signal(signal.SIGTERM, lambda *_: _TOLD_TO_END.set())
-        original(*arguments, **options)
+        return destroy_process_group
 
-    dist.destroy_process_group = c10d.destroy_process_group = destroy_process_group
+    dist.destroy_process_group = c10d.destroy_process_group = staying(dist.destroy_process_group)
 
 
 def leave(code: int) -> None:
