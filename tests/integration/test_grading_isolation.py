@@ -34,7 +34,7 @@ SLEEPER = "98765.4"  # how long the programs sleep that answers here leave behin
 class Quick(ShardIndices):
     """The same task with little patience, so that endless answers do not take long to test."""
 
-    seconds = 2.0
+    seconds = 1.0
 
 
 def answer(body):
@@ -59,8 +59,8 @@ def _nothing_left():
 
 
 NASTY = {
-    "a loop without end": ("while True: pass", "did not finish within 2 s"),
-    "a loop in C that never lets go": ("sum(iter(int, 1))", "did not finish within 2 s"),
+    "a loop without end": ("while True: pass", "did not finish within 1 s"),
+    "a loop in C that never lets go": ("sum(iter(int, 1))", "did not finish within 1 s"),
     "a loop that swallows everything": (
         """
         import time
@@ -68,11 +68,11 @@ NASTY = {
             try: time.sleep(0.1)
             except BaseException: pass
         """,
-        "did not finish within 2 s",
+        "did not finish within 1 s",
     ),
     "signals ignored": (
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
-        "did not finish within 2 s",
+        "did not finish within 1 s",
     ),
     "os._exit": ("import os; os._exit(0)", "ended without finishing (exit code 0)"),
     "sys.exit": ("import sys; sys.exit(0)", "called sys.exit()"),
@@ -228,7 +228,7 @@ def shard_indices(n, rank, world_size, epoch, seed, drop_last):
         worker.CURRENT.channel.send(Message("done", data, forged))
     return []
 """
-    verdict = grade(Quick(), source)
+    verdict = grade("samplers.shard_indices", source)
     assert verdict.kind is VerdictKind.ERROR
     assert "replied twice" in verdict.headline
 
