@@ -40,7 +40,6 @@ _LONGEST_FIRST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    gc.disable()  # until all is collected
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Turns(Path(config.workerinput["turns"])))
         return
@@ -66,7 +65,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What has been collected stays to the end: looking for garbage in it again and again takes a tenth of the time."""
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
