@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from course_lib.draw import Bar, Drawing, Lane, lanes
 from course_lib.lab.process_groups import free_port, seconds, threads, torchrun
@@ -60,7 +61,7 @@ def come_too_late() -> str:
 
     os.environ["NCCL_BLOCKING_WAIT"] = os.environ["NCCL_ASYNC_ERROR_HANDLING"] = "1"
     # It also limits how long ranks may take to connect, on a machine that has other things to do.
-    impatient = dist.new_group(timeout=seconds(2))
+    impatient = cast("dist.ProcessGroup", dist.new_group(timeout=seconds(2)))
     dist.barrier()
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), src=0)  # comes when rank 0 has given up

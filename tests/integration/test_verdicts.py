@@ -1,5 +1,8 @@
 """The three kinds of verdict on real ranks: proved, probable and unknown; and who is named for what."""
 
+import socket
+from importlib.metadata import version
+
 import pytest
 
 from course_lib.doctor.diagnose import while_it_runs
@@ -231,11 +234,24 @@ def test_who_is_not_in_the_monitored_barrier_is_named(shared_ranks):
 def test_a_store_that_no_rank_makes(ranks, monkeypatch):
     monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
     outcome = ranks(
+        "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='9')\n"
         "dist.destroy_process_group()\n"
         "dist.init_process_group('gloo', init_method='tcp://127.0.0.1:9', rank=rank, world_size=4)"
     )
     assert outcome.diagnosis.kind == "init_nobody_listens"
     assert "TORCHELASTIC_USE_AGENT_STORE" in outcome.diagnosis.summary
+
+
+def test_a_store_at_another_address_than_the_launcher_s_is_rank_0_s_since_torch_2_14(ranks, monkeypatch):
+    monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    outcome = ranks(  # an address of documentation (RFC 5737), where nobody is
+        "dist.destroy_process_group()\n"
+        f"dist.init_process_group('gloo', init_method='tcp://192.0.2.1:{port}', rank=rank, world_size=4)"
+    )
+    since = tuple(map(int, version("torch").split(".")[:2])) >= (2, 14)
+    assert outcome.diagnosis.kind == ("init_incomplete" if since else "init_nobody_listens")
 
 
 def test_a_rank_that_could_not_be_freed_costs_the_variables_and_the_cell_says_so(ranks):

@@ -65,6 +65,7 @@ def _facts(init: InitArguments | None) -> Facts:
         groups_made = groups.world().group_count
     with contextlib.suppress(Exception):
         threads = tuple(_threads_that_keep_it())
+    master = StoreAddress(os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
     return Facts(
         models=models,
         groups=members,
@@ -72,11 +73,21 @@ def _facts(init: InitArguments | None) -> Facts:
         groups_made=groups_made,
         memory_bytes=_resident_bytes(),
         threads=threads,
-        agent_store=os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == str(True),
-        master=StoreAddress(os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")),
+        agent_store=_agent_has_the_store(init, master),
+        master=master,
         init=init,
         probe=_notes(),
     )
+
+
+def _agent_has_the_store(init: InitArguments | None, master: StoreAddress) -> bool:
+    """Whether a rank is told that its launcher has made the store: since torch 2.14, that at the launcher's address."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") != str(True):
+        return False
+    torch, method = sys.modules.get("torch"), init.init_method if init is not None else None
+    if torch is None or torch.__version__ < (2, 14) or method is None or not method.startswith("tcp://"):
+        return True
+    return method.partition("?")[0] == f"tcp://{master.host}:{master.port}"
 
 
 def _notes() -> ProbeNotes | None:

@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from course_lib.tasks import toys
 from course_lib.tasks.debugging import taught
@@ -174,7 +174,7 @@ class TrainTowers(Mystery[Case, Run, list[float]]):
 
         rank = int(os.environ["RANK"])
         _leave_groups()
-        _groups.extend(dist.new_group() for _ in _NAMES)
+        _groups.extend(cast("ProcessGroup", dist.new_group()) for _ in _NAMES)
         towers = {
             name: DistributedDataParallel(tower, process_group=group)
             for (name, tower), group in zip(_towers(case).items(), _groups, strict=True)

@@ -5,7 +5,7 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -109,6 +109,8 @@ def network(case: Case, trap: Trap) -> nn.Module:
             torch.empty(ctx.needs, dtype=torch.uint8)
             return gradients[0], None
 
+    scratch: Callable[[Tensor, int], Tensor] = Scratch.apply
+
     class Net(torch.nn.Module):
         scale: Tensor | None
 
@@ -121,11 +123,10 @@ def network(case: Case, trap: Trap) -> nn.Module:
             place = trap.place if len(x) else None
             x = x if self.scale is None else x * self.scale
             for number, layer in enumerate(self.layers):
-                x = layer(Scratch.apply(x, _PETABYTE if place == LAYERS - number else 0)).tanh()  # type: ignore[no-untyped-call]
+                x = layer(scratch(x, _PETABYTE if place == LAYERS - number else 0)).tanh()
                 if place == "forward" and number == 1:
                     torch.empty(_PETABYTE, dtype=torch.uint8)
-            last: Tensor = Scratch.apply(x, _PETABYTE if place == 0 else 0)  # type: ignore[no-untyped-call]
-            return last
+            return scratch(x, _PETABYTE if place == 0 else 0)
 
     return fill(Net(), case["seed"])
 
