@@ -138,7 +138,7 @@ def become_a_process() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's own handlers are nothing for its children
     _let_go_of_the_agents_wires()
-    # It is no rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
+    # It is not a rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
     worker.CURRENT = None
     RENDEZVOUS.uninstall()
     _stay_to_the_end()

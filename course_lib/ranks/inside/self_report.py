@@ -81,7 +81,7 @@ def _facts(init: InitArguments | None) -> Facts:
 
 
 def _agent_has_the_store(init: InitArguments | None, master: StoreAddress) -> bool:
-    """Whether a rank is told that its launcher has made the store: since torch 2.14, that at the launcher's address."""
+    """Whether the environment says that the launcher has made the store: since torch 2.14, only that at its address."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") != str(True):
         return False
     torch, method = sys.modules.get("torch"), init.init_method if init is not None else None

@@ -58,7 +58,7 @@ def run_script(script: str, arguments: list[str], folder: str) -> None:
 
 
 def _told(function: Callable[_P, _R], tell: Callable[[object], None]) -> Callable[_P, _R]:
-    """The same function; its first argument is told before, however it is given."""
+    """The same function; `tell` gets its first argument before, however it is given."""
 
     @functools.wraps(function)
     def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
