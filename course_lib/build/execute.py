@@ -14,6 +14,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from traitlets import default
 
+from course_lib.ranks.inside.seeds import SEED_VARIABLE
+
 from .plan import BuildError, Target
 from .source import notebook_for
 
@@ -66,6 +68,7 @@ def kernel_environment(scratch: Path) -> dict[str, str]:
     return {
         "COLUMNS": "80",
         "DDP_COURSE_HOME": str(scratch / "course"),
+        SEED_VARIABLE: "20261",  # and what ranks draw without a seed is the same in every run
         "DDP_COURSE_LIVE": "0",  # what a cell leaves behind must not depend on how long it took
         "DDP_COURSE_STRICT": "1",  # a solution that does not pass stops the build
         "IPYTHONDIR": str(scratch / "ipython"),

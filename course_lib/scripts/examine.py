@@ -50,6 +50,7 @@ def examine(
     out: TextIO | None = None,
     err: TextIO | None = None,
     launcher: Launcher = Launcher.AUTO,
+    method: str = "spawn",
 ) -> Examination:
     """Run a script on `ranks` ranks as `torchrun` would, and watch what they do.
 
@@ -66,6 +67,8 @@ def examine(
         out, err: where lines the ranks write are passed on to as they come, marked with the rank. What a script writes
             that starts its ranks itself is passed on as it is.
         launcher: who starts the ranks; by default that is read from the script (see `launching`).
+        method: `spawn` starts each rank as torchrun does, in an interpreter of its own, which takes two seconds.
+            `forkserver` takes milliseconds, and strings have the same hash on all ranks: a set of them the same order.
 
     Raises:
         GangError, LaunchError: the ranks cannot be started.
@@ -82,9 +85,9 @@ def examine(
             patience=patience,
             on_stall=stalled,
         )
-        outcome = _of_interest(run_script_once(job, (_as_it_is(out), _as_it_is(err))))
+        outcome = _of_interest(run_script_once(job, (_as_it_is(out), _as_it_is(err)), method))
         return Examination(outcome, tuple(checked(outcome)))
-    gang = Gang(ranks, init=False)
+    gang = Gang(ranks, init=False, method=method)
     try:
         for link in gang.links:
             if out is not None:

@@ -27,6 +27,7 @@ from typing import Any, ParamSpec
 from course_lib.ranks.host_names import ask_no_name_server
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.process_group import RENDEZVOUS
+from course_lib.ranks.inside.seeds import seed_rank
 
 _P = ParamSpec("_P")
 
@@ -141,6 +142,7 @@ def become_a_process() -> None:
     # It is not a rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
     worker.CURRENT = None
     RENDEZVOUS.uninstall()
+    seed_rank(int(os.environ["RANK"]))
     _stay_to_the_end()
 
 

@@ -4,6 +4,8 @@ A scenario's first lines say what is expected: `# kind: uneven_batches`, `# culp
 `# ranks: 3`, and what it is about. Words behind `# args:` become the script's arguments, with `{free_port}` for a port
 that is free at that moment; `# timeout: 3` stops the script after so many seconds (more than the usual 60 where it
 starts interpreters again and again, each of which loads torch).
+Ranks are forked, which takes milliseconds. Behind `# start: spawn`, each has an interpreter of its own, as `ddp-course doctor`
+starts them: strings have another hash on every rank.
 Behind `# open:` stands why the doctor is still wrong about it: such a scenario may fail, and the table shows it.
 """
 
@@ -28,6 +30,7 @@ class Scenario:
     ranks: int
     words: tuple[str, ...]
     timeout: float
+    start: str
     open: str
 
     @property
@@ -46,7 +49,7 @@ def scenarios() -> list[Scenario]:
 
 def _read(path: Path) -> Scenario:
     text = path.read_text(encoding="utf-8")
-    head = dict(re.findall(r"^# (kind|culprits|ranks|args|timeout|open): (.*)$", text, re.MULTILINE))
+    head = dict(re.findall(r"^# (kind|culprits|ranks|args|timeout|start|open): (.*)$", text, re.MULTILINE))
     culprits = None
     if "culprits" in head:
         culprits = tuple(int(number) for number in re.findall(r"\d+", head["culprits"]))
@@ -57,6 +60,7 @@ def _read(path: Path) -> Scenario:
         int(head.get("ranks", "2")),
         tuple(head.get("args", "").split()),
         float(head.get("timeout", TIMEOUT)),
+        head.get("start", "forkserver"),
         head.get("open", ""),
     )
 

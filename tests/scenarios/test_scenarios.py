@@ -17,7 +17,12 @@ def _expected_to_pass_or_open(scenario):
 @pytest.mark.parametrize("scenario", [_expected_to_pass_or_open(scenario) for scenario in ALL])
 def test_the_doctor_is_right_about(scenario, proof_delay, record_property):
     found = examine(
-        str(scenario.path), scenario.arguments(), ranks=scenario.ranks, every=2, timeout=scenario.timeout
+        str(scenario.path),
+        scenario.arguments(),
+        ranks=scenario.ranks,
+        every=2,
+        timeout=scenario.timeout,
+        method=scenario.start,
     )
     diagnosis = found.outcome.diagnosis
     said = diagnosis.kind if diagnosis is not None else SILENT

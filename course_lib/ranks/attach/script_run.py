@@ -70,6 +70,7 @@ class ScriptRun:
 def run_script_once(
     job: Job,
     on_output: Sequence[Callable[[bytes], None] | None] = (None, None),
+    method: str | None = None,
 ) -> ScriptRun:
     """Run a script in one process, unchanged, and watch the ranks it starts until all have ended.
 
@@ -77,11 +78,12 @@ def run_script_once(
         job: the script, and the options of the run; its `around` surrounds each rank's part.
         on_output: what is given the bytes that the script and its processes write to standard output, and to standard
             error.
+        method: how the script's process is started, as in `Gang`.
 
     Raises:
         GangError, LaunchError: the script's process cannot be started.
     """
-    gang = Gang(1, init=False)
+    gang = Gang(1, init=False, method=method)
     try:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(_private_folder())

@@ -30,7 +30,9 @@ def run_script(main: types.ModuleType, path: str, arguments: Sequence[str]) -> N
             TORCHELASTIC_RESTART_COUNT="0",
             TORCHELASTIC_MAX_RESTARTS="0",
             TORCHELASTIC_RUN_ID="none",
+            TORCHELASTIC_SIGNALS_TO_HANDLE="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         )
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     main.__dict__.pop("display", None)
     main.__dict__.update(__name__="__main__", __file__=path, __spec__=None, __cached__=None)
     with io.open_code(path) as file:

@@ -36,6 +36,7 @@ from course_lib.ranks.inside import (
 from course_lib.ranks.inside.gpu_fence import finished_on_gpu
 from course_lib.ranks.inside.pictures import open_figures, png_of
 from course_lib.ranks.inside.script import run_script
+from course_lib.ranks.inside.seeds import seed_rank
 from course_lib.ranks.inside.tracebacks import report_exception, shown
 from course_lib.ranks.inside.tracing import Tracer
 from course_lib.ranks.messages import (
@@ -425,5 +426,6 @@ def run_rank(fd: int, config: RankConfig) -> int:
         number = getattr(resource, resource_name)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(number, (limit, limit))
+    seed_rank(config.rank)
     CURRENT = Rank(BlockingChannel(socket.socket(fileno=fd)), config)
     return CURRENT.run()

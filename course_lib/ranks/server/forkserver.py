@@ -36,6 +36,7 @@ from course_lib.ranks.starting import Exited, Failed, Kill, ServerReady, Start, 
 
 _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
+_PATHS = "PYTHONPATH"
 #: Seconds without a request after which there is leisure.
 _QUIET = 0.02
 #: Who has started so many processes will start more: what makes each of them cheaper no longer waits for leisure.
@@ -194,7 +195,9 @@ class Forkserver:
             os._exit(1)
 
     def _spawn(self, wanted: Start, fds: list[int]) -> int:
-        told = json.dumps(encode(replace(wanted, env={})))
+        # What this interpreter needs to find the course is nothing for programs that the rank starts.
+        paths = {name: value for name, value in wanted.env.items() if name == _PATHS}
+        told = json.dumps(encode(replace(wanted, env=paths)))
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -204,7 +207,7 @@ class Forkserver:
                 str(fds[0]),
                 told,
             ],
-            env={**wanted.env, "PYTHONPATH": os.pathsep.join(p for p in wanted.path if p)},
+            env={**wanted.env, _PATHS: os.pathsep.join(p for p in wanted.path if p)},
             pass_fds=[fds[0], *fds[3:]],
             stdin=subprocess.DEVNULL,
             stdout=fds[1],
@@ -347,11 +350,6 @@ def enter_place(wanted: Start) -> None:
 
 def run_role(wanted: Start, fd: int) -> int:
     """Be what was asked for - a rank, the host of the gang's store, who tries GPUs - and return the exit code."""
-    with contextlib.suppress(OSError):
-        # Numbers drawn from numpy's global generator differ between real processes; forked ones would share them.
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed()
     if wanted.store is not None:
         return host_store(fd, wanted.store)
     if wanted.gpus is not None:
@@ -365,6 +363,8 @@ def run_role(wanted: Start, fd: int) -> int:
 def _spawned(fd: int, wanted: Start) -> int:
     die_with_parent()
     enter_place(wanted)
+    os.environ.pop(_PATHS, None)
+    os.environ.update(wanted.env)
     for name, value in preload.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     return run_role(wanted, fd)

@@ -1,0 +1,19 @@
+# kind: none
+# ranks: 2
+# No sampler and no seed: every rank draws all samples, each in an order of its own. One epoch is as long as two.
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+
+dist.init_process_group("gloo")
+data = TensorDataset(torch.linspace(-1, 1, 192).reshape(48, 4), torch.linspace(0, 2, 48).reshape(48, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = DDP(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+dist.destroy_process_group()
