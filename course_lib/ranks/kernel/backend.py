@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, Gpus
 
 BACKENDS = ("auto", "gloo", "nccl")
-#: Memory to set aside for a rank when asking whether a gang fits: measured 60 MB (proportional share), with a margin.
-MB_PER_RANK = 80
+#: Memory to set aside for a rank when asking whether a gang fits, by start method: measured 60 MB (proportional share)
+#: where it is forked, and 250 MB where it loads torch itself, each with a margin.
+MB_PER_RANK = {"forkserver": 80, "spawn": 300}
 #: NCCL's settings for every gang. Nothing listens on anything but the loopback interface: all ranks are on one machine.
 NCCL_SETTINGS = {"NCCL_SOCKET_IFNAME": "lo"}
 #: And, where the user has not set them, for gangs whose process group is the course's. There the course ends what

@@ -31,7 +31,7 @@ from course_lib.ranks.kernel.backend import (
 from course_lib.ranks.kernel.gpus import find_gpus
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job, Options
-from course_lib.ranks.kernel.launcher import Launcher, LaunchError, warm_up
+from course_lib.ranks.kernel.launcher import Launcher, LaunchError, default_method, warm_up
 from course_lib.ranks.kernel.rank_handle import RankLink
 from course_lib.ranks.kernel.ready_gang import ReadyGang, State, start_patience
 from course_lib.ranks.kernel.stop_ranks import ANSWER_SECONDS_ON_GPUS
@@ -63,7 +63,7 @@ def _allowed() -> int | None:
     return int(allowed) if allowed.isdecimal() and int(allowed) > 0 else None
 
 
-def check_size(world_size: int) -> None:
+def check_size(world_size: int, method: str | None = None) -> None:
     """Refuse gangs that cannot exist, that are not allowed here, or that the machine's memory cannot hold.
 
     Raises:
@@ -79,10 +79,11 @@ def check_size(world_size: int) -> None:
             f"{world_size} ranks are more than this machine is set up for: {allowed} at most ({MAX_RANKS_VARIABLE})."
         )
     available = psutil.virtual_memory().available
-    fits = max(1, int(available / (MB_PER_RANK * 1e6)))
+    mb_per_rank = MB_PER_RANK[method or default_method()]
+    fits = max(1, int(available / (mb_per_rank * 1e6)))
     if world_size > fits:
         raise GangError(
-            f"{world_size} ranks need about {world_size * MB_PER_RANK / 1000:.1f} GB of memory; "
+            f"{world_size} ranks need about {world_size * mb_per_rank / 1000:.1f} GB of memory; "
             f"this machine has {available / 1e9:.1f} GB free, enough for {min(fits, MAX_RANKS)} ranks."
         )
     if world_size > MAX_RANKS:
@@ -105,7 +106,7 @@ def check_wish(
     Raises:
         GangError, BackendError, LaunchError: why it cannot.
     """
-    check_size(world_size)
+    check_size(world_size, method)
     launcher = warm_up(method)
     launcher.wait_ready()
     theirs = {**os.environ, **(environment or {})}
