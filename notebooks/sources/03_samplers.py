@@ -148,8 +148,9 @@ seen = [index for batch in DataLoader(range(10), batch_size=2, shuffle=True) for
 draw_deal(out["seen"], 10, "No DistributedSampler: every rank gets everything")
 
 # %% [markdown]
-# Every rank sees all ten samples (with equal seeds even in the same order). The loss goes down, the ranks stay equal, and
-# four processes do the work of one, four times. Nothing ever complains.
+# Every rank sees all ten samples. With one seed for all, as here, it sees them in the same order: four processes do the work of one,
+# four times. Without a seed each rank has an order of its own, and what you call an epoch is four. The loss goes down, the ranks stay
+# equal, and nothing ever complains.
 #
 # ## A seed of one's own
 #
@@ -198,7 +199,7 @@ print("added:", [seed + rank for seed in range(3)], "mixed:", [own_seed(seed) fo
 # %% [markdown]
 # Added, they are six different seeds instead of twelve: the “independent” runs share most of their noise. Mix wherever you seed a
 # rank: `torch.manual_seed`, an environment's `reset(seed=...)`, and also numpy and Python's `random`. Each of the three has a global
-# generator, and what an unseeded one draws cannot be repeated.
+# generator. One that is not seeded takes its seed from the system: the ranks draw different numbers, but you cannot repeat the run.
 #
 # What is it worth? The weights stay fixed here, and noise is all that the model sees: 200 gradients with one seed for all ranks,
 # and 200 with a seed per rank.
