@@ -88,6 +88,6 @@ def machine() -> MachineReport:
         python_version=platform.python_version(),
         choice=choose_backend(4, "auto", gpus),
         method=default_method(),
-        most_ranks=max(1, int(memory.available / (MB_PER_RANK * 1e6))),
+        most_ranks=max(1, int(memory.available / (MB_PER_RANK[default_method()] * 1e6))),
         tried=gpus,
     )

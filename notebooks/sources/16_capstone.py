@@ -46,9 +46,7 @@ FOLDER = tempfile.TemporaryDirectory()
 def trained_on(ranks):
     """Two epochs on so many ranks."""
     options = ["--epochs", "2", "--out", tempfile.mkdtemp(dir=FOLDER.name)]
-    return examine(
-        str(SCRIPT), options, ranks=ranks, timeout=80, waiting=False, method="forkserver"
-    ).outcome
+    return examine(str(SCRIPT), options, ranks=ranks, timeout=80, waiting=False, method="forkserver").outcome
 
 
 def accuracy(out):

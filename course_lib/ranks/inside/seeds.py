@@ -30,9 +30,8 @@ def seed_rank(rank: int) -> None:
         random.seed(seed)
         np.random.seed(seed)
         return
-    torch, numpy_random = sys.modules.get("torch"), sys.modules.get("numpy.random")
-    if torch is not None:
+    if "torch" in sys.modules:
         # Not torch.seed(): it formats the whole stack for GPUs, whose generators take a seed of their own anyway.
-        torch.default_generator.seed()
-    if numpy_random is not None:
-        numpy_random.seed()
+        sys.modules["torch"].default_generator.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
