@@ -42,7 +42,7 @@ from course_lib.scripts.examine import examine, verdict_text
 
 with tempfile.TemporaryDirectory(prefix="ddp-course-capstone-") as folder:
     options = ["--epochs", "1", "--out", folder]
-    print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60)))
+    print(verdict_text(examine("capstone/train.py", options, ranks=2, timeout=60, method="forkserver")))
 
 # %% [markdown]
 # ## Check it

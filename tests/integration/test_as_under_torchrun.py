@@ -1,6 +1,6 @@
 """What a process finds when it begins: under torchrun, under `observe()`, run by the doctor, and in a cell.
 
-Every difference from a plain torchrun stands in the table of docs/doctor.md, with its reason; and what stands there is one.
+Every difference from a plain torchrun stands in the table of docs/doctor.md with its reason, and nothing else does.
 """
 
 import json
@@ -56,7 +56,7 @@ found = {
     "os.getcwd()": os.getcwd(),
     "os.getpriority()": os.getpriority(os.PRIO_PROCESS, 0),
     "os.sched_getscheduler()": os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else 0,
-    "resource.getrlimit()": [resource.getrlimit(getattr(resource, "RLIMIT_" + n)) for n in ("AS", "CORE", "NOFILE", "STACK")],
+    "resource.getrlimit()": [resource.getrlimit(getattr(resource, "RLIMIT_" + n)) for n in ("AS", "CORE", "NOFILE")],
     "blocked signals": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     "standard input is empty": os.path.samestat(os.fstat(0), os.stat(os.devnull)),
     "sys.argv": sys.argv,

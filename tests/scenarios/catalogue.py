@@ -4,8 +4,8 @@ A scenario's first lines say what is expected: `# kind: uneven_batches`, `# culp
 `# ranks: 3`, and what it is about. Words behind `# args:` become the script's arguments, with `{free_port}` for a port
 that is free at that moment; `# timeout: 3` stops the script after so many seconds (more than the usual 60 where it
 starts interpreters again and again, each of which loads torch).
-Ranks are forked, which takes milliseconds. Behind `# start: spawn`, each has an interpreter of its own, as `ddp-course doctor`
-starts them: strings have another hash on every rank.
+Ranks are forked, which takes milliseconds. With `# start: spawn`, each has an interpreter of its own, as under
+`ddp-course doctor`: strings have another hash on every rank.
 Behind `# open:` stands why the doctor is still wrong about it: such a scenario may fail, and the table shows it.
 """
 

@@ -1,7 +1,7 @@
 """The random numbers of a rank are its own, as those of a process that a launcher has started.
 
-A forked process goes on where its parent's generators are, so ranks would draw equal numbers: equal first weights without
-a seed, equal shuffling, equal dropout. Each is therefore seeded anew before any of the learner's code.
+A forked process has its parent's generators, so all ranks would draw the same numbers: the same first weights, the same
+order of samples, the same dropout. Each is therefore seeded anew before any of the learner's code.
 """
 
 from __future__ import annotations
