@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import logging
 import os
@@ -32,6 +33,8 @@ _P = ParamSpec("_P")
 
 #: Set where the agent has told this process to end while it was at its end anyway.
 _TOLD_TO_END = threading.Event()
+#: Groups that a script has destroyed while a DDP model held them.
+_KEPT: list[object] = []
 
 
 @dataclass(frozen=True)
@@ -149,13 +152,18 @@ def _stay_to_the_end() -> None:
 
     Destroying the group closes its connections. Whoever waits for this process in a collective fails by that, and the
     agent would end this one, too: before or after it has noted what it did, by chance.
+
+    By chance, too, a DDP model that is the last to hold its group hangs when it goes (lesson 02): such groups are kept.
     """
     import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
+    from torch.nn.parallel import DistributedDataParallel
 
     def staying(original: Callable[_P, None]) -> Callable[_P, None]:
         @functools.wraps(original)
         def destroy_process_group(*arguments: _P.args, **options: _P.kwargs) -> None:
+            wrappers = (one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel))
+            _KEPT.extend(wrapper.process_group for wrapper in wrappers)
             if {*arguments, *options.values()} <= {None, dist.group.WORLD}:  # all groups
                 with contextlib.suppress(ValueError):  # only the main thread may
                     signal.signal(signal.SIGTERM, lambda *_: _TOLD_TO_END.set())
