@@ -27,6 +27,7 @@ from typing import Any, ParamSpec
 
 from course_lib.ranks.host_names import ask_no_name_server
 from course_lib.ranks.inside import worker
+from course_lib.ranks.inside.freeing import free_blocked
 from course_lib.ranks.inside.process_group import RENDEZVOUS
 
 _P = ParamSpec("_P")
@@ -178,11 +179,13 @@ def leave(code: int) -> None:
     """What a process does last: all is noted, and it may be ended.
 
     Args:
-        code: its exit code. With 0 it returns, because the agent waits for what its processes return.
+        code: its exit code. With 0 it returns, because the agent waits for what its processes return. Until all have
+            done so, the process lives on; its connections end here, as those of a process of `torchrun` would.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if code or _TOLD_TO_END.is_set():
         os._exit(code)
+    free_blocked(store_port=None)
 
 
 def _let_go_of_the_agents_wires() -> None:
