@@ -258,6 +258,7 @@ def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
         return [*problems, f"{task.name}: there is no exercises/{task.script}"]
     verdict = grade(task, script)
     hidden = {item.id for item in task.misconceptions} - {item.id for item in verdict.misconceptions}
+    hidden -= {*task.not_handed_out}
     if hidden:
         problems.append(f"{task.name}: what is handed out does not show {sorted(hidden)}:\n{verdict!r}")
     return problems

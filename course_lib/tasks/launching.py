@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import logging
 import os
@@ -26,6 +27,7 @@ from typing import Any, ParamSpec
 
 from course_lib.ranks.host_names import ask_no_name_server
 from course_lib.ranks.inside import worker
+from course_lib.ranks.inside.freeing import free_blocked
 from course_lib.ranks.inside.process_group import RENDEZVOUS
 from course_lib.ranks.inside.seeds import seed_rank
 
@@ -33,6 +35,8 @@ _P = ParamSpec("_P")
 
 #: Set where the agent has told this process to end while it was at its end anyway.
 _TOLD_TO_END = threading.Event()
+#: Groups that a script has destroyed while a DDP model held them.
+_KEPT: list[object] = []
 
 
 @dataclass(frozen=True)
@@ -151,13 +155,18 @@ def _stay_to_the_end() -> None:
 
     Destroying the group closes its connections. Whoever waits for this process in a collective fails by that, and the
     agent would end this one, too: before or after it has noted what it did, by chance.
+
+    By chance, too, a DDP model that is the last to hold its group hangs when it goes (lesson 02): such groups are kept.
     """
     import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
+    from torch.nn.parallel import DistributedDataParallel
 
     def staying(original: Callable[_P, None]) -> Callable[_P, None]:
         @functools.wraps(original)
         def destroy_process_group(*arguments: _P.args, **options: _P.kwargs) -> None:
+            wrappers = (one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel))
+            _KEPT.extend(wrapper.process_group for wrapper in wrappers)
             if {*arguments, *options.values()} <= {None, dist.group.WORLD}:  # all groups
                 with contextlib.suppress(ValueError):  # only the main thread may
                     signal.signal(signal.SIGTERM, lambda *_: _TOLD_TO_END.set())
@@ -172,11 +181,13 @@ def leave(code: int) -> None:
     """What a process does last: all is noted, and it may be ended.
 
     Args:
-        code: its exit code. With 0 it returns, because the agent waits for what its processes return.
+        code: its exit code. With 0 it returns, because the agent waits for what its processes return. Until all have
+            done so, the process lives on; its connections end here, as those of a process of `torchrun` would.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if code or _TOLD_TO_END.is_set():
         os._exit(code)
+    free_blocked(store_port=None)
 
 
 def _let_go_of_the_agents_wires() -> None:

@@ -158,6 +158,7 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         lesson: number and name of the lesson, such as `03_samplers`; place: the task's number in it, from 1.
         script: where the answer stands, below `exercises/` and `solutions/`, if it is a whole script. Such an answer
             is not called in ranks: `trial` runs once for each number of ranks, in one process, and starts them.
+        not_handed_out: the misconceptions that such a script does not show as it is handed out.
         world_sizes: gang sizes the answer runs on. seconds: time limit of one call; all together may take more.
         hints: two or more, each a step further than the one before.
         misconceptions: the gravest first; a verdict names them in this order.
@@ -170,6 +171,7 @@ class Task(Generic[CaseT, SeenT, OracleT]):
     lesson: ClassVar[str]
     place: ClassVar[int]
     script: ClassVar[str] = ""
+    not_handed_out: ClassVar[tuple[str, ...]] = ()
     world_sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
     seconds: ClassVar[float] = 10.0
     backend: ClassVar[str] = "gloo"

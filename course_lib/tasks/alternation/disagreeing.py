@@ -47,7 +47,8 @@ def _changed(gradient: Tensor | None, how: str) -> Tensor | None:
     if how == "reversed":
         return gradient.flatten().flip(0).view_as(gradient).clone()
     changed = gradient.clone()
-    changed.view(-1)[-1] += 0.05
+    last = changed.view(-1)[-1:]
+    last += 0.05 if how == "nudged" else last * 3e-7 + 1e-12  # also where it is 0
     return changed
 
 
@@ -78,6 +79,12 @@ class Disagreeing(Task[Case, Seen, list[str]]):
             taught.TWO_BACKWARDS,
         ),
         Misconception(
+            "tolerance",
+            "Small differences are let through. After a reduction, gradients are equal bit by bit: a small one is the "
+            "beginning of a large one.",
+            taught.REAL_LIFE,
+        ),
+        Misconception(
             "own_view",
             "The ranks return different lists: each compares itself with rank 0, or with the mean, and nobody hears of "
             "what the others found.",
@@ -103,7 +110,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equal gradients; those that two backwards leave; one rank that differs, in ways that are easy to miss."""
-        for how in ("equal", "two_backwards", "nudged", "reversed", "missing"):
+        for how in _HOW:
             odd = sorted(chance.sample(range(6), 2))
             rank = world_size - 1 if how == "nudged" else chance.randrange(world_size)
             yield {"seed": chance.randint(1, 10**6), "how": how, "odd": odd, "rank": rank}
@@ -115,6 +122,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
             "equal": "equal gradients",
             "two_backwards": "two forwards and then two backwards",
             "nudged": f"one number in the gradients of {names} changed on rank {case['rank']}",
+            "slightly": f"one number in the gradients of {names} changed in its last digit on rank {case['rank']}",
             "reversed": f"the gradients of {names} reversed on rank {case['rank']}",
             "missing": f"no gradients of {names} on rank {case['rank']}, and zeros on the others",
         }[case["how"]]
@@ -202,11 +210,14 @@ class Disagreeing(Task[Case, Seen, list[str]]):
         if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
             return "own_view"
         wrong = [t for t in plain if any(names != t.oracle for names in t.seen.values())]
-        if any(names for trial in wrong for names in trial.seen.values()):
-            return None  # something was named, but not what differs
+        some = [t for t in wrong if any(t.seen.values())]
+        if any(t.case["how"] != "slightly" or not {*t.oracle}.issuperset(t.seen[0]) for t in some):
+            return None  # something was named, but not what differs; a tolerance may let one of two through
         missed = {trial.case["how"] for trial in wrong}
         seen = {trial.case["how"] for trial in plain if trial.oracle} - missed
-        return recognise_by_blindness(missed, seen, _BLIND)
+        found = recognise_by_blindness(missed, seen, _BLIND)
+        names = (found,) if isinstance(found, str) else found or ()
+        return tuple(dict.fromkeys(name.partition("/")[0] for name in names))
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Only a missing gradient makes ranks part: every other case went well before."""
@@ -216,10 +227,12 @@ class Disagreeing(Task[Case, Seen, list[str]]):
         return self.recognise(trials)
 
 
-_HOW = ("equal", "two_backwards", "nudged", "reversed", "missing")
+_HOW = ("equal", "two_backwards", "nudged", "slightly", "reversed", "missing")
 #: For each misconception the differences that it does not see.
 _BLIND = {
     "weights_compared": _HOW,
     "only_norms": ("reversed",),
+    "only_norms/roughly": ("reversed", "slightly"),
+    "tolerance": ("slightly",),
     "missing_gradient": ("missing",),
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypedDict, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from course_lib.outcome.steady import steady_message
 from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, leave, line_in, run_as_main
@@ -16,20 +17,22 @@ from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code,
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
+#: How the names of the files begin that tell who saves.
+_SAVES = "saves-"
+
 
 class Note(TypedDict):
     """What one process did.
 
     Attributes:
         shares: how many images each loss was computed of. gradients: the norm of the gradient at each optimizer step.
-        printed: its lines on standard output. saved: how often it called torch.save.
+        printed: its lines on standard output.
         code: its exit code. error: the type and the message of what it raised, and the script's line; "" for nothing.
     """
 
     shares: list[int]
     gradients: list[float]
     printed: list[str]
-    saved: int
     code: int
     error: str
 
@@ -41,8 +44,9 @@ def run_script(script: str, arguments: list[str], folder: str) -> None:
     said = Path(folder, f"said-{rank}")
     out = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(out, 1)
-    note: Note = {"shares": [], "gradients": [], "printed": [], "saved": 0, "code": 0, "error": ""}
+    note: Note = {"shares": [], "gradients": [], "printed": [], "code": 0, "error": ""}
     _listen(note)
+    _save_one_after_the_other(folder, rank)
     try:
         run_as_main(script, arguments)
     except (ScriptEnded, SystemExit) as ended:
@@ -57,6 +61,31 @@ def run_script(script: str, arguments: list[str], folder: str) -> None:
     leave(note["code"])
 
 
+def writers(folder: Path) -> list[int]:
+    """The ranks that have called torch.save, also those that were ended before they could leave a note."""
+    return sorted(int(path.name.removeprefix(_SAVES)) for path in folder.glob(f"{_SAVES}*"))
+
+
+def _save_one_after_the_other(folder: str, rank: str) -> None:
+    """Note who calls torch.save, and let one process save at a time.
+
+    Whether two that write one file at the same time leave a whole one, a broken one or an exception is chance; the
+    verdict on them must not be.
+    """
+    import torch
+
+    save = torch.save
+
+    @functools.wraps(save)
+    def alone(*arguments: Any, **options: Any) -> None:
+        Path(folder, f"{_SAVES}{rank}").touch()
+        with open(Path(folder, "one-saves"), "w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            save(*arguments, **options)
+
+    torch.save = alone
+
+
 def _told(function: Callable[_P, _R], tell: Callable[[object], None]) -> Callable[_P, _R]:
     """The same function; `tell` gets its first argument before, however it is given."""
 
@@ -69,16 +98,13 @@ def _told(function: Callable[_P, _R], tell: Callable[[object], None]) -> Callabl
 
 
 def _listen(note: Note) -> None:
-    """Note each loss, each step and each save, wherever the script calls them from."""
+    """Note each loss and each step, wherever the script calls them from."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     def loss_of(scores: object) -> None:
         if torch.is_grad_enabled() and isinstance(scores, torch.Tensor):
             note["shares"].append(len(scores))
-
-    def saved(_: object) -> None:
-        note["saved"] += 1
 
     def stepping(optimizer: torch.optim.Optimizer, *_: object) -> None:
         gradients = [
@@ -88,5 +114,4 @@ def _listen(note: Note) -> None:
         note["gradients"].append(squares**0.5)
 
     torch.nn.functional.cross_entropy = _told(torch.nn.functional.cross_entropy, loss_of)
-    torch.save = _told(torch.save, saved)
     register_optimizer_step_pre_hook(stepping)

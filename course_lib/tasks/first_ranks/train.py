@@ -5,42 +5,57 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.data import load_digits
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
-from course_lib.tasks.first_ranks import taught
-from course_lib.tasks.first_ranks.process import Note, run_script
+from course_lib.tasks.first_ranks import accuracy, taught
+from course_lib.tasks.first_ranks.process import Note, run_script, writers
 from course_lib.tasks.launching import launch
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 #: Images in a batch: as many for each of one or two processes.
-_BATCH, _BATCHES, _TESTS = 48, 4, 50
+_BATCH, _BATCHES = 48, 4
 _LEARNING_RATE = 0.2
 #: The digits of the course.
 _DIGITS = 1797
 #: Seconds until a launch is given up; it takes one.
 _SECONDS = 20.0
+#: How far the best two scores of a test image are apart, at least: rounding must not decide what a model reads.
+_MARGIN = 0.05
 
 
 class Case(TypedDict):
-    """The images as numbers of digits, first those to train on; and the seed of the first weights."""
+    """The images to train on, as numbers of digits; the seed of the first weights; which test images are read right."""
 
     digits: list[int]
     seed: int
+    right: list[bool]
 
 
 class Seen(TypedDict):
-    """What a launch has left: by rank what each process did; the weights in the file, or its problem."""
+    """What a launch has left.
+
+    Attributes:
+        ok, late: whether it ended well, and whether it was killed because the time was up.
+        notes: by rank, what each process did that has come to an end. writers: the ranks that called torch.save.
+        weights: those in the file. right: which test images they read right. problem: why there are none.
+    """
 
     ok: bool
     late: bool
     notes: dict[str, Note]
+    writers: list[int]
     weights: list[float]
+    right: list[bool]
     problem: str
 
 
@@ -86,16 +101,41 @@ class Train(Task[Case, Seen, list[float]]):
             taught.TRAIN,
         ),
         Misconception(
+            "batch_times_ranks",
+            "Every process takes 48 images of its own in each step. A batch is then as many times larger as there are "
+            "processes, and there are fewer steps: that is another training.",
+            taught.TRAIN,
+        ),
+        Misconception(
             "all_write",
             "Every process does what one should do: all write the same file, or print the same line.",
             taught.SCRIPT,
         ),
+        Misconception(
+            "added_up",
+            "The accuracies of all processes are added up: a sum over ranks is not divided by all that it counts.",
+            taught.COLLECTIVES,
+        ),
+        Misconception(
+            "own_share_told",
+            "One process tells the accuracy on its own share of the test images: nobody adds up what all have found.",
+            taught.COLLECTIVES,
+        ),
+        Misconception(
+            "made_up",
+            "What is printed does not come from the model that was trained: every launch prints the same.",
+            taught.SCRIPT,
+        ),
     )
+    not_handed_out = ("batch_times_ranks", "added_up", "own_share_told", "made_up")
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One launch for each number of processes."""
-        drawn = chance.sample(range(_DIGITS), _BATCH * _BATCHES + _TESTS)
-        yield {"digits": drawn, "seed": chance.randrange(1000)}
+        yield {
+            "digits": chance.sample(range(_DIGITS), _BATCH * _BATCHES),
+            "seed": chance.randrange(1000),
+            "right": accuracy.right_ones(world_size, chance),
+        }
 
     def describe(self, case: Case) -> str:
         """The seed."""
@@ -107,7 +147,8 @@ class Train(Task[Case, Seen, list[float]]):
         folder = Path(script).parent / "launch"
         out = folder / "out"
         out.mkdir(parents=True)
-        _write_images(case, folder / "digits.npz")
+        tests = _tests(case)
+        _write_images(case["digits"], tests, folder / "digits.npz")
         ranks = int(Path(script).parent.name)
         options = {"--data": folder / "digits.npz", "--out": out, "--seed": case["seed"]}
         arguments = [str(word) for option in options.items() for word in option]
@@ -119,28 +160,22 @@ class Train(Task[Case, Seen, list[float]]):
             for rank in range(ranks)
             if (path := folder / f"note-{rank}.json").is_file()
         }
-        weights, problem = _weights(out / "weights.pt")
+        weights, right, problem = _weights(out / "weights.pt", tests)
         if others := sorted(set(os.listdir(out)) - {"weights.pt"}):
             problem = problem or f"there is a file {others[0]} beside weights.pt"
-        return {"ok": ended.ok, "late": ended.late, "notes": notes, "weights": weights, "problem": problem}
+        return {
+            "ok": ended.ok,
+            "late": ended.late,
+            "notes": notes,
+            "writers": writers(folder),
+            "weights": weights,
+            "right": right,
+            "problem": problem,
+        }
 
     def oracle(self, case: Case, world_size: int) -> list[float]:
         """The weights of one process that trains on whole batches."""
-        import torch
-
-        images, labels = load_digits()
-        train = case["digits"][:-_TESTS]
-        pixels = torch.from_numpy(images[train]).float().flatten(1) / 16
-        targets = torch.from_numpy(labels[train]).long()
-        torch.manual_seed(case["seed"])
-        model = torch.nn.Linear(64, 10)
-        optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
-        for batch in torch.arange(len(train)).split(_BATCH):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(pixels[batch]), targets[batch]).backward()
-            optimizer.step()
-        vector = torch.nn.utils.parameters_to_vector(model.parameters())
-        return [float(number) for number in vector.tolist()]
+        return _vector(_trained(case))
 
     @check("All processes end by themselves, with exit code 0.")
     def ends_well(self, trial: ThisTrial) -> Miss | None:
@@ -150,10 +185,9 @@ class Train(Task[Case, Seen, list[float]]):
             return None
         for rank, note in seen["notes"].items():
             if note["error"]:
-                alone = "closed by peer" in note["error"] or "reset by peer" in note["error"]
                 return Miss(
                     f"on {toys.ranks_text(trial.world_size)}, rank {rank} raised {note['error']}",
-                    "rank_0_alone" if alone else None,
+                    _behind(note["error"], seen["writers"]),
                 )
         waiting = [rank for rank in range(trial.world_size) if str(rank) not in seen["notes"]]
         if seen["late"]:
@@ -173,8 +207,11 @@ class Train(Task[Case, Seen, list[float]]):
         notes = trial.seen[0]["notes"]
         for rank, note in notes.items():
             if len(note["shares"]) != _BATCHES:
+                fewer = len(note["shares"]) * trial.world_size == _BATCHES and set(note["shares"]) == {_BATCH}
                 return Miss(
                     f"of {_BATCHES} batches, rank {rank} of {trial.world_size} computed {len(note['shares'])} losses"
+                    + f", each of {_BATCH} images" * fewer,
+                    "batch_times_ranks" if fewer else None,
                 )
         complete = len(notes) == trial.world_size
         for number in range(_BATCHES if notes else 0):
@@ -207,7 +244,7 @@ class Train(Task[Case, Seen, list[float]]):
         seen, right = trial.seen[0], trial.oracle
         if seen["problem"]:
             # Two processes that write one file at the same time can leave one that nobody can read.
-            why = "all_write" if len(_writers(trial)) > 1 else None
+            why = "all_write" if len(seen["writers"]) > 1 else None
             return Miss(f"on {toys.ranks_text(trial.world_size)}, {seen['problem']}", why)
         off = max(abs(a - b) for a, b in zip(seen["weights"], right, strict=True))
         if off > 1e-4:
@@ -219,51 +256,141 @@ class Train(Task[Case, Seen, list[float]]):
     @check("One process writes the file and prints the accuracy.")
     def one_writes(self, trial: ThisTrial) -> Miss | None:
         """Calls of torch.save, and lines on standard output."""
-        notes, writers = trial.seen[0]["notes"], _writers(trial)
-        if len(writers) > 1:
-            return Miss(f"{rank_list(writers)} wrote weights.pt", "all_write")
-        printed = {int(rank): note["printed"] for rank, note in notes.items() if note["printed"]}
+        seen, printed = trial.seen[0], _printed(trial)
+        if len(seen["writers"]) > 1:
+            return Miss(f"{rank_list(seen['writers'])} wrote weights.pt", "all_write")
         if len(printed) > 1:
             return Miss(f"{rank_list(list(printed))} printed", "all_write")
-        lines = [line for said in printed.values() for line in said if "accuracy" in line]
+        lines = _accuracy_lines(trial)
         if len(lines) != 1:
             return Miss(f"no rank of {trial.world_size} printed one line with the accuracy, but {len(lines)}")
         return None
 
+    @check("The accuracy that is printed is that of the saved weights on the test images.")
+    def right_accuracy(self, trial: ThisTrial) -> Miss | None:
+        """However it is rounded."""
+        right, lines = trial.seen[0]["right"], _accuracy_lines(trial)
+        if not right or len(lines) != 1 or accuracy.tells(lines[0], accuracy.of(right)):
+            return None
+        return Miss(
+            f"on {toys.ranks_text(trial.world_size)}, {lines[0].strip()[:80]!r} was printed; the saved weights read "
+            f"{sum(right)} of {len(right)} test images right",
+            _counted(lines[0], right, trial.world_size),
+        )
 
-def _writers(trial: ThisTrial) -> list[int]:
-    """The ranks that have called torch.save."""
-    return [int(rank) for rank, note in trial.seen[0]["notes"].items() if note["saved"]]
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
+        """The accuracy differs from launch to launch; the line does not."""
+        said = {tuple(_accuracy_lines(trial)) for trial in trials}
+        return "made_up" if len(said) == 1 < len(trials) and any(map(self.right_accuracy, trials)) else None
 
 
-def _write_images(case: Case, path: Path) -> None:
+def _behind(error: str, writing: Sequence[int]) -> str | None:
+    """The misconception that makes a process raise this."""
+    if "closed by peer" in error or "reset by peer" in error:
+        return "rank_0_alone"
+    # The file has been renamed or removed by another process.
+    return "all_write" if len(writing) > 1 and re.match(r"File\w+Error ", error) else None
+
+
+def _printed(trial: ThisTrial) -> dict[int, list[str]]:
+    """By rank, the lines on standard output, where there are any."""
+    return {int(rank): note["printed"] for rank, note in trial.seen[0]["notes"].items() if note["printed"]}
+
+
+def _accuracy_lines(trial: ThisTrial) -> list[str]:
+    return [line for said in _printed(trial).values() for line in said if "accuracy" in line.lower()]
+
+
+def _counted(line: str, right: Sequence[bool], world_size: int) -> str | None:
+    """The way of counting that gives this accuracy on several ranks."""
+    if world_size == 1:
+        return None
+    if accuracy.tells(line, accuracy.of(right) * world_size):
+        return "added_up"
+    half = -(-len(right) // world_size)
+    shares = [right[rank::world_size] for rank in range(world_size)]
+    shares += [right[start : start + half] for start in range(0, len(right), half)]
+    return "own_share_told" if any(accuracy.tells(line, accuracy.of(share)) for share in shares) else None
+
+
+def _pixels(digits: Sequence[int]) -> Tensor:
+    """These digits as the script reads them."""
+    import torch
+
+    images, _ = load_digits()
+    return torch.from_numpy(images[list(digits)]).float().flatten(1) / 16
+
+
+def _labels(digits: Sequence[int]) -> Tensor:
+    import torch
+
+    _, labels = load_digits()
+    return torch.from_numpy(labels[list(digits)]).long()
+
+
+def _trained(case: Case) -> nn.Module:
+    """The model of one process that trains on whole batches."""
+    import torch
+
+    pixels, labels = _pixels(case["digits"]), _labels(case["digits"])
+    torch.manual_seed(case["seed"])
+    model = torch.nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE)
+    for batch in torch.arange(len(pixels)).split(_BATCH):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(pixels[batch]), labels[batch]).backward()
+        optimizer.step()
+    return model
+
+
+def _tests(case: Case) -> list[int]:
+    """Test images that the trained model reads right or wrong as the case wants it."""
+    others = sorted(set(range(_DIGITS)) - set(case["digits"]))
+    scores = _trained(case)(_pixels(others)).topk(2)
+    clear = (scores.values[:, 0] - scores.values[:, 1] > _MARGIN).tolist()
+    read = (scores.indices[:, 0] == _labels(others)).tolist()
+    chance = Random(case["seed"])
+    drawn = {
+        kind: chance.sample(
+            [d for d, c, r in zip(others, clear, read, strict=True) if c and r == kind], accuracy.TESTS
+        )
+        for kind in (True, False)
+    }
+    return [drawn[right].pop() for right in case["right"]]
+
+
+def _write_images(train: Sequence[int], tests: Sequence[int], path: Path) -> None:
     import numpy as np
 
     images, labels = load_digits()
-    train, tests = case["digits"][:-_TESTS], case["digits"][-_TESTS:]
     np.savez(
         path,
-        images=images[train],
-        labels=labels[train],
-        test_images=images[tests],
-        test_labels=labels[tests],
+        images=images[list(train)],
+        labels=labels[list(train)],
+        test_images=images[list(tests)],
+        test_labels=labels[list(tests)],
     )
 
 
-def _weights(path: Path) -> tuple[list[float], str]:
-    """The numbers in the file, or what is wrong with it."""
+def _weights(path: Path, tests: Sequence[int]) -> tuple[list[float], list[bool], str]:
+    """The numbers in the file, and which test images they read right; or what is wrong with it."""
     import torch
 
     if not path.is_file():
-        return [], "no rank has written weights.pt"
+        return [], [], "no rank has written weights.pt"
+    model = torch.nn.Linear(64, 10)
     try:
-        model = torch.nn.Linear(64, 10)
         model.load_state_dict(torch.load(path, weights_only=True))
     except Exception as error:  # whatever a file may hold
         lines = str(error).strip().splitlines()
-        return (
-            [],
-            f"weights.pt, which rank 0 should write, cannot be loaded: {lines[-1].strip() if lines else error!r}",
-        )
+        why = lines[-1].strip() if lines else repr(error)
+        return [], [], f"weights.pt, which rank 0 should write, cannot be loaded: {why}"
+    right = (model(_pixels(tests)).argmax(1) == _labels(tests)).tolist()
+    return _vector(model), right, ""
+
+
+def _vector(model: nn.Module) -> list[float]:
+    import torch
+
     vector = torch.nn.utils.parameters_to_vector(model.parameters())
-    return [float(number) for number in vector.tolist()], ""
+    return [float(number) for number in vector.tolist()]

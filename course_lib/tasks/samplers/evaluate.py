@@ -167,7 +167,7 @@ class Evaluate(Task[Case, Seen, Oracle]):
         rank = min(wrong)
         observed = (
             f"with n={len(trial.case['labels'])} on {toys.ranks_text(trial.world_size)}, {rank_list(wrong)} returned "
-            f"{wrong[rank]:.4f}; one process alone finds {right:.4f}"
+            f"{wrong[rank]:.6g}; one process alone finds {right:.6g}"
         )
         return Miss(observed)
 

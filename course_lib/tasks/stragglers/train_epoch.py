@@ -60,7 +60,8 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
     misconceptions = (
         Misconception(
             "waits_for_ever",
-            "A rank that has run out of batches leaves, and the others wait for it in backward().",
+            "A rank that has run out of batches takes no part in backward() any more: it leaves, or calls its next "
+            "collective. The others wait for it there, or meet a collective that is not theirs.",
             taught.JOIN,
         ),
         Misconception(
@@ -166,10 +167,11 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
         return recognise_by_name(trials, WAYS, lambda trial, name: trial.oracle[name], equal)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Somebody waits for a rank that is through, or meets Join's collectives with its own."""
-        in_join = any(
-            record.stage == "join" for records in outcome.collectives.values() for record in records
-        )
-        if in_join:
+        """Somebody waits for a rank that is through, or meets its next collective, or Join's with an own one."""
+        stages = {record.stage for records in outcome.collectives.values() for record in records}
+        if "join" in stages:
             return "collective_in_join"
-        return "waits_for_ever" if outcome.kind is Kind.HANG else self.recognise(trials)
+        evenly = any(trial.world_size == outcome.world_size for trial in trials)
+        if outcome.kind is Kind.HANG or (outcome.kind is Kind.DIED and evenly and "gradients" in stages):
+            return "waits_for_ever"
+        return self.recognise(trials)

@@ -197,7 +197,19 @@ def _measured(answer: Callable[[DistributedDataParallel, Tensor], object], case:
     rank, late = dist.get_rank(), case["late"]
     torch.manual_seed(case["seed"])
     layers = [torch.nn.Linear(8, 8) for _ in range(4)]
-    ddp = DistributedDataParallel(torch.nn.Sequential(*layers))
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # Registered in another order than they are used in: the first parameter's gradient is not the last one.
+            self.layers = torch.nn.ModuleList(layers[number] for number in (3, 1, 0, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in layers:
+                x = layer(x)
+            return x
+
+    ddp = DistributedDataParallel(Net())
     ready = [0.0]
     for parameter in ddp.parameters():
         # Called as soon as the gradient is computed, also where an answer does without the reducer.

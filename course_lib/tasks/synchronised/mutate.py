@@ -25,7 +25,7 @@ _ENOUGH, _TAIL = 200, 1.9
 
 
 class Case(TypedDict):
-    """A model that nearly every mutant improves (`grow`), or that none does (`settled`)."""
+    """A model that nearly every mutant improves (`grow`), that none does (`settled`), or that all equal (`plateau`)."""
 
     seed: int
     how: str
@@ -137,8 +137,8 @@ class Mutate(Task[Case, list[Generation], None]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """A model that nearly every mutant improves, and one that none does."""
-        for how in ("grow", "settled", "grow"):
+        """A model that nearly every mutant improves, one that none does, and one that every mutant equals."""
+        for how in ("grow", "settled", "plateau", "grow"):
             yield {
                 "seed": chance.randint(1, 10**6),
                 "how": how,
@@ -148,7 +148,11 @@ class Mutate(Task[Case, list[Generation], None]):
 
     def describe(self, case: Case) -> str:
         """Which model it is."""
-        return f"{'a model that is easily improved' if case['how'] == 'grow' else 'a model at its best'}"
+        return {
+            "grow": "a model that is easily improved",
+            "settled": "a model at its best",
+            "plateau": "a fitness that is the same for every module",
+        }[case["how"]]
 
     def trial(
         self,
@@ -174,6 +178,8 @@ class Mutate(Task[Case, list[Generation], None]):
         tried: list[Mutant] = []
 
         def score(module: nn.Module) -> float:
+            if case["how"] == "plateau":
+                return 1.0
             with torch.no_grad():
                 outputs = module(probe)
                 if case["how"] == "grow":
@@ -319,8 +325,11 @@ class Mutate(Task[Case, list[Generation], None]):
             mutants = {r: _mutants(s[number]) for r, s in sorted(trial.seen.items())}
             if not all(mutants.values()):
                 continue
-            rivals = {f"rank {r}'s mutant": max(m, key=_fitness) for r, m in mutants.items()}
-            rivals["the model as it was"] = {"weights": told["parent"], "fitness": told["parent_fitness"]}
+            # The first of the fittest is the best one: an equal mutant is not fitter than the model.
+            rivals: dict[str, Mutant] = {
+                "the model as it was": {"weights": told["parent"], "fitness": told["parent_fitness"]},
+                **{f"rank {r}'s mutant": max(m, key=_fitness) for r, m in mutants.items()},
+            }
             best = max(rivals, key=lambda name: _fitness(rivals[name]))
             if _close(told["after"], rivals[best]["weights"]):
                 continue
