@@ -61,8 +61,8 @@ class GanStep(Task[Case, Seen, Oracle]):
     tolerance = ROUNDING
     hints = (
         (
-            "Write down the order of forwards (F) and backwards (B) of each model. A forward arms its model, and arming "
-            "twice is arming once; the next backward averages what is in .grad, and disarms."
+            "Write down the order of forwards (F) and backwards (B) of each model. A forward arms its model; arming "
+            "twice is arming once. The next backward averages what is in .grad, and disarms."
         ),
         (
             "The discriminator's step can be F F B, with the two losses added, or F B F B. F F B B is the order "
