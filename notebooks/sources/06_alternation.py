@@ -11,7 +11,7 @@
 # **You will be able to** say for any order of forward and backward what DDP does with it, find the orders that are wrong
 # without a word, and repair a GAN step, a Siamese loss and an evaluation in the middle of training. 35 minutes.
 #
-# **Before this:** lessons 00 and 04. Two flags of DDP's are two columns of a table here; what they do is lesson 08.
+# **Before this:** lessons 00 and 04. Two of DDP's flags are columns of a table here; lesson 08 explains them.
 
 # %%
 # %load_ext course_lib
@@ -602,8 +602,8 @@ if rank == 0:
 # checkpoint, a parameter that was declared unused gets a gradient after all: “ready only once”. `static_graph` learns from
 # the first backward how often each hook fires. For it, the first backward is the one that passes `_DDPSink.backward` first:
 # in a gradient penalty the inner `autograd.grad`, in a generator's turn the one through the frozen model. No hook fires in
-# those, and so it learns that there is nothing to wait for. Where each backward reaches every parameter, arming and disarming are
-# the same with both flags; with `static_graph`, from the second step on.
+# those, and so it learns that there is nothing to wait for. In orders of plain forwards and of backwards that reach every
+# parameter, DDP arms and disarms with both flags as it does without; with `static_graph`, from the second step on.
 #
 # ## Two heads, a backward for each
 #
@@ -653,11 +653,11 @@ for backwards in (a_backward_each, one_backward):
         print(f"{backwards.__name__}, {mode}:", *two_steps(backwards, **options), sep="\n    ")
 
 # %% [markdown]
-# The default mode is the kind one. The left head's backward leaves the right head's place on the sheet empty, so nothing is
+# The default mode is the safe one. The left head's backward leaves the right head's place on the sheet empty, so nothing is
 # averaged; the right head's backward brings the body a second gradient, and that raises. The message proposes `static_graph`,
-# and people set `find_unused_parameters=True`. With either, the right head is counted in the first backward, the sheet is full, and
-# the second backward adds each rank's own: 12 and 32 in the body, 10 and 30 in the right head. The error comes in the next
-# step, and speaks of something else. Add the losses, and it is right in all three modes.
+# and people set `find_unused_parameters=True`. With either, the first backward averages and disarms, and the second adds each
+# rank's own: 12 and 32 in the body, 10 and 30 in the right head. The error comes in the next step, and speaks of something
+# else. Add the losses, and it is right in all three modes.
 #
 # ## What is sent, and when
 #
@@ -768,7 +768,7 @@ for step in range(3):
 # samples with their own statistics and mix these into its running statistics. And a model that is left in eval mode goes on
 # training with frozen statistics.
 #
-# > **On GPUs (NCCL).** Forward and `backward()` return before their messages are through. The ranks stand at the next line that
+# > **On GPUs (NCCL).** Forward and `backward()` return before their messages are through. The ranks wait at the next line that
 # > needs a number from the GPU, until the watchdog ends them (lesson 05). And that gloo aborts a rank where sizes differ is gloo's:
 # > NCCL demands the same count on every rank, and without it anything may come: a hang, a crash, corrupted data
 # > ([Collective operations](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html)). (Read, not run here.)
@@ -914,7 +914,7 @@ with tempfile.TemporaryDirectory() as folder:
 # ## Rule of thumb
 #
 # > A forward through the wrapper arms; arming twice is arming once. The next backward averages what is in `.grad`, and disarms:
-# > it has to reach every parameter. So add the losses, and call `backward()` once. A forward around the wrapper does not arm;
+# > by default it has to reach every parameter. So add the losses, and call `backward()` once. A forward around the wrapper does not arm;
 # > what only one rank does must go around it.
 #
 # ## Your turn

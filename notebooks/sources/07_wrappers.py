@@ -948,7 +948,7 @@ DistributedDataParallel(nn.Sequential(*[nn.Linear(4, 4) for _ in range(2 + rank)
 # Of the first, only rank 1 knows: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1
 # ends, and rank 0's log has a closed connection (lesson 00), so look into the logs of the others.
 #
-# > **On GPUs (NCCL).** Rank 0's broadcast is only enqueued: the constructor returns, and rank 0 stands at a later line, the next
+# > **On GPUs (NCCL).** Rank 0's broadcast is only enqueued: the constructor returns, and rank 0 waits at a later line, the next
 # > that needs a number from its GPU. (Read in `reducer.cpp` and `ProcessGroupNCCL.cpp`, not run here.)
 #
 # Better not to depend on luck with shapes. A few lines find all of it before you wrap:
