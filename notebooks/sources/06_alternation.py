@@ -9,7 +9,7 @@
 # for many ways to call a wrapped model, how far its gradients are from the right ones.
 #
 # **You will be able to** say for any order of forward and backward what DDP does with it, find the orders that are wrong
-# without a word, and repair a GAN step, a Siamese loss and an evaluation in the middle of training. 35 minutes.
+# without a word, and repair a GAN step, a Siamese loss and an evaluation in the middle of training. 40 minutes.
 #
 # **Before this:** lessons 00 and 04. Two of DDP's flags are columns of a table here; lesson 08 explains them.
 
