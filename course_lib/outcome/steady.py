@@ -38,11 +38,12 @@ _VARIES: _Kinds = (
     ((" at 0x",), re.compile(r" at 0x[0-9a-f]{6,}"), " at 0x…"),
     # A line of a traceback as Python writes it, such as that of a DataLoader's worker.
     (('File "/',), re.compile(r'File "/[^"\n]*/([^"/\n]+)", line'), r'File "\1", line'),
-    # Where torch complains in C++: `[enforce fail at inline_container.cc:672]`; the line moves from release to release.
+    # Where torch complains in C++: `[enforce fail at inline_container.cc:672]`, `ASSERT FAILED at "/x/reducer.cpp":17`;
+    # the line moves from release to release.
     (
-        ("[enforce fail",),
-        re.compile(r"(\[enforce fail at )(?:/[\w/.+-]*/)?([\w.]+):\d+"),
-        r"\1\2",
+        ("[enforce fail", "ASSERT FAILED at"),
+        re.compile(r'(\[enforce fail at |ASSERT FAILED at ")(?:[\w/.+-]*/)?([\w.]+)("?):\d+'),
+        r"\1\2\3",
     ),
     # What was left of a timeout when gloo began to wait, and the port that is taken.
     (("Timed out waiting",), re.compile(r"(Timed out waiting) \d+ms"), r"\1"),

@@ -355,7 +355,7 @@ for name, percent in off.items():
 # %% [markdown]
 # Averaged, all of it. DDP does not follow what you compute. It hangs a hook on every *parameter*, autograd adds up
 # all terms before a parameter's hook fires, and one forward through the wrapper in the step has armed them. The last
-# line is the extreme: an output that nobody uses buys the average for a computation DDP never saw.
+# line is the extreme: a forward whose output nobody uses has armed DDP for a computation that it never saw.
 #
 # Do not build on that line. But a weight decay of your own, or an auxiliary loss on `ddp.module.something`, *beside*
 # a real forward, is right in the default mode.
@@ -400,8 +400,25 @@ except RuntimeError as error:
     print("encode alone:", str(error).partition(" before")[0])
 
 # %% [markdown]
-# Two doors in one step are two forwards, which is fine (lesson 06). One door alone leaves the decoder without
-# gradients, and then you need one of lesson 08's ways out; task 2 is that.
+# Two doors in one step are two forwards, which is fine by default (lesson 06). One door alone leaves the decoder without
+# gradients, and then you need one of lesson 08's ways out; task 2 is that. If it is `find_unused_parameters=True`, one door
+# has to lead into the other, as above. Two doors side by side, their losses added, raise:
+
+
+# %%
+# %%ranks --expect raises:RuntimeError
+def beside(doors):
+    return doors("encode", x).square().mean() + doors("decode", other[:, :2]).square().mean()
+
+
+for options in ({}, {"find_unused_parameters": True}):
+    torch.manual_seed(0)
+    doors = Doors(Auto())
+    ddp = DistributedDataParallel(doors, **options)
+    print(options, off_by(doors.parameters(), partial(beside, ddp), partial(beside, doors)), "% off")
+
+# %% [markdown]
+# After the second forward DDP has searched behind *its* output, and has declared the encoder unused.
 #
 # The same without touching the model: put the method in the place of `forward` for the time of a call. An attribute
 # of the object comes before that of its class, and `nn.Module.__call__` asks for `self.forward`:
@@ -766,7 +783,7 @@ axes.set_xticks(
 axes.set_yticks(range(len(names)), names, fontsize=8)
 axes.tick_params(length=0)
 axes.xaxis.tick_top()
-axes.set_title("DDP looks after what the module held when it was wrapped, and nothing else", fontsize=10)
+axes.set_title("Local: what the module did not list when it was wrapped, or listed as frozen", fontsize=10)
 plt.show()
 
 # %% [markdown]
@@ -783,9 +800,10 @@ plt.show()
 #   at all, and each rank keeps its own. (`nn.ModuleList` is for that.)
 # - **A copy is another model.** DDP averages the gradients of what it was given. If that is a `copy.deepcopy`, the original never
 #   gets a gradient, and stays as it was.
-# - **Wrapping is a photograph.** The list of parameters is made in the constructor. What you add later, thaw later or
+# - **Parameters are listed once**, in the constructor, without those that are frozen then. What you add later, thaw later or
 #   put in another's place later is in `ddp.parameters()`, an optimizer made then trains it, `state_dict` has it. DDP
-#   does not know of it. And for what you *freeze* later, it waits (lesson 08).
+#   does not know of it. And for what you *freeze* later, it waits (lesson 08). Buffers are listed anew each time they are
+#   sent (`_assign_modules_buffers`): a new one counts, if the model had any when it was wrapped.
 #
 # The row to remember is the last but one, because its message misleads. You load a model, wrap it, *then* put in a
 # new head for your ten classes. DDP still waits for the old head's gradient, says that a parameter was not used and
@@ -805,7 +823,7 @@ for step in range(3):
     optimizer.step()
 
 # %% [markdown]
-# The photograph itself is in `_module_parameters` (a private name, so it may change). Hold it beside what is trained:
+# The list is `_module_parameters` (a private name, so it may change). Compare it with what is trained:
 
 # %%
 # %%ranks
@@ -928,8 +946,12 @@ DistributedDataParallel(nn.Sequential(*[nn.Linear(4, 4) for _ in range(2 + rank)
 
 # %% [markdown]
 # Of the first, only rank 1 knows: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1
-# ends, and rank 0's log has a closed connection (lesson 00), so look into the logs of the others. Better not to
-# depend on luck with shapes. A few lines find all of it before you wrap:
+# ends, and rank 0's log has a closed connection (lesson 00), so look into the logs of the others.
+#
+# > **On GPUs (NCCL).** Rank 0's broadcast is only enqueued: the constructor returns, and rank 0 waits at a later line, the next
+# > that needs a number from its GPU. (Read in `reducer.cpp` and `ProcessGroupNCCL.cpp`, not run here.)
+#
+# Better not to depend on luck with shapes. A few lines find all of it before you wrap:
 
 # %%
 # %%ranks

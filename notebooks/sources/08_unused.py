@@ -350,11 +350,8 @@ axes.set_xticks([column + 0.5 for column in range(len(ways))], ways, fontsize=8)
 axes.set_yticks(range(len(graphs)), graphs, fontsize=9)
 axes.tick_params(length=0)
 axes.xaxis.tick_top()
-failed = ["".join(map(mark, steps)) for steps in found.values() if set(map(mark, steps)) != {"."}]
-silent = sum("x" in steps for steps in failed)
-axes.set_title(
-    f"Five steps each: {silent} of {len(failed)} failures begin with a silent wrong step", fontsize=10
-)
+axes.set_title("A head is never used: by default one silent wrong step, then an error", fontsize=10)
+assert "".join(map(mark, found["a head is never used", "default"])) == "xR"
 axes.figure.legend(handles=handles, ncols=4, loc="outside lower center", frameon=False, fontsize=8)
 plt.show()
 
@@ -414,6 +411,37 @@ ddp = DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
 # Nothing is unused in the first line, so it passes. In the last the right head is not in the *output's* graph and is declared
 # ready, and then the touch gives it a gradient: “ready only once”. One way out at a time. (Other roads to this message are in
 # lessons 06 and 07.)
+#
+# **`static_graph` and `no_sync`.** Where gradients are added up over several backwards (lesson 10), the first backward must not be
+# under `no_sync()`: with `static_graph=True` it raises, and asks you to report that. (It has been: issue 143580 of
+# `pytorch/pytorch`.)
+
+# %%
+# %%ranks --expect raises:RuntimeError
+ddp = DistributedDataParallel(Wrapped(), static_graph=True)
+with ddp.no_sync():
+    loss_of(ddp, 0, BOTH).backward()
+
+# %% [markdown]
+# Leave `no_sync` out of the whole first step. From the second step on, the two go together:
+
+# %%
+# %%ranks
+from contextlib import nullcontext
+
+torch.manual_seed(0)
+net = Wrapped()
+alone, ddp = copy.deepcopy(net), DistributedDataParallel(net, static_graph=True)
+for step in range(3):
+    alone.zero_grad()
+    net.zero_grad()
+    for number in range(4 * step, 4 * step + 4):
+        with ddp.no_sync() if step > 0 and number % 4 < 3 else nullcontext():
+            loss_of(ddp, number, BOTH).backward()
+        loss_of(alone, number, BOTH).backward()
+    right = gradient(alone)
+    dist.all_reduce(right, dist.ReduceOp.AVG)
+    print(f"step {step}:", "right" if torch.allclose(gradient(net), right, atol=1e-6) else "wrong")
 
 # %% [markdown]
 # ## What find_unused_parameters costs
@@ -506,21 +534,17 @@ for place, (name, hatch, colour) in enumerate(
     axes.bar(xs, relative, width=0.19, hatch=hatch, color=colour, edgecolor="black", lw=0.6, label=name)
     for x, height in zip(xs, relative, strict=True):
         axes.text(x, height + 1, f"{height:.0f}", ha="center", va="bottom", fontsize=8)
-extra = {
-    name: [100 * one[name] / one["default"] - 100 for one in times.values()]
-    for name in ("find_unused_parameters", "all touched")
-}
-search, touch = (f"{min(found):+.0f} to {max(found):+.0f} %" for found in extra.values())
+highest = max(100 * one[name] / one["default"] for one in times.values() for name in one)
 axes.set_xticks(range(len(times)), [f"{count} layers" for count in times])
 axes.set(
-    title=f"Tiny layers, nothing unused: searching costs {search} of a step, touching {touch}",
+    title="Tiny layers, nothing unused: touching everything costs most",
     ylabel="computing time of a step\n(default: 100)",
-    ylim=(0, 1.3 * (100 + max(0, *extra["all touched"], *extra["find_unused_parameters"]))),
+    ylim=(0, 1.3 * highest),
 )
 axes.title.set_fontsize(10)
 axes.legend(ncols=4, fontsize=8, frameon=False, loc="upper left")
 plt.show()
-assert times[100]["all touched"] > times[100]["default"]
+assert max(times[100], key=times[100].get) == "all touched"
 
 
 # %% [markdown]
@@ -795,8 +819,8 @@ with tempfile.TemporaryDirectory() as folder:
 # > Give every parameter a gradient on every rank in every step, if only from a batch of no samples: then DDP needs no flag.
 # > Touching what was left out does it, too, but touching *everything* can cost more than `find_unused_parameters`: measure. Take
 # > the flag where zeros would move what should not move. `static_graph` only where each rank does the same
-# > in all steps, and its output is a tensor, or a tuple or dictionary of them, all in the loss. And
-# > `_check_reducer_finalized()` after `backward()` while you develop.
+# > in all steps, and its output is a tensor, or a tuple or dictionary of them, all in the loss; and without `no_sync` in the first
+# > step. And `_check_reducer_finalized()` after `backward()` while you develop.
 #
 # ## Your turn
 #

@@ -110,7 +110,7 @@ for moment, row in found.items():
 #
 # - **Weights** become equal when the model is wrapped: the constructor broadcasts them from rank 0 (`_sync_module_states`,
 #   called in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`).
-# - **Gradients** become equal in each backward: they are the mean over the ranks (lesson 04).
+# - **Gradients** become equal in the backward that follows a forward: they are the mean over the ranks (lessons 04 and 06).
 # - **Buffers** (BatchNorm's running statistics) are equal when the module's own forward *begins*, and different when it is
 #   over. Between two training forwards you only ever meet them different.
 # - **Momentum** and the **EMA**, a running average of the weights, are equal because what they are computed from is. DDP does
@@ -889,9 +889,9 @@ for step in range(10):
 #
 # ## Rule of thumb
 #
-# > DDP sets the clocks once (weights and buffers, in the constructor), averages gradients in every backward, and copies rank 0's
-# > buffers before most training forwards. All else is equal only because all ranks did the same with the same. What you change,
-# > change everywhere alike, in place; what you doubt, compare.
+# > DDP sets the clocks once (weights and buffers, in the constructor), averages gradients in the backward after a forward, and
+# > copies rank 0's buffers before most training forwards. All else is equal only because all ranks did the same with the same.
+# > What you change, change everywhere alike, in place; what you doubt, compare.
 #
 # ## Your turn
 #

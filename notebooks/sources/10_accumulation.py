@@ -59,9 +59,9 @@ def gradient_of(model):
     return parameters_to_vector(p.grad for p in model.parameters())
 
 
-def wrap(net):
+def wrap(net, **options):
     """In DDP, with a list of what is sent: (type, bytes) of each all-reduce of gradients."""
-    ddp, sent = DistributedDataParallel(net), []
+    ddp, sent = DistributedDataParallel(net, **options), []
 
     def note(_, bucket):
         sent.append((bucket.buffer().dtype, bucket.buffer().nbytes))
@@ -222,8 +222,32 @@ assert (reductions, fewer) == (K, 1)
 # last all-reduce brings along whatever is new, and the ones before it were for nothing. (With a hook that rounds what it sends,
 # as below, each of them rounds once more.)
 #
-# How much of a waste? Take a layer of 4 MB. First count for 16 micro-batches, then time single ones: under `no_sync`, and
-# reduced.
+# One flag does not go with it. With `static_graph=True` ([lesson 08](08_unused.ipynb)) the first backward must not be under
+# `no_sync()`:
+
+# %%
+# %%ranks --expect raises:RuntimeError
+toy, sent = wrap(nn.Linear(1, 1, bias=False), static_graph=True)
+with toy.no_sync():
+    toy(torch.ones(1, 1)).sum().backward()
+
+# %% [markdown]
+# The way out: leave `no_sync` out of the whole first step. From the second step on it does what it should.
+
+# %%
+# %%ranks
+toy, sent = wrap(nn.Linear(1, 1, bias=False), static_graph=True)
+for step in range(3):
+    toy.zero_grad()
+    sent.clear()
+    for number in range(K):
+        with toy.no_sync() if step > 0 and number < K - 1 else nullcontext():
+            toy(torch.full((1, 1), 1.0 + 2 * rank)).sum().backward()
+    print(f"step {step}: {toy.module.weight.grad.item()}, all-reduces: {len(sent)}")
+
+# %% [markdown]
+# How much of a waste is it to reduce after each micro-batch? Take a layer of 4 MB. First count for 16 micro-batches, then time
+# single ones: under `no_sync`, and reduced.
 
 
 # %%
@@ -685,13 +709,15 @@ try:
     refused = False
 except TypeError:
     refused = True
-assert refused is (torch.version.cuda is None)  # the build of torch decides, not your network
+assert refused is (
+    torch.version.cuda is torch.version.hip is None
+)  # the build of torch decides, not your network
 
 # %%
 print("sent as:", *{c.dtypes[0] for c in out.collectives[0] if c.op == "all_reduce"})
 
 # %% [markdown]
-# (`bf16_compress_hook` asks how torch was built, before anything is sent: a build without CUDA refuses it with a TypeError.
+# (`bf16_compress_hook` asks how torch was built, before anything is sent: a build for CPUs refuses it with a TypeError.
 # See `_check_comm_hook` in `torch/nn/parallel/distributed.py`.)
 #
 # ### A model that *is* in 16 bits
@@ -969,9 +995,9 @@ assert [count for count, _ in seen] == [0, 1]
 # ## Rule of thumb
 #
 # > Between two steps: zero once; sum the losses of all micro-batches, times the ranks, divided by the samples of the whole
-# > group on all ranks; `no_sync` around all but the last; then unscale, clip everything by one norm, step, update. Keep sums
-# > in 32 bits. The all-reduce comes before whatever looks at a gradient. Compare with one big batch, once: length, angle and
-# > agreement of the ranks tell what is wrong.
+# > group on all ranks; `no_sync` around all but the last (with `static_graph=True`, not in the first step); then unscale, clip
+# > everything by one norm, step, update. Keep sums in 32 bits. The all-reduce comes before whatever looks at a gradient. Compare
+# > with one big batch, once: length, angle and agreement of the ranks tell what is wrong.
 #
 # ## Your turn
 #

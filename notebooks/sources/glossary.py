@@ -15,6 +15,9 @@
 # **All-reduce.** A collective after which every rank has the sum (or mean, or maximum) of what all brought. The one that DDP
 # lives on. [00](00_first_ranks.ipynb), [04](04_buckets.ipynb)
 #
+# **Armed.** As a forward through the wrapper leaves DDP: the next backward averages what is in `.grad`, and disarms.
+# [06](06_alternation.ipynb)
+#
 # **Asynchronous operation.** A collective called with `async_op=True`: it returns a *work handle* at once, and the result is
 # there after `wait()`. [04](04_buckets.ipynb)
 #

@@ -12,7 +12,7 @@
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | 00 | 30 | [tasks](../exercises/03_samplers.ipynb) |
 # | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | 00 | 30 | [tasks](../exercises/04_buckets.ipynb) |
 # | 05 | [When ranks run at different speeds](05_stragglers.ipynb) | Who waits for whom, and what does it cost? | 00, 04 | 30 | [tasks](../exercises/05_stragglers.ipynb) |
-# | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | 00 | 35 | [tasks](../exercises/06_alternation.ipynb) |
+# | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | 00, 04 | 40 | [tasks](../exercises/06_alternation.ipynb) |
 # | 07 | [Wrapper modules](07_wrappers.ipynb) | Which parameters does DDP look after, and which not? | 00, 04 | 50 | [tasks](../exercises/07_wrappers.ipynb) |
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What happens when a parameter gets no gradient? | 00, 04 | 40 | [tasks](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | 00, 04 | 45 | [tasks](../exercises/09_synchronised.ipynb) |

@@ -18,6 +18,10 @@ from course_lib.outcome.steady import carry_out_returns, steady, steady_log, ste
         ("\x1b[31mred\x1b[0m \x1b]0;title\x07x\x1b]0;t\x1b\\y\x07", "red xy"),
         ('File "/home/me/lib/python3/loader.py", line 7', 'File "loader.py", line 7'),
         ("[enforce fail at /build/x/inline_container.cc:672] no", "[enforce fail at inline_container.cc] no"),
+        (
+            'INTERNAL ASSERT FAILED at "/x/d/reducer.cpp":1732, no',
+            'INTERNAL ASSERT FAILED at "reducer.cpp", no',
+        ),
         ("Timed out waiting 1799ms for recv", "Timed out waiting for recv"),
         (
             "failed to listen on any local network address. port: 1, x",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, spent
+from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, not_averaged
 from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -61,8 +61,8 @@ class GanStep(Task[Case, Seen, Oracle]):
     tolerance = ROUNDING
     hints = (
         (
-            "Write down the order of forwards (F) and backwards (B) of each model. A forward buys one average, "
-            "the next backward of that model spends it."
+            "Write down the order of forwards (F) and backwards (B) of each model. A forward arms its model; arming "
+            "twice is arming once. The next backward averages what is in .grad, and disarms."
         ),
         (
             "The discriminator's step can be F F B, with the two losses added, or F B F B. F F B B is the order "
@@ -70,7 +70,7 @@ class GanStep(Task[Case, Seen, Oracle]):
         ),
         (
             "In the discriminator's step the generated samples are detached, or made under no_grad: otherwise that "
-            "backward runs on into the generator and spends its average. Clear the discriminator's gradients at "
+            "backward runs on into the generator and disarms it. Clear the discriminator's gradients at "
             "the start of its step, because the generator's backward has left some."
         ),
     )
@@ -195,9 +195,9 @@ def _known(trial: ThisTrial) -> str | None:
     seen = trial.seen[0]
     if any(around_the_wrapper(seen[name]) for name in _NAMES):
         return "around_the_wrapper"
-    if spent(seen["discriminator"]):
+    if not_averaged(seen["discriminator"]):
         return "two_backwards"
-    if spent(seen["generator"]):
+    if not_averaged(seen["generator"]):
         return "fake_not_detached"
     for way in ("stale_gradients", "old_discriminator"):
         if all(close(seen[name]["weights"], trial.oracle[way][name]) for name in _NAMES):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.alternation import taught
-from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, spent
+from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, not_averaged
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -198,7 +198,7 @@ def _known(trial: ThisTrial) -> str | None:
     seen = trial.seen[0]
     if seen["module"] > 0 and seen["wrapper"] == 0:
         return "around_the_wrapper"
-    if spent(seen):
+    if not_averaged(seen):
         return "around_the_wrapper" if around_the_wrapper(seen) and not seen["averages"] else "two_backwards"
     for way in _WAYS:
         if all(close(s["weights"], trial.oracle[way]["weights"]) for s in trial.seen.values()):

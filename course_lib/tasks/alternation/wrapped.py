@@ -65,6 +65,6 @@ def around_the_wrapper(seen: Usage) -> bool:
     return seen["module"] > seen["wrapper"]
 
 
-def spent(seen: Usage) -> bool:
+def not_averaged(seen: Usage) -> bool:
     """Whether there were backwards that no average followed."""
     return seen["backwards"] > seen["averages"]

@@ -91,8 +91,8 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         Misconception(
             "gradients_changed",
             "The check changes what it checks: it calls backward(), so gradients are there that were not there before, "
-            "and DDP's average of this step is spent.",
-            taught.GRAPH,
+            "and DDP is disarmed: the step's own backward is not averaged.",
+            taught.TWO_BACKWARDS,
         ),
         Misconception(
             "graph_freed",
@@ -258,7 +258,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} gets gradients from "
                     f"loss.backward() that are {'its own, ' if own else ''}not the mean over the ranks",
-                    "gradients_changed" if own else None,  # an earlier backward has spent DDP's average
+                    "gradients_changed" if own else None,  # an earlier backward has disarmed DDP
                 )
         return None
 
