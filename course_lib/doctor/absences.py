@@ -25,6 +25,7 @@ from course_lib.doctor.words import (
 )
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome, Waiting
+from course_lib.outcome.partners import Partners
 
 
 def rank_left(outcome: Outcome) -> Diagnosis | None:
@@ -42,6 +43,41 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
         return _circle(outcome, blocked) if known else None
     one_call = len(set(map(call_of, blocked.values()))) == 1
     return _nobody_answers(outcome, blocked) if one_call else None
+
+
+def messages_that_do_not_meet(outcome: Outcome) -> Diagnosis | None:
+    """A rank sends to another, which waits for a message of that rank with another tag, or in another group."""
+    blocked = blocked_in(outcome) if outcome.kind is Kind.HANG else {}
+    for rank, sender in blocked.items():
+        sent = sender.partners
+        receiver = blocked.get(sent.to) if sent is not None and sent.to is not None else None
+        wanted = receiver.partners if receiver is not None else None
+        if sent is None or receiver is None or wanted is None or wanted.call not in ("recv", "irecv"):
+            continue
+        if wanted.source in (rank, None) and not wanted.meets(sent):
+            return _do_not_meet(outcome, (sender, sent), (receiver, wanted))
+    return None
+
+
+def _do_not_meet(
+    outcome: Outcome, one: tuple[Waiting, Partners], other: tuple[Waiting, Partners]
+) -> Diagnosis:
+    (sender, sent), (receiver, wanted) = one, other
+    tagged = sent.tag != wanted.tag
+    what = (f" with tag {sent.tag}", f" with tag {wanted.tag}") if tagged else ("", " in another group")
+    return Diagnosis(
+        "different_tags" if tagged else "different_groups",
+        f"Rank {sender.rank} waits in {call_of(sender)} at {sender.where} until rank {receiver.rank} receives its "
+        f"message{what[0]}, and rank {receiver.rank} waits in {call_of(receiver)} at {receiver.where} for one"
+        f"{what[1]}: a message is received only {'by its tag' if tagged else 'in its group'}.",
+        (),
+        positions(outcome),
+        advice="look for the line at which one of the two has counted its tags once more, or once less, than the other "
+        "has. Between two ranks messages come in the order in which they were sent, so that most scripts need no tags."
+        if tagged
+        else "name the same group in send() and recv().",
+        lesson=taught_in(2, 0),
+    )
 
 
 def _for_ranks_that_left(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int]) -> Diagnosis:
@@ -190,7 +226,7 @@ def _left_out(
 ) -> Diagnosis:
     """One side has made backward passes that the other has not; `fewer`: how many, where that was counted."""
     if len(blocked) < len(gone):
-        condition = condition_of(first.collective, first)
+        condition = condition_of(outcome, blocked, first.collective, first)
         because = f", because the line stands under `{condition}`" if condition else ""
         return Diagnosis(
             "extra_backward",
@@ -248,11 +284,9 @@ def _guarded_wait(
     outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
 ) -> Diagnosis | None:
     came = _came(outcome, blocked, gone, first)
-    if len(came) > len(gone):
-        return None
     if first.collective is not None and first.collective.stage == "gradients":
         return None
-    condition = condition_of(first.collective, first)
+    condition = condition_of(outcome, came, first.collective, first)
     if condition is None:
         return None
     what = collective_text(first.collective) if first.collective is not None else call_of(first)
@@ -307,8 +341,8 @@ def _in_different_groups(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagn
 
 
 def _each_for_the_next(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
-    chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in blocked.items() if _to_a_rank(w)]
-    if len(chain) == len(blocked):
+    chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in blocked.items() if w.missing]
+    if all(map(_to_a_rank, blocked.values())):
         whom = f" ({', '.join(chain)})"
         advice = (
             "let one rank of the circle send before it receives, or give all sends and receives to "

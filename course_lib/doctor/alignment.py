@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from course_lib.doctor.conditions import condition_of
+from course_lib.doctor.counts import calls_of_line
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
 from course_lib.outcome.facts import NO_FACTS
@@ -102,21 +103,26 @@ def _said(
     lacking: tuple[Collective, ...],
 ) -> Diagnosis:
     record = lacking[0]
-    condition = condition_of(record, None)
+    condition = condition_of(outcome, having, record, None)
+    times = calls_of_line(outcome, record)
+    fewer, more = times.get(without[0], 0), times.get(having[0], 0)
     place = record.where or "an unknown line"
     because = f" (under `{condition}`)" if condition else ""
     further = f", and {steps(len(lacking) - 1, 'more collective')}" if len(lacking) > 1 else ""
-    extra = len(having) < len(without) or (len(having) == len(without) and condition is not None)
-    odd = having if extra else without if len(without) < len(having) else ()
+    extra = condition is not None or (not fewer and len(having) < len(without))
+    odd = having if extra else min((having, without), key=len) if len(having) != len(without) else ()
     if extra:
         summary = (
             f"Only {rank_list(having)} {verb(having, 'comes', 'come')} to {collective_text(record)} at {place}{because}"
             f"{further}"
         )
     else:
+        came = (
+            f" ({steps(fewer, 'time')} there, and {rank_list(having)} {steps(more, 'time')})" if fewer else ""
+        )
         summary = (
-            f"{capital(rank_list(without))} {verb(without, 'has', 'have')} left out {collective_text(record)} at "
-            f"{place}{because}{further}, which {rank_list(having)} {verb(having, 'has', 'have')} issued"
+            f"{capital(rank_list(without))} {verb(without, 'has', 'have')} not issued {collective_text(record)} at "
+            f"{place}{because}{further}, which {rank_list(having)} {verb(having, 'has', 'have')}{came}"
         )
     lines = {
         rank: f"number {first.seq} of the group is {collective_text(first)} at {first.where or 'an unknown line'}"
@@ -143,5 +149,5 @@ def _sequence(outcome: Outcome, rank: int, group: str, first: int) -> list[Colle
 
 
 def _key(record: Collective) -> str:
-    place = f"{record.origin.file}:{record.origin.line}" if record.origin is not None else ""
+    place = " ".join(f"{frame.file}:{frame.line}" for frame in record.up_to_origin())
     return f"{record.op} {record.sizes} {record.dtypes} {place}"

@@ -75,15 +75,14 @@ def _elements(model: WrappedModel) -> int:
 
 
 def calls_of_line(outcome: Outcome, like: Collective) -> dict[int, int]:
-    """How often each rank has issued a collective for the same purpose at the same line."""
+    """How often each rank has issued a collective for the same purpose by the same way, on the same sort of thread."""
     return {
         rank: sum(
             1
             for record in outcome.recorded.get(rank, ())
-            if record.origin is not None
-            and like.origin is not None
-            and (record.origin.file, record.origin.line) == (like.origin.file, like.origin.line)
-            and (record.stage, record.op) == (like.stage, like.op)
+            if record.frames
+            and record.frames == like.frames
+            and (record.stage, record.op, bool(record.thread)) == (like.stage, like.op, bool(like.thread))
         )
         for rank in outcome.ranks
     }

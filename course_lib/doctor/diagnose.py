@@ -43,6 +43,7 @@ _HANGS: tuple[Rule, ...] = (
     group_creation.init_hang,
     roots.different_roots,
     mismatches.different_collectives,
+    absences.messages_that_do_not_meet,
     absences.rank_left,
 )
 

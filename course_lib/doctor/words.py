@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
 from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
+from course_lib.outcome.places import is_learners, package_of
 
 #: What a rank does whose `Waiting.state` is `locked`.
 LOCKED = "waiting inside of its own process, with Python's lock (the GIL) held"
@@ -56,6 +57,17 @@ def collective_text(record: Collective) -> str:
     size = f" ({shapes} {kinds})" if shapes else ""
     name = _STAGES.get(record.stage) or f"{record.call or record.op}()"
     return f"{name}{size}" if record.call in ("", record.op) else name
+
+
+def within_library(record: Collective) -> str:
+    """`, in evaluate() > gather_all() of trainer`: where a library that the learner's line calls is; else nothing."""
+    frames = [frame for frame in record.up_to_origin() if not is_learners(frame.file)]
+    if not frames:
+        return ""
+    package = package_of(frames[-1].file)
+    inner = next((i for i, frame in enumerate(frames) if package_of(frame.file) == package), 0)
+    names = " > ".join(f"{frame.function}()" for frame in reversed(frames[inner : inner + 2]))
+    return f", in {names} of {package}"
 
 
 def capital(text: str) -> str:
@@ -128,7 +140,8 @@ def _position(outcome: Outcome, rank: int) -> str:
         case "computing":
             return f"computing{place}: {waiting.source}".rstrip(": ")
         case _:
-            return f"waiting in {call_of(waiting)}{place}: {waiting.source}".rstrip(": ")
+            inside = within_library(waiting.collective) if waiting.collective is not None else ""
+            return f"waiting in {call_of(waiting)}{place}: {waiting.source}".rstrip(": ") + inside
 
 
 def ending(outcome: Outcome, rank: int) -> str:
@@ -156,6 +169,8 @@ def standing(blocked: Mapping[int, Waiting], for_whom: bool = False) -> list[str
     ranks: dict[str, list[int]] = {}
     for rank, waiting in blocked.items():
         whom = f" for {rank_list(waiting.missing)}" if for_whom and waiting.missing else ""
+        if for_whom and waiting.partners is not None and waiting.partners.tag:
+            whom += f" (tag {waiting.partners.tag})"
         ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}{whom}", []).append(rank)
     return [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
 
@@ -178,4 +193,5 @@ __all__ = [
     "standing",
     "steps",
     "verb",
+    "within_library",
 ]
