@@ -52,6 +52,34 @@ def out_of_step(
     return _said(outcome, group, others, ranks, lacking) if lacking else None
 
 
+def threads_share(outcome: Outcome, group: str) -> Diagnosis | None:
+    """Two threads of a rank issue collectives of one group: from which number on do they come in another order?"""
+    issued = {rank: {r.seq: r for r in _sequence(outcome, rank, group, 0)} for rank in outcome.ranks}
+    issued = {rank: records for rank, records in issued.items() if records}
+    for number in sorted(set.intersection(*map(set, issued.values())) if issued else ()):
+        met = {rank: records[number] for rank, records in issued.items()}
+        if len({bool(record.thread) for record in met.values()}) > 1:
+            lines = {
+                rank: f"number {number} of the group is {collective_text(record)} at "
+                f"{record.where or 'an unknown line'}, {'in a thread' if record.thread else 'in the main thread'}"
+                for rank, record in met.items()
+            }
+            one = next(record for record in met.values() if record.thread)
+            return Diagnosis(
+                "threads_share_a_group",
+                f"Two threads issue collectives of one process group, and not in the same order on all ranks: where "
+                f"{rank_list(rank for rank, r in met.items() if r.thread)} had {collective_text(one)} at {one.where} "
+                f"from a thread, {rank_list(rank for rank, r in met.items() if not r.thread)} had one from the main "
+                "thread.",
+                (),
+                lines_of(lines),
+                advice="give each thread a process group of its own (dist.new_group), or issue all collectives on one "
+                "thread: the system decides which thread comes first, on each rank alone.",
+                lesson=taught_in(13, 0),
+            )
+    return None
+
+
 def unequal_numbers(outcome: Outcome) -> Diagnosis | None:
     """All ranks have ended well, and some have issued more collectives of a group than others: those are still open."""
     members = {group: ranks for facts in outcome.facts.values() for group, ranks in facts.groups.items()}

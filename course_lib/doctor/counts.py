@@ -49,6 +49,17 @@ def done_by(outcome: Outcome) -> dict[int, Done]:
     return {rank: _done(outcome, rank) for rank in range(outcome.world_size)}
 
 
+def without_backward(outcome: Outcome, rank: int) -> int | None:
+    """Forward passes of a rank that no backward pass has followed, the one apart that it is in; None if not counted."""
+    done = done_by(outcome)[rank]
+    if done.forwards is None or done.backwards is None:
+        return None
+    waiting = outcome.waiting.get(rank)
+    record = waiting.collective if waiting is not None else None
+    inside = record is not None and record.stage in ("buffers", "rebuild")
+    return done.forwards - done.backwards - inside
+
+
 def _done(outcome: Outcome, rank: int) -> Done:
     facts = outcome.facts.get(rank, NO_FACTS)
     if facts.probe is not None:

@@ -73,6 +73,7 @@ _RULES: tuple[Rule, ...] = (
     interrupted,
     drift.swallowed_error,
     errors.known_error,
+    endings.left_behind,
     endings.raised,
     probable,
     no_progress,

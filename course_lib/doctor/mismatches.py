@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from course_lib.doctor.alignment import out_of_step
+from course_lib.doctor.alignment import out_of_step, threads_share
 from course_lib.doctor.conditions import condition_of, rank_only_collective
-from course_lib.doctor.counts import done_by
+from course_lib.doctor.counts import done_by, without_backward
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
@@ -19,6 +19,7 @@ from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import (
     capital,
     collective_text,
+    fewer,
     lines_of,
     positions,
     rank_list,
@@ -66,6 +67,9 @@ def different_collectives(outcome: Outcome) -> Diagnosis | None:
 
 
 def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
+    threads = threads_share(outcome, sides[0].collective.group)
+    if threads is not None:
+        return threads
     odd = _odd_side(sides, outcome)
     one = odd or sides[0]
     others = max((side for side in sides if side is not one), key=lambda side: len(side.ranks))
@@ -163,7 +167,9 @@ def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
     gloo does not always notice. Read from the recorder alone; needs groups whose members agree on who they are.
     """
     met = _first_misfit(outcome)
-    return _garbage(met) if met is not None else None
+    if met is None:
+        return None
+    return threads_share(outcome, next(iter(met.values())).group) or _garbage(met)
 
 
 def _first_misfit(outcome: Outcome) -> dict[int, Collective] | None:
@@ -306,9 +312,9 @@ def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ..
     elsewhere = other if in_backward is one else one
     if not elsewhere.collective.stage and elsewhere.condition is not None:
         return None  # its own collective is one too many
-    if in_backward.condition is not None or set(culprits) == set(in_backward.ranks):
-        return _extra_backward(outcome, in_backward, elsewhere)
     here, there = (done_by(outcome)[side.ranks[0]] for side in (in_backward, elsewhere))
+    if in_backward.condition is not None and elsewhere.condition is None:
+        return _extra_backward(outcome, in_backward, elsewhere)
     if (there.batches or math.inf) < (here.batches or 0) and there.forwards == there.backwards:
         reached = (
             f"batch {here.batches} in {collective_text(in_backward.collective)} at {in_backward.where()}"
@@ -337,16 +343,16 @@ def _extra_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Dia
 
 def _missing_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Diagnosis:
     ranks, others = elsewhere.ranks, in_backward.ranks
+    odd = ranks if without_backward(outcome, ranks[0]) else fewer(ranks, others)
     return Diagnosis(
         "missing_backward",
-        f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} left out a backward pass: "
-        f"{verb(ranks, 'it is', 'they are')} already in {collective_text(elsewhere.collective)} at "
-        f"{elsewhere.where()}, while {rank_list(others)} {verb(others, 'waits', 'wait')} in "
-        f"{collective_text(in_backward.collective)} at {in_backward.where()}.",
-        ranks,
-        positions(outcome, ranks),
-        advice="every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
-        "with an all_reduce first.",
+        f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} not made the backward pass in which "
+        f"{rank_list(others)} {verb(others, 'waits', 'wait')} ({collective_text(in_backward.collective)} at "
+        f"{in_backward.where()}): {verb(ranks, 'it is', 'they are')} already in {elsewhere.text()}.",
+        odd,
+        positions(outcome, odd),
+        advice="every rank must make the same forward and backward passes in the same order. For a batch to be left "
+        "out, multiply its loss by 0 or agree with an all_reduce first.",
         lesson=taught_in(6),
     )
 

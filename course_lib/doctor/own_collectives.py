@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from course_lib.doctor.counts import Done, calls_of_line, done_by
+from course_lib.doctor.counts import calls_of_line, done_by, without_backward
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.loops import Loop, at_parting, condition_at, path_of, seen_from
 from course_lib.doctor.notes import Notes, notes_of
@@ -160,19 +160,8 @@ def _fewer_steps(outcome: Outcome, here: Met, there: Met, here_in: str, there_in
 
 def _equally_whole(outcome: Outcome, one: int, other: int) -> bool:
     """True when both ranks are known to have left out the same number of backward passes: as a rule, none."""
-    done = done_by(outcome)
-    left_out = {_without_backward(outcome, rank, done[rank]) for rank in (one, other)}
+    left_out = {without_backward(outcome, rank) for rank in (one, other)}
     return None not in left_out and len(left_out) == 1
-
-
-def _without_backward(outcome: Outcome, rank: int, done: Done) -> int | None:
-    """Forward passes of a rank that no backward pass has followed, the one apart that it is in."""
-    if done.forwards is None or done.backwards is None:
-        return None
-    waiting = outcome.waiting.get(rank)
-    record = waiting.collective if waiting is not None else None
-    inside = record is not None and record.stage in ("buffers", "rebuild")
-    return done.forwards - done.backwards - inside
 
 
 def _further(notes: Notes, others: Collection[int], ranks: Collection[int]) -> bool:

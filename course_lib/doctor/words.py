@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
 from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
@@ -78,6 +78,11 @@ def capital(text: str) -> str:
 def verb(ranks: Iterable[int], one: str, many: str) -> str:
     """The form of the verb that fits the number of ranks."""
     return one if len(list(ranks)) == 1 else many
+
+
+def fewer(one: Collection[int], other: Collection[int]) -> tuple[int, ...]:
+    """The ranks of the smaller side; of two equal ones, none."""
+    return () if len(one) == len(other) else tuple(one if len(one) < len(other) else other)
 
 
 def steps(number: int, word: str) -> str:
@@ -187,6 +192,7 @@ __all__ = [
     "capital",
     "collective_text",
     "ending",
+    "fewer",
     "lines_of",
     "positions",
     "rank_list",
