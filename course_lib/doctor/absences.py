@@ -313,6 +313,8 @@ def _guarded_wait(
     outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
 ) -> Diagnosis | None:
     came = _came(outcome, blocked, gone, first)
+    if len(came) > len(gone):
+        return None
     if first.collective is not None and first.collective.stage == "gradients":
         return None
     condition = condition_of(outcome, came, first.collective, first)

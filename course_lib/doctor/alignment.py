@@ -137,7 +137,8 @@ def _said(
     place = record.where or "an unknown line"
     because = f" (under `{condition}`)" if condition else ""
     further = f", and {steps(len(lacking) - 1, 'more collective')}" if len(lacking) > 1 else ""
-    extra = condition is not None or (not fewer and len(having) < len(without))
+    guarded = condition is not None and len(having) <= len(without)
+    extra = guarded or (not fewer and len(having) < len(without))
     odd = having if extra else min((having, without), key=len) if len(having) != len(without) else ()
     if extra:
         summary = (

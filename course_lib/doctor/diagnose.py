@@ -64,7 +64,8 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     found = endings.interrupted(outcome)
     if found is None or not outcome.doubts:
         return found
-    before = _probably(outcome)
+    # Whoever has pressed stop asks what the ranks were in, not how they came out of it.
+    before = _probably(dataclasses.replace(outcome, kind=Kind.HANG))
     return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
 
 

@@ -20,7 +20,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
         return None
     stopped = [rank for rank in outcome.ranks if outcome.endings.get(rank) is not Ending.FINISHED]
     killed = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.KILLED]
-    end = "they keep their variables"
+    end = verb(stopped, "it keeps its variables", "they keep their variables")
     if killed:
         end = (
             f"{rank_list(killed)} could not be freed and {verb(killed, 'was', 'were')} ended. The variables of all "

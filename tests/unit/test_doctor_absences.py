@@ -257,12 +257,12 @@ def test_a_constructor_that_some_ranks_do_not_call_names_the_fewer_and_on_a_tie_
     [
         ((0,), (), (1, 2), ("rank_only_collective", (0,))),
         ((0,), (), (1,), ("rank_only_collective", (0,))),
-        ((0, 1), (), (2,), ("rank_only_collective", (0, 1))),
+        ((0, 1), (), (2,), ("rank_left", (2,))),
         ((0,), (1,), (2, 3), ("rank_only_collective", (0, 1))),
-        ((0,), (1,), (2,), ("rank_only_collective", (0, 1))),
+        ((0,), (1,), (2,), ("rank_left", (2,))),
     ],
 )
-def test_a_line_under_a_condition_names_those_who_came_to_it_also_where_they_are_most(
+def test_a_line_under_a_condition_names_those_who_came_to_it_unless_they_are_the_majority(
     monkeypatch, waiting, through, gone, said_of_it
 ):
     """Who came are those that wait there, and those for which it is over: a broadcast's root does not wait."""
