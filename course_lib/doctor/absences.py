@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from course_lib.doctor.conditions import condition_of, rank_only_collective
-from course_lib.doctor.counts import Done, calls_of_line, done_by
+from course_lib.doctor.counts import Done, calls_of_line, done_by, without_backward
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
@@ -16,6 +16,7 @@ from course_lib.doctor.words import (
     call_of,
     capital,
     collective_text,
+    fewer,
     names_in_a_row,
     positions,
     rank_list,
@@ -25,6 +26,7 @@ from course_lib.doctor.words import (
 )
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome, Waiting
+from course_lib.outcome.partners import Partners
 
 
 def rank_left(outcome: Outcome) -> Diagnosis | None:
@@ -44,6 +46,41 @@ def rank_left(outcome: Outcome) -> Diagnosis | None:
     return _nobody_answers(outcome, blocked) if one_call else None
 
 
+def messages_that_do_not_meet(outcome: Outcome) -> Diagnosis | None:
+    """A rank sends to another, which waits for a message of that rank with another tag, or in another group."""
+    blocked = blocked_in(outcome) if outcome.kind is Kind.HANG else {}
+    for rank, sender in blocked.items():
+        sent = sender.partners
+        receiver = blocked.get(sent.to) if sent is not None and sent.to is not None else None
+        wanted = receiver.partners if receiver is not None else None
+        if sent is None or receiver is None or wanted is None or wanted.call not in ("recv", "irecv"):
+            continue
+        if wanted.source in (rank, None) and not wanted.meets(sent):
+            return _do_not_meet(outcome, (sender, sent), (receiver, wanted))
+    return None
+
+
+def _do_not_meet(
+    outcome: Outcome, one: tuple[Waiting, Partners], other: tuple[Waiting, Partners]
+) -> Diagnosis:
+    (sender, sent), (receiver, wanted) = one, other
+    tagged = sent.tag != wanted.tag
+    what = (f" with tag {sent.tag}", f" with tag {wanted.tag}") if tagged else ("", " in another group")
+    return Diagnosis(
+        "different_tags" if tagged else "different_groups",
+        f"Rank {sender.rank} waits in {call_of(sender)} at {sender.where} until rank {receiver.rank} receives its "
+        f"message{what[0]}, and rank {receiver.rank} waits in {call_of(receiver)} at {receiver.where} for one"
+        f"{what[1]}: a message is received only {'by its tag' if tagged else 'in its group'}.",
+        (),
+        positions(outcome),
+        advice="look for the line at which one of the two has counted its tags once more, or once less, than the other "
+        "has. Between two ranks messages come in the order in which they were sent, so that most scripts need no tags."
+        if tagged
+        else "name the same group in send() and recv().",
+        lesson=taught_in(2, 0),
+    )
+
+
 def _for_ranks_that_left(outcome: Outcome, blocked: dict[int, Waiting], gone: list[int]) -> Diagnosis:
     """Those that are gone have left the code, or it never ran on them."""
     first = next(iter(blocked.values()))
@@ -51,7 +88,7 @@ def _for_ranks_that_left(outcome: Outcome, blocked: dict[int, Waiting], gone: li
     if idle != gone and all(_to_a_rank(w) for w in blocked.values()):
         return _each_for_another(outcome, blocked, gone)
     if not idle:
-        for rule in (_join_on_some, _built_on_some, _guarded_wait, _behind):
+        for rule in (_join_on_some, _built_on_some, _alternated, _guarded_wait, _behind):
             found = rule(outcome, blocked, gone, first)
             if found is not None:
                 return found
@@ -158,13 +195,13 @@ def _behind(
     mine, theirs = done[first.rank], done[gone[0]]
     more = mine.more_passes_than(theirs)
     if first.collective.stage == "gradients" and more.backwards and not more.forwards:
-        fewer = (theirs.forwards or 0) - (theirs.backwards or 0)
-        return _left_out(outcome, blocked, gone, first, fewer)
+        less = (theirs.forwards or 0) - (theirs.backwards or 0)
+        return _left_out(outcome, blocked, gone, first, less)
     calls = calls_of_line(outcome, first.collective)
     came = min(calls.get(rank, 0) for rank in gone)
     if came == 0 and "gradients" in stages:
-        fewer = (mine.backwards or 0) - (theirs.backwards or 0)
-        return _left_out(outcome, blocked, gone, first, fewer)
+        less = (mine.backwards or 0) - (theirs.backwards or 0)
+        return _left_out(outcome, blocked, gone, first, less)
     if came == 0 and not more.forwards:
         return None
     word, here, there = _how_far(mine, theirs, (calls.get(first.rank, 0), came))
@@ -186,11 +223,12 @@ def _left_out(
     blocked: dict[int, Waiting],
     gone: list[int],
     first: Waiting,
-    fewer: int,
+    less: int,
 ) -> Diagnosis:
-    """One side has made backward passes that the other has not; `fewer`: how many, where that was counted."""
-    if len(blocked) < len(gone):
-        condition = condition_of(first.collective, first)
+    """One side has made backward passes that the other has not; `less`: how many, where that was counted."""
+    left_out = (without_backward(outcome, gone[0]) or 0) > 0
+    condition = condition_of(outcome, blocked, first.collective, first)
+    if condition is not None or (len(blocked) < len(gone) and not left_out):
         because = f", because the line stands under `{condition}`" if condition else ""
         return Diagnosis(
             "extra_backward",
@@ -204,13 +242,16 @@ def _left_out(
     unused = _unused(outcome, blocked, gone, first)
     if unused is not None:
         return unused
-    number = f"{fewer} backward passes" if fewer > 1 else "a backward pass"
+    number = f"{less} backward passes" if less > 1 else "a backward pass"
+    odd = tuple(gone) if left_out else fewer(gone, blocked)
     return Diagnosis(
         "missing_backward",
-        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} left out {number}, and "
-        f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where}.",
-        tuple(gone),
-        positions(outcome, gone),
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} left out {number}, and {rank_list(blocked)} "
+        f"{verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where}."
+        if left_out
+        else f"{capital(waits_for(blocked, gone, first))} without that backward pass.",
+        odd,
+        positions(outcome, odd),
         advice="every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
         "with an all_reduce first.",
         lesson=taught_in(6),
@@ -244,6 +285,30 @@ def _unused(
     )
 
 
+def _alternated(
+    outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
+) -> Diagnosis | None:
+    """Ranks have made as many passes as others, but several forward passes before the backward passes."""
+    notes = notes_of(outcome)
+    if first.rank not in notes or not set(gone) <= notes.keys():
+        return None
+    mine, theirs = notes[first.rank], notes[gone[0]]
+    if theirs.bare_backwards <= mine.bare_backwards or theirs.counts.forwards < mine.counts.forwards:
+        return None
+    place = next((m.events["bare_backward"] for m in theirs.models if "bare_backward" in m.events), "")
+    return Diagnosis(
+        "passes_in_another_order",
+        f"{capital(rank_list(gone))} {verb(gone, 'has', 'have')} made a backward pass{f' at {place}' if place else ''} "
+        f"without a forward pass since the one before, so that nothing was averaged in it; "
+        f"{waits_for(blocked, gone, first)}.",
+        tuple(gone),
+        positions(outcome, gone),
+        advice="make the same forward and backward passes in the same order on every rank: DDP averages once for all "
+        "forward passes that stand before a backward pass.",
+        lesson=taught_in(6),
+    )
+
+
 def _guarded_wait(
     outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
 ) -> Diagnosis | None:
@@ -252,9 +317,10 @@ def _guarded_wait(
         return None
     if first.collective is not None and first.collective.stage == "gradients":
         return None
-    condition = condition_of(first.collective, first)
-    if condition is None:
-        return None
+    condition = condition_of(outcome, came, first.collective, first)
+    theirs = (outcome.recorded[rank][-1] for rank in gone if outcome.recorded.get(rank))
+    if condition is None or any(condition_of(outcome, gone, record, None) is not None for record in theirs):
+        return None  # ranks run code of their own: which of them does what the others do not?
     what = collective_text(first.collective) if first.collective is not None else call_of(first)
     return rank_only_collective(outcome, came, first.where, what, condition)
 
@@ -307,8 +373,8 @@ def _in_different_groups(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagn
 
 
 def _each_for_the_next(outcome: Outcome, blocked: dict[int, Waiting]) -> Diagnosis:
-    chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in blocked.items() if _to_a_rank(w)]
-    if len(chain) == len(blocked):
+    chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in blocked.items() if w.missing]
+    if all(map(_to_a_rank, blocked.values())):
         whom = f" ({', '.join(chain)})"
         advice = (
             "let one rank of the circle send before it receives, or give all sends and receives to "

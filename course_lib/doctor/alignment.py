@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from course_lib.doctor.conditions import condition_of
+from course_lib.doctor.counts import calls_of_line
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
 from course_lib.outcome.facts import NO_FACTS
@@ -49,6 +50,34 @@ def out_of_step(
         return _said(outcome, group, ranks, others, lacking)
     lacking = left_out(two, one)
     return _said(outcome, group, others, ranks, lacking) if lacking else None
+
+
+def threads_share(outcome: Outcome, group: str) -> Diagnosis | None:
+    """Two threads of a rank issue collectives of one group: from which number on do they come in another order?"""
+    issued = {rank: {r.seq: r for r in _sequence(outcome, rank, group, 0)} for rank in outcome.ranks}
+    issued = {rank: records for rank, records in issued.items() if records}
+    for number in sorted(set.intersection(*map(set, issued.values())) if issued else ()):
+        met = {rank: records[number] for rank, records in issued.items()}
+        if len({bool(record.thread) for record in met.values()}) > 1:
+            lines = {
+                rank: f"number {number} of the group is {collective_text(record)} at "
+                f"{record.where or 'an unknown line'}, {'in a thread' if record.thread else 'in the main thread'}"
+                for rank, record in met.items()
+            }
+            one = next(record for record in met.values() if record.thread)
+            return Diagnosis(
+                "threads_share_a_group",
+                f"Two threads issue collectives of one process group, and not in the same order on all ranks: where "
+                f"{rank_list(rank for rank, r in met.items() if r.thread)} had {collective_text(one)} at {one.where} "
+                f"from a thread, {rank_list(rank for rank, r in met.items() if not r.thread)} had one from the main "
+                "thread.",
+                (),
+                lines_of(lines),
+                advice="give each thread a process group of its own (dist.new_group), or issue all collectives on one "
+                "thread: the system decides which thread comes first, on each rank alone.",
+                lesson=taught_in(13, 0),
+            )
+    return None
 
 
 def unequal_numbers(outcome: Outcome) -> Diagnosis | None:
@@ -102,21 +131,27 @@ def _said(
     lacking: tuple[Collective, ...],
 ) -> Diagnosis:
     record = lacking[0]
-    condition = condition_of(record, None)
+    condition = condition_of(outcome, having, record, None)
+    times = calls_of_line(outcome, record)
+    fewer, more = times.get(without[0], 0), times.get(having[0], 0)
     place = record.where or "an unknown line"
     because = f" (under `{condition}`)" if condition else ""
     further = f", and {steps(len(lacking) - 1, 'more collective')}" if len(lacking) > 1 else ""
-    extra = len(having) < len(without) or (len(having) == len(without) and condition is not None)
-    odd = having if extra else without if len(without) < len(having) else ()
+    guarded = condition is not None and len(having) <= len(without)
+    extra = guarded or (not fewer and len(having) < len(without))
+    odd = having if extra else min((having, without), key=len) if len(having) != len(without) else ()
     if extra:
         summary = (
             f"Only {rank_list(having)} {verb(having, 'comes', 'come')} to {collective_text(record)} at {place}{because}"
             f"{further}"
         )
     else:
+        came = (
+            f" ({steps(fewer, 'time')} there, and {rank_list(having)} {steps(more, 'time')})" if fewer else ""
+        )
         summary = (
-            f"{capital(rank_list(without))} {verb(without, 'has', 'have')} left out {collective_text(record)} at "
-            f"{place}{because}{further}, which {rank_list(having)} {verb(having, 'has', 'have')} issued"
+            f"{capital(rank_list(without))} {verb(without, 'has', 'have')} not issued {collective_text(record)} at "
+            f"{place}{because}{further}, which {rank_list(having)} {verb(having, 'has', 'have')}{came}"
         )
     lines = {
         rank: f"number {first.seq} of the group is {collective_text(first)} at {first.where or 'an unknown line'}"
@@ -143,5 +178,5 @@ def _sequence(outcome: Outcome, rank: int, group: str, first: int) -> list[Colle
 
 
 def _key(record: Collective) -> str:
-    place = f"{record.origin.file}:{record.origin.line}" if record.origin is not None else ""
+    place = " ".join(f"{frame.file}:{frame.line}" for frame in record.up_to_origin())
     return f"{record.op} {record.sizes} {record.dtypes} {place}"

@@ -5,44 +5,78 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import positions, rank_list, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
-from course_lib.outcome.places import is_learners
+from course_lib.outcome.places import Spot, is_learners
 from course_lib.outcome.syntax import parsed
 
 
+class Guard(NamedTuple):
+    """A condition on the rank: as written, and the lines, first and last, of everything that hangs on it."""
+
+    condition: str
+    first: int
+    last: int
+
+
 @functools.lru_cache(maxsize=256)
+def guards(file: str, line: int) -> tuple[Guard, ...]:
+    """The conditions on the rank around this line, the innermost first."""
+    try:
+        tree = parsed("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.While) and _mentions_rank(node.test):
+            for body, negated in ((node.body, False), (node.orelse, True)):
+                if body and body[0].lineno <= line <= (body[-1].end_lineno or 0):
+                    text = ast.unparse(node.test)
+                    inside = (*node.body, *node.orelse)
+                    last = max(each.end_lineno or 0 for each in inside)
+                    found.append(Guard(f"not ({text})" if negated else text, node.body[0].lineno, last))
+    return tuple(reversed(found))
+
+
 def rank_condition(file: str, line: int) -> str | None:
     """The innermost condition on the rank that guards this line, as written: `rank == 0`; None when there is none."""
-    source = "".join(linecache.getlines(file))
-    try:
-        tree = parsed(source)
-    except (SyntaxError, ValueError):
-        return None
-    found = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.While):
-            branches = [(node.body, False), (node.orelse, True)]
-            for body, negated in branches:
-                if (
-                    body
-                    and body[0].lineno <= line <= (body[-1].end_lineno or 0)
-                    and _mentions_rank(node.test)
-                ):
-                    text = ast.unparse(node.test)
-                    found = f"not ({text})" if negated else text
-    return found
+    around = guards(file, line)
+    return around[0].condition if around else None
 
 
-def condition_of(record: Collective | None, waiting: Waiting | None) -> str | None:
-    """The condition on the rank under which ranks came to a collective: at its line, or at a caller's."""
-    frames = [record.origin] if record is not None and record.origin is not None else []
+def condition_of(
+    outcome: Outcome, ranks: Collection[int], record: Collective | None, waiting: Waiting | None
+) -> str | None:
+    """The condition on the rank under which only `ranks` came to a collective: around its line, or a caller's.
+
+    One under which other ranks have come to a collective, too, in that branch or in its `else`, does not set them
+    apart.
+    """
+    frames = list(record.frames) if record is not None else []
     if waiting is not None:
-        frames += [frame for frame in reversed(waiting.stack) if is_learners(frame.file)]
-    found = (rank_condition(frame.file, frame.line) for frame in frames)
-    return next((condition for condition in found if condition is not None), None)
+        frames += [frame.spot() for frame in reversed(waiting.stack)]
+    return separating(frames, _been(outcome, ranks))
+
+
+def separating(frames: Iterable[Spot], others: Collection[tuple[str, int]]) -> str | None:
+    """The innermost condition on the rank around these frames, within which none of the others' lines is."""
+    for frame in frames:
+        for guard in guards(frame.file, frame.line) if is_learners(frame.file) else ():
+            if not any(file == frame.file and guard.first <= line <= guard.last for file, line in others):
+                return guard.condition
+    return None
+
+
+def _been(outcome: Outcome, ranks: Collection[int]) -> set[tuple[str, int]]:
+    """The lines through which all but these ranks have come to collectives, or wait."""
+    others = [rank for rank in outcome.ranks if rank not in ranks]
+    been = {(f.file, f.line) for rank in others for r in outcome.recorded.get(rank, ()) for f in r.frames}
+    stacks = [outcome.waiting[rank].stack for rank in others if rank in outcome.waiting]
+    return been | {(frame.file, frame.line) for stack in stacks for frame in stack}
 
 
 def _mentions_rank(test: ast.expr) -> bool:
@@ -50,6 +84,8 @@ def _mentions_rank(test: ast.expr) -> bool:
     for node in ast.walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if any(word in name.lower() for word in words):
+            return True
+        if isinstance(node, ast.Constant) and node.value in ("RANK", "LOCAL_RANK"):
             return True
     return False
 

@@ -49,6 +49,17 @@ def done_by(outcome: Outcome) -> dict[int, Done]:
     return {rank: _done(outcome, rank) for rank in range(outcome.world_size)}
 
 
+def without_backward(outcome: Outcome, rank: int) -> int | None:
+    """Forward passes of a rank that no backward pass has followed, the one apart that it is in; None if not counted."""
+    done = done_by(outcome)[rank]
+    if done.forwards is None or done.backwards is None:
+        return None
+    waiting = outcome.waiting.get(rank)
+    record = waiting.collective if waiting is not None else None
+    inside = record is not None and record.stage in ("buffers", "rebuild")
+    return done.forwards - done.backwards - inside
+
+
 def _done(outcome: Outcome, rank: int) -> Done:
     facts = outcome.facts.get(rank, NO_FACTS)
     if facts.probe is not None:
@@ -75,15 +86,14 @@ def _elements(model: WrappedModel) -> int:
 
 
 def calls_of_line(outcome: Outcome, like: Collective) -> dict[int, int]:
-    """How often each rank has issued a collective for the same purpose at the same line."""
+    """How often each rank has issued a collective for the same purpose by the same way, on the same sort of thread."""
     return {
         rank: sum(
             1
             for record in outcome.recorded.get(rank, ())
-            if record.origin is not None
-            and like.origin is not None
-            and (record.origin.file, record.origin.line) == (like.origin.file, like.origin.line)
-            and (record.stage, record.op) == (like.stage, like.op)
+            if record.frames
+            and record.frames == like.frames
+            and (record.stage, record.op, bool(record.thread)) == (like.stage, like.op, bool(like.thread))
         )
         for rank in outcome.ranks
     }

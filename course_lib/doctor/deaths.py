@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from course_lib.doctor.conditions import rank_condition
+from course_lib.doctor.conditions import separating
 from course_lib.doctor.drift import swallowed_error
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import aborted, and_died
@@ -109,7 +109,7 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
         if found is not None:
             return and_died(found, dead)
     elsewhere = {rank: record for rank, record in others.items() if _is_elsewhere(record.origin, at)}
-    condition = rank_condition(at.file, at.line) if elsewhere else None
+    condition = separating([at.spot()], [(f.file, f.line) for r in elsewhere.values() for f in r.frames])
     kind, what = "different_collectives", "different collectives"
     culprits = dead if len(dead) < len(elsewhere) else ()
     if not elsewhere:

@@ -43,6 +43,7 @@ _HANGS: tuple[Rule, ...] = (
     group_creation.init_hang,
     roots.different_roots,
     mismatches.different_collectives,
+    absences.messages_that_do_not_meet,
     absences.rank_left,
 )
 
@@ -63,7 +64,8 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     found = endings.interrupted(outcome)
     if found is None or not outcome.doubts:
         return found
-    before = _probably(outcome)
+    # Whoever has pressed stop asks what the ranks were in, not how they came out of it.
+    before = _probably(dataclasses.replace(outcome, kind=Kind.HANG))
     return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
 
 
@@ -72,6 +74,7 @@ _RULES: tuple[Rule, ...] = (
     interrupted,
     drift.swallowed_error,
     errors.known_error,
+    endings.left_behind,
     endings.raised,
     probable,
     no_progress,

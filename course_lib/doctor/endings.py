@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from course_lib.doctor.gpu_waits import left_out_on_gpus, waits_for_gpus
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
 from course_lib.outcome.outcome import AT_WORK, Diagnosis, Ending, Kind, Outcome, RankError, Waiting
+
+#: What a spawned process says that cannot find the function it was given.
+_NOT_IN_MAIN = re.compile(r"Can't get attribute '(\w+)' on <module '__(?:mp_)?main__'")
 
 
 def interrupted(outcome: Outcome) -> Diagnosis | None:
@@ -16,7 +20,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
         return None
     stopped = [rank for rank in outcome.ranks if outcome.endings.get(rank) is not Ending.FINISHED]
     killed = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.KILLED]
-    end = "they keep their variables"
+    end = verb(stopped, "it keeps its variables", "they keep their variables")
     if killed:
         end = (
             f"{rank_list(killed)} could not be freed and {verb(killed, 'was', 'were')} ended. The variables of all "
@@ -36,6 +40,37 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
 def _left(outcome: Outcome, stopped: list[int], killed: list[int]) -> str:
     gentle = [rank for rank in stopped if rank not in killed]
     return f"{rank_list(gentle)} left the {outcome.what}, " if gentle else ""
+
+
+def left_behind(outcome: Outcome) -> Diagnosis | None:
+    """Spawned ranks miss what only the process that has started them has."""
+    if outcome.kind is not Kind.RAISES:
+        return None
+    lacking = {
+        rank: f.left_behind for rank, f in outcome.facts.items() if f.left_behind and rank in outcome.errors
+    }
+    unknown = next(filter(None, map(_NOT_IN_MAIN.search, outcome.stderr.values())), None)
+    if lacking:
+        error, (key, table) = outcome.errors[min(lacking)], lacking[min(lacking)]
+        summary = (
+            f"{capital(rank_list(lacking))} raised {error.type} at {error.where or 'an unknown line'}: {key!r} is "
+            f"{f'in {table}' if table else 'a name'} of the process that has started them, and not of their own."
+        )
+    elif unknown is not None:
+        summary = (
+            f"The processes that the script has started do not know {unknown[1]}, which they were to run."
+        )
+    else:
+        return None
+    return Diagnosis(
+        "left_behind_by_spawn",
+        summary,
+        (),
+        positions(outcome),
+        advice='a spawned process imports the script anew, and what stands under `if __name__ == "__main__":` is not '
+        "run there: register and define at the top level of a module, or in the function that the ranks run.",
+        lesson=taught_in(2),
+    )
 
 
 def raised(outcome: Outcome) -> Diagnosis | None:

@@ -9,10 +9,11 @@ import linecache
 from collections.abc import Iterable, Sequence
 
 from course_lib.outcome.outcome import Collective
+from course_lib.outcome.places import Spot, is_learners, package_of
 from course_lib.outcome.syntax import parsed
 
-#: Lines from the outermost call inwards: file and number.
-Path = Sequence[tuple[str, int]]
+#: Frames from the outermost call inwards.
+Path = Sequence[Spot]
 
 
 class Loop(enum.Enum):
@@ -24,21 +25,18 @@ class Loop(enum.Enum):
 
 
 def path_of(record: Collective) -> Path:
-    """The learner's lines on the stack of a collective, from the outermost inwards."""
-    if record.origin is None:
-        return []
-    return [*reversed(record.callers), (record.origin.file, record.origin.line)]
+    """The frames of the learner's and of libraries on the stack of a collective, from the outermost inwards."""
+    return record.frames[::-1]
 
 
 def seen_from(inside: Path, other: Path) -> Loop | None:
     """Where `other` is for a rank that is at `inside`; None where no loop is around `inside`, or nothing is known."""
     depth = _parting(inside, other)
-    if depth in (len(inside), len(other)) or inside[depth][0] != other[depth][0]:
+    if depth in (len(inside), len(other)) or inside[depth].file != other[depth].file:
         return None
     shared = any(_around(line) for line in inside[:depth])
-    file, here = inside[depth]
-    there = other[depth][1]
-    around = _around((file, here))
+    there = other[depth].line
+    around = _around(inside[depth])
     shared = shared or any(first <= there <= last for first, last in around)
     left = any(_around(line) for line in inside[depth + 1 :])
     left = left or bool(around and not around[-1][0] <= there <= around[-1][1])
@@ -48,17 +46,34 @@ def seen_from(inside: Path, other: Path) -> Loop | None:
 
 
 def condition_at(inside: Path, other: Path) -> str | None:
-    """The innermost `if` that guards `other` and not `inside`, as written, from where the two part on."""
+    """The innermost `if` that guards `other` and not `inside`, as written, from where the two part on.
+
+    Of the conditions in a library, the two nearest to where they part.
+    """
     depth = _parting(inside, other)
     if depth >= len(other):
         return None
-    here = inside[depth][1] if depth < len(inside) and inside[depth][0] == other[depth][0] else 0
-    found = None
-    for place, (file, number) in enumerate(other[depth:]):
-        for first, last, test in _conditions(file):
-            if first <= number <= last and not (place == 0 and first <= here <= last):
-                found = test
-    return found
+    here = inside[depth].line if depth < len(inside) and inside[depth].file == other[depth].file else 0
+    own: list[str] = []
+    of_library: list[str] = []
+    for place, frame in enumerate(other[depth:]):
+        for first, last, test in _conditions(frame.file):
+            if first <= frame.line <= last and not (place == 0 and first <= here <= last):
+                (own if is_learners(frame.file) else of_library).append(test)
+    return own[-1] if own else "` and `".join(of_library[:2]) or None
+
+
+def at_parting(one: Path, other: Path) -> tuple[str, str]:
+    """Where two ways part within a library, what each side is in: `, in save() of trainer`; else nothing."""
+    depth = _parting(one, other)
+    if depth >= min(len(one), len(other)) or is_learners(one[depth].file):
+        return "", ""
+    return _inside(one[depth:]), _inside(other[depth:])
+
+
+def _inside(rest: Path) -> str:
+    frame = rest[1] if len(rest) > 1 and not is_learners(rest[1].file) else rest[0]
+    return f", in {frame.function}() of {package_of(frame.file)}"
 
 
 def _parting(inside: Path, other: Path) -> int:
@@ -68,10 +83,9 @@ def _parting(inside: Path, other: Path) -> int:
     return depth
 
 
-def _around(line: tuple[str, int]) -> list[tuple[int, int]]:
+def _around(frame: Spot) -> list[tuple[int, int]]:
     """The loops around a line, the innermost last: first and last line of each."""
-    file, number = line
-    return [(first, last) for first, last in _loops(file) if first <= number <= last]
+    return [(first, last) for first, last in _loops(frame.file) if first <= frame.line <= last]
 
 
 @functools.lru_cache(maxsize=256)

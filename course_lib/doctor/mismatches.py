@@ -7,16 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from course_lib.doctor.alignment import out_of_step
+from course_lib.doctor.alignment import out_of_step, threads_share
 from course_lib.doctor.conditions import condition_of, rank_only_collective
-from course_lib.doctor.counts import done_by
+from course_lib.doctor.counts import done_by, without_backward
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join, own_meets_ddps
+from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join, own_meets
 from course_lib.doctor.passes import extra_pass, join_on_some_ranks
 from course_lib.doctor.uneven import uneven_batches
-from course_lib.doctor.words import capital, collective_text, lines_of, positions, rank_list, steps, verb
+from course_lib.doctor.words import (
+    capital,
+    collective_text,
+    fewer,
+    lines_of,
+    positions,
+    rank_list,
+    steps,
+    verb,
+    within_library,
+)
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.ranks.kernel.deadlock import brought, first_misfit
@@ -27,19 +37,27 @@ _SAME_ORDER = "every rank must issue the same collectives in the same order, wit
 
 @dataclass(frozen=True)
 class Side:
-    """The ranks that wait in one collective while others wait in another."""
+    """The ranks that wait in one collective while others wait in another.
+
+    Attributes:
+        condition: on the rank, under which only these come there.
+    """
 
     ranks: tuple[int, ...]
     collective: Collective
     waiting: Waiting | None
+    condition: str | None
 
     def where(self) -> str:
         """The line they came from."""
         return self.collective.where or (self.waiting.where if self.waiting else "")
 
-    def condition(self) -> str | None:
-        """The condition on the rank that guards this line."""
-        return condition_of(self.collective, self.waiting)
+    def text(self) -> str:
+        """What they are in, and where."""
+        where = self.where()
+        return collective_text(self.collective) + (
+            f" at {where}{within_library(self.collective)}" if where else ""
+        )
 
 
 def different_collectives(outcome: Outcome) -> Diagnosis | None:
@@ -49,16 +67,19 @@ def different_collectives(outcome: Outcome) -> Diagnosis | None:
 
 
 def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
+    threads = threads_share(outcome, sides[0].collective.group)
+    if threads is not None:
+        return threads
     odd = _odd_side(sides, outcome)
     one = odd or sides[0]
     others = max((side for side in sides if side is not one), key=lambda side: len(side.ranks))
     culprits = odd.ranks if odd is not None else ()
     sizes = partial(_sizes, sides)
-    for rule in (_join, _extra_pass, _order, _shifted, sizes, _own, _lost_step, _only_under_a_condition):
+    for rule in (_join, _extra_pass, _order, _shifted, _own, sizes, _lost_step, _only_under_a_condition):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
-    met = ", ".join(f"{rank_list(side.ranks)} in {collective_text(side.collective)}" for side in sides)
+    met = ", ".join(f"{rank_list(side.ranks)} in {side.text()}" for side in sides)
     all_odd = _odd(sides) or culprits
     return Diagnosis(
         "different_collectives",
@@ -84,17 +105,21 @@ def _sides(outcome: Outcome) -> list[Side]:
                 # It also knows what ranks brought for which the collective is over.
                 issued = {**other.mismatch, rank: other.collective, **issued}
         full = {rank: _recorded(outcome, rank, record) for rank, record in sorted(issued.items())}
-        return _sides_of(full, outcome.waiting)
+        return _sides_of(outcome, full, outcome.waiting)
     return []
 
 
-def _sides_of(met: Mapping[int, Collective], waiting: Mapping[int, Waiting]) -> list[Side]:
+def _sides_of(outcome: Outcome, met: Mapping[int, Collective], waiting: Mapping[int, Waiting]) -> list[Side]:
     """The ranks by what they brought."""
     ranks: dict[tuple[object, ...], list[int]] = {}
     for rank, record in met.items():
         key = (*brought(record), record.stage if record.op != "barrier" else "")
         ranks.setdefault(key, []).append(rank)
-    return [Side(tuple(each), met[each[0]], waiting.get(each[0])) for each in sorted(ranks.values())]
+    sides = []
+    for each in sorted(ranks.values()):
+        record, seen = met[each[0]], waiting.get(each[0])
+        sides.append(Side(tuple(each), record, seen, condition_of(outcome, each, record, seen)))
+    return sides
 
 
 def _recorded(outcome: Outcome, rank: int, record: Collective) -> Collective:
@@ -111,6 +136,7 @@ def aborted(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
     if met is None:
         return None
     sides = _sides_of(
+        outcome,
         met,
         {rank: _stood_in(rank, outcome.last_places[rank]) for rank in dead if rank in outcome.last_places},
     )
@@ -118,7 +144,8 @@ def aborted(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
         return None
     found = and_died(_judged(outcome, sides), dead)
     lines = {
-        rank: f"{collective_text(r)} at {r.where or 'an unknown line'}{' (died)' if rank in dead else ''}"
+        rank: f"{collective_text(r)} at {r.where or 'an unknown line'}{within_library(r)}"
+        f"{' (died)' if rank in dead else ''}"
         for rank, r in sorted(met.items())
     }
     return replace(found, evidence=lines_of(lines, found.culprits))
@@ -140,7 +167,9 @@ def mismatch_in_passing(outcome: Outcome) -> Diagnosis | None:
     gloo does not always notice. Read from the recorder alone; needs groups whose members agree on who they are.
     """
     met = _first_misfit(outcome)
-    return _garbage(met) if met is not None else None
+    if met is None:
+        return None
+    return threads_share(outcome, next(iter(met.values())).group) or _garbage(met)
 
 
 def _first_misfit(outcome: Outcome) -> dict[int, Collective] | None:
@@ -178,13 +207,13 @@ def _odd(sides: list[Side]) -> tuple[int, ...]:
 
 
 def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
-    """The side that did something else: the smaller one, or the one that a condition on the rank has brought there."""
+    """The side that did something else: the one that a condition on the rank has brought there, or the smaller one."""
+    guarded = [side for side in sides if side.condition is not None]
+    if len(guarded) == 1:
+        return guarded[0]
     odd = _odd(sides)
     few = [side for side in sides if odd and set(side.ranks) <= set(odd)]
-    if few:
-        return min(few, key=lambda side: len(side.ranks))
-    guarded = [side for side in sides if side.condition() is not None]
-    return guarded[0] if len(guarded) == 1 else None
+    return min(few, key=lambda side: len(side.ranks)) if few else None
 
 
 def _join(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
@@ -238,6 +267,8 @@ def _sizes(
     mine, theirs = one.collective, other.collective
     if len({(side.collective.op, side.collective.stage) for side in sides}) > 1:
         return None
+    if not mine.stage and mine.up_to_origin() != theirs.up_to_origin():
+        return None  # not the same collective
     if mine.stage and one.where() != other.where():
         return Diagnosis(
             "different_order",
@@ -268,9 +299,9 @@ def _sizes(
 def _own(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
     """One side is in a collective of the script's own, the other one in a step that it has not begun."""
     own, ddps = (one, other) if not one.collective.stage else (other, one)
-    if own.condition() is not None or ddps.condition() is not None:
+    if own.condition is not None or ddps.condition is not None:
         return None
-    return own_meets_ddps(outcome, (own.ranks, own.collective), (ddps.ranks, ddps.collective))
+    return own_meets(outcome, (own.ranks, own.collective), (ddps.ranks, ddps.collective))
 
 
 def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
@@ -279,11 +310,11 @@ def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ..
     if in_backward is None or one.collective.stage == other.collective.stage:
         return None
     elsewhere = other if in_backward is one else one
-    if not elsewhere.collective.stage and elsewhere.condition() is not None:
+    if not elsewhere.collective.stage and elsewhere.condition is not None:
         return None  # its own collective is one too many
-    if in_backward.condition() is not None or set(culprits) == set(in_backward.ranks):
-        return _extra_backward(outcome, in_backward, elsewhere)
     here, there = (done_by(outcome)[side.ranks[0]] for side in (in_backward, elsewhere))
+    if in_backward.condition is not None and elsewhere.condition is None:
+        return _extra_backward(outcome, in_backward, elsewhere)
     if (there.batches or math.inf) < (here.batches or 0) and there.forwards == there.backwards:
         reached = (
             f"batch {here.batches} in {collective_text(in_backward.collective)} at {in_backward.where()}"
@@ -296,7 +327,7 @@ def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ..
 
 def _extra_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Diagnosis:
     ranks, others = in_backward.ranks, elsewhere.ranks
-    condition = in_backward.condition()
+    condition = in_backward.condition
     because = f" (the line stands under `{condition}`)" if condition else ""
     return Diagnosis(
         "extra_backward",
@@ -312,16 +343,16 @@ def _extra_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Dia
 
 def _missing_backward(outcome: Outcome, in_backward: Side, elsewhere: Side) -> Diagnosis:
     ranks, others = elsewhere.ranks, in_backward.ranks
+    odd = ranks if without_backward(outcome, ranks[0]) else fewer(ranks, others)
     return Diagnosis(
         "missing_backward",
-        f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} left out a backward pass: "
-        f"{verb(ranks, 'it is', 'they are')} already in {collective_text(elsewhere.collective)} at "
-        f"{elsewhere.where()}, while {rank_list(others)} {verb(others, 'waits', 'wait')} in "
-        f"{collective_text(in_backward.collective)} at {in_backward.where()}.",
-        ranks,
-        positions(outcome, ranks),
-        advice="every rank must make every backward pass. For a batch to be left out, multiply its loss by 0 or agree "
-        "with an all_reduce first.",
+        f"{capital(rank_list(ranks))} {verb(ranks, 'has', 'have')} not made the backward pass in which "
+        f"{rank_list(others)} {verb(others, 'waits', 'wait')} ({collective_text(in_backward.collective)} at "
+        f"{in_backward.where()}): {verb(ranks, 'it is', 'they are')} already in {elsewhere.text()}.",
+        odd,
+        positions(outcome, odd),
+        advice="every rank must make the same forward and backward passes in the same order. For a batch to be left "
+        "out, multiply its loss by 0 or agree with an all_reduce first.",
         lesson=taught_in(6),
     )
 
@@ -330,8 +361,8 @@ def _only_under_a_condition(
     outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
 ) -> Diagnosis | None:
     for side, rest in ((one, other), (other, one)):
-        condition = side.condition() if rest.condition() is None else None
-        if condition is None or (culprits and side.ranks != culprits):
+        condition = side.condition if rest.condition is None else None
+        if condition is None:
             continue
         instead = (
             f"; {rank_list(rest.ranks)} {verb(rest.ranks, 'is', 'are')} in {collective_text(rest.collective)} at "

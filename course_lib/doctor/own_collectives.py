@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from course_lib.doctor.counts import Done, calls_of_line, done_by
+from course_lib.doctor.counts import calls_of_line, done_by, without_backward
 from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.loops import Loop, condition_at, path_of, seen_from
+from course_lib.doctor.loops import Loop, at_parting, condition_at, path_of, seen_from
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.passes import missing_forward
 from course_lib.doctor.uneven import uneven_batches
@@ -14,39 +14,43 @@ from course_lib.doctor.words import collective_text, positions, rank_list, steps
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 from course_lib.outcome.places import Frame
 
+#: Ranks, and the collective that they are in.
+Met = tuple[Collection[int], Collective]
 _IN_A_STEP = ("gradients", "buffers", "rebuild")
 
 
-def own_meets_ddps(
-    outcome: Outcome,
-    own: tuple[Collection[int], Collective],
-    ddps: tuple[Collection[int], Collective],
-) -> Diagnosis | None:
-    """Ranks have come to a collective of the script's own while others were in a step.
+def own_meets(outcome: Outcome, one: Met, two: Met) -> Diagnosis | None:
+    """Ranks have come to a collective that is not DDP's, of the script or of a library, while others are elsewhere.
 
-    Where every rank has made a backward pass for each of its forward passes, nobody has left one out: either the own
-    collective is one that the others do not come to, or these ranks have left the loop after fewer steps.
-
-    Args:
-        own, ddps: ranks, and the collective they are in.
+    Either it is one that the others do not come to, or these ranks have left a loop in which the others still are.
     """
-    (ranks, mine), (others, theirs) = own, ddps
-    if mine.stage or theirs.stage not in _IN_A_STEP:
-        return None
+    for here, there in ((one, two), (two, one)):
+        if not here[1].stage and there[1].stage in ("", *_IN_A_STEP):
+            found = _own_meets(outcome, here, there)
+            if found is not None:
+                return found
+    return None
+
+
+def _own_meets(outcome: Outcome, here: Met, there: Met) -> Diagnosis | None:
+    (ranks, mine), (others, theirs) = here, there
     way_here, way_there = path_of(mine), path_of(theirs)
-    if way_here and way_here == way_there:
-        return _in_one_pass(outcome, ranks, mine, others, theirs)
-    if not _equally_whole(outcome, min(ranks), min(others)):
+    if way_here == way_there:
+        return _in_one_pass(outcome, ranks, mine, others, theirs) if way_here and theirs.stage else None
+    # Where every rank has made a backward pass for each of its forward passes, nobody has left one out.
+    if theirs.stage and not _equally_whole(outcome, min(ranks), min(others)):
         return None
-    in_ddp = (
+    if not theirs.stage and not _come_to(outcome, theirs, ranks):
+        return None  # which of the two is the one that not all come to?
+    there_in, here_in = at_parting(way_there, way_here)
+    elsewhere = (
         f"{rank_list(others)} {verb(others, 'is', 'are')} in {collective_text(theirs)} at "
-        f"{theirs.where or 'an unknown line'}"
+        f"{theirs.where or 'an unknown line'}{there_in}"
     )
-    left_out = missing_forward(outcome, min(others), ranks, f"now {in_ddp}")
+    left_out = missing_forward(outcome, min(others), ranks, f"now {elsewhere}") if theirs.stage else None
     if left_out is not None:
         return left_out
-    came = calls_of_line(outcome, mine)
-    only_here = not any(came.get(rank, 0) for rank in others)
+    only_here = not _come_to(outcome, mine, others)
     condition = condition_at(way_there, way_here)
     place = seen_from(way_there, way_here)
     if (
@@ -57,11 +61,17 @@ def own_meets_ddps(
         # What stands behind a loop for all ranks to meet in stands under no condition, and those that have come past
         # the end of the loop would have met it.
         place = Loop.SAME
-    if place is Loop.SAME and only_here and len(ranks) <= len(others):
-        return _only_some_come(outcome, ranks, mine, in_ddp, condition)
+    if place is Loop.SAME and only_here:
+        return _only_some_come(outcome, ranks, mine, here_in, elsewhere, condition)
     if place in (Loop.LEFT, Loop.OUTER):
-        return _fewer_steps(outcome, ranks, others, theirs)
+        return _fewer_steps(outcome, here, there, here_in, there_in)
     return None
+
+
+def _come_to(outcome: Outcome, record: Collective, ranks: Collection[int]) -> bool:
+    """Whether one of these ranks has ever come to this collective by the same way."""
+    came = calls_of_line(outcome, record)
+    return any(came.get(rank, 0) for rank in ranks)
 
 
 def at_end_of_join(line: Frame | None) -> bool:
@@ -125,37 +135,33 @@ def _in_one_pass(
     )
 
 
-def _fewer_steps(
-    outcome: Outcome, ranks: Collection[int], others: Collection[int], theirs: Collective
-) -> Diagnosis | None:
+def _fewer_steps(outcome: Outcome, here: Met, there: Met, here_in: str, there_in: str) -> Diagnosis | None:
     """These ranks have left the loop after fewer steps than the others, which are in a step now."""
-    done = done_by(outcome)
-    here, there = done[min(others)], done[min(ranks)]
-    if (there.forwards or 0) >= (here.forwards or 0):
-        return None
-    if here.batches and there.batches and there.batches < here.batches:
-        word, made, reached = "batch", there.batches, here.batches
+    (ranks, mine), (others, theirs) = here, there
+    done, came = done_by(outcome), calls_of_line(outcome, theirs)
+    late, early = done[min(others)], done[min(ranks)]
+    if (early.forwards or 0) < (late.forwards or 0):
+        reached = late.forwards or 0
+    elif early.forwards == late.forwards and came.get(min(ranks), 0) < came.get(min(others), 0):
+        reached = (
+            early.forwards or 0
+        ) + 1  # the others have come once more to what stands before the forward pass
     else:
-        word, made, reached = "training step", there.forwards or 0, here.forwards or 0
-    where = f"{word} {reached} in {collective_text(theirs)} at {theirs.where}"
-    return uneven_batches(outcome, ranks, others, steps(made, word), where)
+        return None
+    word, made = "training step", early.forwards or 0
+    if late.batches and early.batches and early.batches < late.batches and not there_in:
+        word, made, reached = "batch", early.batches, late.batches
+    where = f"{word} {reached} in {collective_text(theirs)} at {theirs.where}{there_in}"
+    if not here_in:
+        return uneven_batches(outcome, ranks, others, steps(made, word), where)
+    now = f" and {verb(ranks, 'is', 'are')} in {collective_text(mine)} at {mine.where}{here_in}"
+    return uneven_batches(outcome, ranks, others, steps(made, word), where, "left the loop", now)
 
 
 def _equally_whole(outcome: Outcome, one: int, other: int) -> bool:
     """True when both ranks are known to have left out the same number of backward passes: as a rule, none."""
-    done = done_by(outcome)
-    left_out = {_without_backward(outcome, rank, done[rank]) for rank in (one, other)}
+    left_out = {without_backward(outcome, rank) for rank in (one, other)}
     return None not in left_out and len(left_out) == 1
-
-
-def _without_backward(outcome: Outcome, rank: int, done: Done) -> int | None:
-    """Forward passes of a rank that no backward pass has followed, the one apart that it is in."""
-    if done.forwards is None or done.backwards is None:
-        return None
-    waiting = outcome.waiting.get(rank)
-    record = waiting.collective if waiting is not None else None
-    inside = record is not None and record.stage in ("buffers", "rebuild")
-    return done.forwards - done.backwards - inside
 
 
 def _further(notes: Notes, others: Collection[int], ranks: Collection[int]) -> bool:
@@ -169,13 +175,18 @@ def _further(notes: Notes, others: Collection[int], ranks: Collection[int]) -> b
 
 
 def _only_some_come(
-    outcome: Outcome, ranks: Collection[int], mine: Collective, in_ddp: str, condition: str | None
+    outcome: Outcome,
+    ranks: Collection[int],
+    mine: Collective,
+    inside: str,
+    elsewhere: str,
+    condition: str | None,
 ) -> Diagnosis:
     under = f" (under `{condition}`)" if condition is not None else ""
     return Diagnosis(
         "rank_only_collective",
-        f"Only {rank_list(ranks)} {verb(ranks, 'comes', 'come')} to {collective_text(mine)} at {mine.where}{under}: no "
-        f"other rank has ever called it there; {in_ddp}.",
+        f"Only {rank_list(ranks)} {verb(ranks, 'comes', 'come')} to {collective_text(mine)} at "
+        f"{mine.where}{inside}{under}: no other rank has ever called it there; {elsewhere}.",
         tuple(ranks),
         positions(outcome, ranks),
         advice="what only some ranks run (a progress display, saving, logging) must not call a collective: let all "

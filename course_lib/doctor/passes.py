@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from course_lib.doctor.conditions import rank_condition
+from course_lib.doctor.conditions import condition_of
 from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import capital, positions, rank_list, steps, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
-from course_lib.outcome.places import Frame
+from course_lib.outcome.places import Frame, Spot, is_learners
 from course_lib.ranks.look import MOST_RECORDS
 
-Path = tuple[tuple[str, int], ...]
 _PASSES = ("buffers", "gradients")
 
 
@@ -26,9 +25,9 @@ def extra_pass(
         ranks: those that may have made a pass too many; others: those they are compared with.
         since: what came of it, a clause.
     """
-    known = {_path(record) for rank in others for record in _passes(outcome, rank)}
+    known = {record.frames for rank in others for record in _passes(outcome, rank)}
     found = {
-        rank: [r for r in _passes(outcome, rank) if _path(r) not in known and not _old(outcome, rank, r)]
+        rank: [r for r in _passes(outcome, rank) if r.frames not in known and not _old(outcome, rank, r)]
         for rank in ranks
     }
     if not known or not all(found.values()) or _drew_more(outcome, ranks, others):
@@ -37,9 +36,7 @@ def extra_pass(
     theirs = _ways(outcome, others, first.stage)
     if not theirs or not theirs <= _ways(outcome, ranks, first.stage):
         return None  # the others are not so far yet, or have a way of their own that is taken instead
-    condition = next(
-        (c for file, line in _path(first) if (c := rank_condition(file, line)) is not None), None
-    )
+    condition = condition_of(outcome, ranks, first, None)
     if condition is None and len(ranks) >= len(others):
         return None  # which ranks did something else: those that went there, or those that did not?
     if any(record.stage == "gradients" for record in found[min(found)]):
@@ -58,8 +55,8 @@ def extra_pass(
     )
 
 
-def _ways(outcome: Outcome, ranks: Collection[int], stage: str) -> set[Path]:
-    return {_path(r) for rank in ranks for r in _passes(outcome, rank) if r.stage == stage}
+def _ways(outcome: Outcome, ranks: Collection[int], stage: str) -> set[tuple[Spot, ...]]:
+    return {r.frames for rank in ranks for r in _passes(outcome, rank) if r.stage == stage}
 
 
 def _drew_more(outcome: Outcome, ranks: Collection[int], others: Collection[int]) -> bool:
@@ -117,20 +114,15 @@ def _passes(outcome: Outcome, rank: int) -> Iterable[Collective]:
     return [r for r in outcome.recorded.get(rank, ()) if r.stage in _PASSES and r.origin is not None]
 
 
-def _path(record: Collective) -> Path:
-    assert record.origin is not None
-    return ((record.origin.file, record.origin.line), *record.callers)
-
-
 def _old(outcome: Outcome, rank: int, record: Collective) -> bool:
     """At the beginning of a full record: the same of another rank may have left its record already."""
     records = outcome.recorded[rank]
     return len(records) >= MOST_RECORDS and records.index(record) < MOST_RECORDS // 4
 
 
-def _distinct(record: Collective, known: Collection[Path]) -> str:
+def _distinct(record: Collective, known: Collection[tuple[Spot, ...]]) -> str:
     """The innermost line on the way that nobody else has come through."""
     lines = {line for path in known for line in path}
-    path = _path(record)
-    file, number = next((line for line in path if line not in lines), path[0])
-    return Frame(file, number, "", "").where()
+    own = [frame for frame in record.frames if is_learners(frame.file)]
+    frame = next((frame for frame in own if frame not in lines), own[0])
+    return Frame(*frame, "").where()

@@ -10,18 +10,25 @@ from course_lib.outcome.outcome import Diagnosis, Outcome
 
 
 def uneven_batches(
-    outcome: Outcome, gone: Iterable[int], blocked: Iterable[int], done: str, reached: str
+    outcome: Outcome,
+    gone: Iterable[int],
+    blocked: Iterable[int],
+    done: str,
+    reached: str,
+    left: str = "finished",
+    now: str = "",
 ) -> Diagnosis:
     """The diagnosis.
 
     Args:
         done: how far the ranks that have finished came, such as `4 batches`. reached: where the others wait, such as
-            `batch 5 in backward() at line 3 of this cell`.
+            `batch 5 in backward() at line 3 of this cell`. left: what the others have done after that. now: where they
+            are, a clause.
     """
     early, late = tuple(gone), tuple(blocked)
     return Diagnosis(
         "uneven_batches",
-        f"{capital(rank_list(early))} {verb(early, 'has', 'have')} finished after {done}, and {rank_list(late)} "
+        f"{capital(rank_list(early))} {verb(early, 'has', 'have')} {left} after {done}{now}, and {rank_list(late)} "
         f"{verb(late, 'waits', 'wait')} in {reached}.",
         early,
         positions(outcome, early),

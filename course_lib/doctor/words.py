@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
 from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
+from course_lib.outcome.places import is_learners, package_of
 
 #: What a rank does whose `Waiting.state` is `locked`.
 LOCKED = "waiting inside of its own process, with Python's lock (the GIL) held"
@@ -58,6 +59,17 @@ def collective_text(record: Collective) -> str:
     return f"{name}{size}" if record.call in ("", record.op) else name
 
 
+def within_library(record: Collective) -> str:
+    """`, in evaluate() > gather_all() of trainer`: where a library that the learner's line calls is; else nothing."""
+    frames = [frame for frame in record.up_to_origin() if not is_learners(frame.file)]
+    if not frames:
+        return ""
+    package = package_of(frames[-1].file)
+    inner = next((i for i, frame in enumerate(frames) if package_of(frame.file) == package), 0)
+    names = " > ".join(f"{frame.function}()" for frame in reversed(frames[inner : inner + 2]))
+    return f", in {names} of {package}"
+
+
 def capital(text: str) -> str:
     """The same with a capital first letter; the rest stays as it is."""
     return text[:1].upper() + text[1:]
@@ -66,6 +78,11 @@ def capital(text: str) -> str:
 def verb(ranks: Iterable[int], one: str, many: str) -> str:
     """The form of the verb that fits the number of ranks."""
     return one if len(list(ranks)) == 1 else many
+
+
+def fewer(one: Collection[int], other: Collection[int]) -> tuple[int, ...]:
+    """The ranks of the smaller side; of two equal ones, none."""
+    return () if len(one) == len(other) else tuple(one if len(one) < len(other) else other)
 
 
 def steps(number: int, word: str) -> str:
@@ -128,7 +145,8 @@ def _position(outcome: Outcome, rank: int) -> str:
         case "computing":
             return f"computing{place}: {waiting.source}".rstrip(": ")
         case _:
-            return f"waiting in {call_of(waiting)}{place}: {waiting.source}".rstrip(": ")
+            inside = within_library(waiting.collective) if waiting.collective is not None else ""
+            return f"waiting in {call_of(waiting)}{place}: {waiting.source}".rstrip(": ") + inside
 
 
 def ending(outcome: Outcome, rank: int) -> str:
@@ -156,6 +174,8 @@ def standing(blocked: Mapping[int, Waiting], for_whom: bool = False) -> list[str
     ranks: dict[str, list[int]] = {}
     for rank, waiting in blocked.items():
         whom = f" for {rank_list(waiting.missing)}" if for_whom and waiting.missing else ""
+        if for_whom and waiting.partners is not None and waiting.partners.tag:
+            whom += f" (tag {waiting.partners.tag})"
         ranks.setdefault(f"in {call_of(waiting)} at {waiting.where}{whom}", []).append(rank)
     return [f"{rank_list(each)} {verb(each, 'waits', 'wait')} {place}" for place, each in ranks.items()]
 
@@ -172,10 +192,12 @@ __all__ = [
     "capital",
     "collective_text",
     "ending",
+    "fewer",
     "lines_of",
     "positions",
     "rank_list",
     "standing",
     "steps",
     "verb",
+    "within_library",
 ]

@@ -30,6 +30,16 @@ class StoreAddress(NamedTuple):
     port: str
 
 
+class LeftBehind(NamedTuple):
+    """A key that a rank's error mentions, and a table that has it only in the process which started the rank.
+
+    The table's name is empty for a name of the script itself.
+    """
+
+    key: str
+    table: str
+
+
 @dataclass(frozen=True)
 class WrappedModel:
     """A DDP wrapper that is alive.
@@ -87,6 +97,7 @@ class Facts:
         master: where it looks for the store.
         init: what `init_process_group` was called with, where that is on the stack.
         probe: what was noted while it was watched; None where it was not.
+        left_behind: what its error mentions that only the process which started it has.
     """
 
     models: tuple[WrappedModel, ...] = ()
@@ -99,6 +110,7 @@ class Facts:
     master: StoreAddress | None = None
     init: InitArguments | None = None
     probe: ProbeNotes | None = None
+    left_behind: LeftBehind | None = None
 
     def all_groups(self) -> dict[str, tuple[int, ...]]:
         """The members of each group that the rank has told of, also of groups that are gone."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.packed import NotSent, Packed, unpack
 from course_lib.outcome.partners import Partners
-from course_lib.outcome.places import Frame
+from course_lib.outcome.places import Frame, Spot, is_learners
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.trace import TraceEvent
 
@@ -112,7 +112,8 @@ class CollectiveOrigin(TypedDict, total=False):
     line: int
     function: str
     source: str
-    callers: list[tuple[str, int]]
+    frames: list[tuple[str, int, str]]
+    thread: int
 
 
 class CollectiveRecord(_Recorded, CollectiveOrigin):
@@ -135,7 +136,9 @@ class Collective:
             buckets, in the second forward), `gradients` (a bucket's all-reduce), `join`; empty for all other.
         call: the function of `torch.distributed` that issued it, where known.
         origin: the learner's line, where known.
-        callers: the learner's lines (file and number) that led to `origin`, innermost first.
+        frames: the way there, innermost first, without the frames of torch and Python: the learner's, and those of
+            libraries that call torch.
+        thread: which of Python's threads issued it; 0 for the main thread, and for threads of C++.
     """
 
     group: str
@@ -148,7 +151,8 @@ class Collective:
     stage: str = field(compare=False, default="")
     call: str = field(compare=False, default="")
     origin: Frame | None = field(compare=False, repr=False, default=None)
-    callers: tuple[tuple[str, int], ...] = field(compare=False, repr=False, default=())
+    frames: tuple[Spot, ...] = field(compare=False, repr=False, default=())
+    thread: int = field(compare=False, repr=False, default=0)
 
     @classmethod
     def from_record(cls, record: CollectiveRecord) -> Collective:
@@ -169,8 +173,14 @@ class Collective:
             stage=record.get("stage", ""),
             call=record.get("call", ""),
             origin=origin,
-            callers=tuple((file, line) for file, line in record.get("callers", ())),
+            frames=tuple(Spot(*frame) for frame in record.get("frames", ())),
+            thread=record.get("thread", 0),
         )
+
+    def up_to_origin(self) -> tuple[Spot, ...]:
+        """The learner's line that issued it, last, and the frames of libraries between that and the call."""
+        own = next((n for n, frame in enumerate(self.frames, 1) if is_learners(frame.file)), len(self.frames))
+        return self.frames[:own]
 
     @property
     def where(self) -> str:

@@ -16,6 +16,7 @@ class Partners:
         root: of a broadcast, reduce, scatter or gather.
         to: of a send, as a global rank.
         source: of a receive, as a global rank; None for a receive from any rank.
+        tag: of a send or receive, where known.
     """
 
     call: str
@@ -24,3 +25,9 @@ class Partners:
     root: int | None = None
     to: int | None = None
     source: int | None = None
+    tag: int | None = None
+
+    def meets(self, other: Partners) -> bool:
+        """False for a send and a receive between two ranks whose message never arrives: another tag, another group."""
+        tags, groups = {self.tag, other.tag} - {None}, {self.group, other.group} - {""}
+        return len(tags) < 2 and len(groups) < 2

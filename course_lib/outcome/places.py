@@ -10,6 +10,7 @@ import os
 import re
 import sysconfig
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from course_lib.outcome.syntax import CELL_PREFIX, NUMBERED, newest_cell
 
@@ -17,6 +18,14 @@ _STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
 
 
 COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+
+class Spot(NamedTuple):
+    """A frame on the way to a call: file, line, function."""
+
+    file: str
+    line: int
+    function: str
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,10 @@ class Frame:
     line: int
     function: str
     source: str
+
+    def spot(self) -> Spot:
+        """The same without the text of the line."""
+        return Spot(self.file, self.line, self.function)
 
     def where(self) -> str:
         """`line 4 of this cell` for a cell, `train.py, line 4` for a file."""
@@ -57,6 +70,15 @@ def is_learners(filename: str) -> bool:
     if "site-packages" in path or "dist-packages" in path or path.startswith(COURSE + os.sep):
         return False
     return not path.startswith(_STDLIB)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_above_torch(filename: str) -> bool:
+    """True for code of the learner's, and of a library that uses torch: a trainer, say."""
+    if is_learners(filename):
+        return True
+    in_package = "site-packages" in filename or "dist-packages" in filename
+    return in_package and not filename.startswith(COURSE) and package_of(filename) != "torch"
 
 
 def package_of(filename: str) -> str:

@@ -1,5 +1,7 @@
 """The three kinds of verdict on real ranks: proved, probable and unknown; and who is named for what."""
 
+import os
+import signal
 import socket
 from importlib.metadata import version
 
@@ -112,7 +114,7 @@ def test_a_collective_left_out_is_named_and_not_the_innocent_one_that_meets_it(s
     outcome = shared_ranks(f"{SKIPPED}\ndist.all_reduce(torch.ones(2))")
     assert outcome.proved
     assert (outcome.diagnosis.kind, outcome.diagnosis.culprits) == ("skipped_collective", (1,))
-    assert "Rank 1 has left out all_reduce() (4 float32) at In [1], line 3" in outcome.diagnosis.summary
+    assert "Rank 1 has not issued all_reduce() (4 float32) at In [1], line 3" in outcome.diagnosis.summary
 
 
 def test_a_collective_left_open_is_told_by_the_cell_that_leaves_it(ranks):
@@ -193,6 +195,26 @@ def test_a_thread_of_the_learners_makes_a_deadlock_probable_and_nothing_is_ended
     assert "thread 'mine' of ranks 0-3 lives and might still act" in str(outcome)
     assert told, "it was said while the cell ran"
     assert told[-1].summary == outcome.diagnosis.summary
+
+
+def test_a_probable_deadlock_keeps_its_explanation_when_the_stop_button_ends_it(ranks, soon):
+    ranks(
+        "import threading\nthreading.Thread(target=threading.Event().wait, name='mine', daemon=True).start()"
+    )
+    told = []
+
+    def press_stop_when_told(progress):
+        if progress.still is not None and not told:
+            told.append(while_it_runs(progress.still))
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = ranks("if rank == 0:\n    dist.broadcast(torch.ones(2), 1)", on_progress=press_stop_when_told)
+    assert outcome.interrupted
+    said = outcome.diagnosis
+    assert (said.kind, said.culprits) == ("rank_only_collective", (0,)), str(outcome)
+    assert said.summary.startswith("You pressed stop; ")
+    assert told[0].summary.startswith("Probably a deadlock: Only rank 0 comes to broadcast()")
+    assert "Probably a deadlock: Only rank 0 comes to broadcast()" in said.summary
 
 
 def test_a_lock_that_nobody_releases_is_probably_why_the_others_wait(ranks, soon):

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from course_lib.doctor.conditions import Guard
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Collective
-from course_lib.outcome.places import Frame
+from course_lib.outcome.places import Frame, Spot
 from course_lib.outcome.probe_notes import ProbeNotes
 from course_lib.ranks.codec import decode
 from tests.made_up.outcomes import outcome
@@ -17,11 +18,10 @@ SCRIPT = "/scripts/train.py"
 def under_a_condition(monkeypatch: pytest.MonkeyPatch, *lines: int) -> None:
     """From now on these lines of every script stand under `rank == 0`, and no others do."""
 
-    def condition(file: str, line: int) -> str | None:
-        return "rank == 0" if line in lines else None
+    def guards(file: str, line: int) -> tuple[Guard, ...]:
+        return (Guard("rank == 0", line, line),) if line in lines else ()
 
-    for module in ("conditions", "passes"):
-        monkeypatch.setattr(f"course_lib.doctor.{module}.rank_condition", condition)
+    monkeypatch.setattr("course_lib.doctor.conditions.guards", guards)
 
 
 def notes(**told: Any) -> ProbeNotes:
@@ -135,5 +135,5 @@ def record(
         time_ns=seq,
         stage=stage,
         origin=Frame(SCRIPT, line, "train", "code"),
-        callers=tuple((SCRIPT, number) for number in callers),
+        frames=tuple(Spot(SCRIPT, number, "train") for number in (line, *callers)),
     )

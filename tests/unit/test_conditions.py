@@ -1,14 +1,15 @@
 """Conditions on the rank: which lines stand under one, read from source that is made up."""
 
+import dataclasses
 import linecache
 import sysconfig
 
 import pytest
 
-from course_lib.doctor.conditions import condition_of, rank_condition, rank_only_collective
+from course_lib.doctor.conditions import condition_of, guards, rank_condition, rank_only_collective
 from course_lib.doctor.words import positions
 from course_lib.outcome.outcome import Collective, Waiting
-from course_lib.outcome.places import Frame
+from course_lib.outcome.places import Frame, Spot
 from tests.made_up.outcomes import hung
 
 SOURCE = """\
@@ -35,7 +36,7 @@ if names["rank"]:
 def script():
     name = "/scripts/conditions.py"
     linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
-    rank_condition.cache_clear()
+    guards.cache_clear()
     yield name
     del linecache.cache[name]
 
@@ -77,20 +78,32 @@ def frame(script, line):
     return Frame(script, line, "train", "code")
 
 
-def test_the_line_that_issued_it_is_asked_before_its_callers_innermost_first(script):
-    record = Collective("0", 1, "barrier", (), (), False, origin=frame(script, 3))
-    elsewhere = Collective("0", 1, "barrier", (), (), False, origin=frame(script, 1))
+def came(script, *lines):
+    """A barrier to which a rank came through these lines, innermost first."""
+    frames = tuple(Spot(script, line, "train") for line in lines)
+    return Collective("0", 1, "barrier", (), (), False, origin=frame(script, lines[0]), frames=frames)
+
+
+def test_the_way_of_a_collective_is_asked_before_the_stack_innermost_first(script):
     torchs = Frame(f"{sysconfig.get_path('purelib')}/torch/x.py", 3, "barrier", "code")
-    waiting = Waiting(
-        0, "barrier", "", "", stack=(frame(script, 7), frame(script, 12), frame(script, 1), torchs)
-    )
-    assert condition_of(record, waiting) == "rank == 0"
-    assert condition_of(record, None) == "rank == 0"
-    assert condition_of(elsewhere, waiting) == "rank < 3"
-    assert condition_of(None, waiting) == "rank < 3"
-    assert condition_of(elsewhere, None) is None
-    assert condition_of(None, None) is None
-    assert condition_of(Collective("0", 1, "barrier", (), (), False), None) is None
+    stack = (frame(script, 7), frame(script, 12), frame(script, 1), torchs)
+    alone, waiting = hung(0, 2), Waiting(0, "barrier", "", "", stack=stack)
+    assert condition_of(alone, (0,), came(script, 3), waiting) == "rank == 0"
+    assert condition_of(alone, (0,), came(script, 3), None) == "rank == 0"
+    assert condition_of(alone, (0,), came(script, 1, 3), None) == "rank == 0"
+    assert condition_of(alone, (0,), came(script, 1), waiting) == "rank < 3"
+    assert condition_of(alone, (0,), None, waiting) == "rank < 3"
+    assert condition_of(alone, (0,), came(script, 1), None) is None
+    assert condition_of(alone, (0,), None, None) is None
+    assert condition_of(alone, (0,), Collective("0", 1, "barrier", (), (), False), None) is None
+
+
+@pytest.mark.parametrize("line", [3, 5, 7])
+def test_a_condition_within_which_other_ranks_have_come_to_collectives_too_sets_nobody_apart(script, line):
+    seen = dataclasses.replace(hung(0, 2), recorded={0: (came(script, 3),), 1: (came(script, line),)})
+    assert condition_of(seen, (0,), came(script, 3), None) is None
+    elsewhere = dataclasses.replace(seen, recorded={1: (came(script, 1),)})
+    assert condition_of(elsewhere, (0,), came(script, 3), None) == "rank == 0"
 
 
 def test_a_collective_under_a_condition_is_told_with_its_line_and_its_condition():

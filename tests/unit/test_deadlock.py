@@ -372,7 +372,17 @@ def test_where_every_rank_gives_the_same_shape_other_sizes_and_types_do_not_fit(
     assert not fit(collective(op), dataclasses.replace(collective(op), dtypes=("Double",)))
 
 
-@pytest.mark.parametrize("op", ["all_gather", "gather", "scatter", "all_to_all", "barrier"])
+def test_gloo_gathers_equal_numbers_of_one_type_and_nccl_need_not():
+    one = collective("all_gather", size=4)
+    assert not fit(one, collective("all_gather", size=8))
+    assert not fit(one, dataclasses.replace(one, dtypes=("Double",)))
+    assert fit(one, dataclasses.replace(one, sizes=((2, 2),)))
+    assert fit(
+        dataclasses.replace(one, group="0/nccl"), dataclasses.replace(one, group="0/nccl", sizes=((8,),))
+    )
+
+
+@pytest.mark.parametrize("op", ["gather", "scatter", "all_to_all", "barrier"])
 def test_where_ranks_may_give_different_shapes_only_another_operation_does_not_fit(op):
     assert fit(collective(op, size=4), collective(op, size=8))
     assert not fit(collective(op), collective("all_reduce"))

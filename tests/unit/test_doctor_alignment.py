@@ -5,7 +5,7 @@ import dataclasses
 from course_lib.doctor.alignment import left_out, out_of_step, unequal_numbers
 from course_lib.outcome.facts import NO_FACTS, Facts
 from course_lib.outcome.outcome import Ending
-from course_lib.outcome.places import Frame
+from course_lib.outcome.places import Frame, Spot
 from tests.made_up.outcomes import collective, outcome
 from tests.made_up.watched import under_a_condition
 
@@ -16,6 +16,7 @@ def issued(*sizes):
         dataclasses.replace(
             collective(seq=number, size=size),
             origin=Frame("train.py", 10 * size, "main", "dist.all_reduce(x)"),
+            frames=(Spot("train.py", 10 * size, "main"),),
         )
         for number, size in enumerate(sizes, start=1)
     )
@@ -48,7 +49,7 @@ def test_the_minority_that_left_one_out_is_named_with_the_line_of_the_others():
     found = out_of_step(hang(issued(4, 2), issued(2), issued(4, 2)), "0", 1, (1,), (0, 2))
     assert (found.kind, found.culprits) == ("skipped_collective", (1,))
     assert (
-        "Rank 1 has left out all_reduce() (4 float32) at train.py, line 40, which ranks 0 and 2 have"
+        "Rank 1 has not issued all_reduce() (4 float32) at train.py, line 40, which ranks 0 and 2 have"
         in found.summary
     )
 
@@ -99,7 +100,7 @@ LESSON = "lesson 13, Debugging a hang"
 def test_one_left_out_is_told_with_what_stands_under_that_number_on_each_rank():
     found = out_of_step(hang(issued(4, 2), issued(2), issued(4, 2)), "0", 1, (0, 2), (1,))
     assert found.summary == (
-        "Rank 1 has left out all_reduce() (4 float32) at train.py, line 40, which ranks 0 and 2 have issued."
+        "Rank 1 has not issued all_reduce() (4 float32) at train.py, line 40, which ranks 0 and 2 have."
         + GARBLED
     )
     assert found.evidence == (
@@ -112,7 +113,7 @@ def test_one_left_out_is_told_with_what_stands_under_that_number_on_each_rank():
 def test_further_ones_that_are_lacking_are_counted():
     found = out_of_step(hang(issued(4, 5, 2), issued(2), issued(4, 5, 2)), "0", 1, (1,), (0, 2))
     assert found.summary.startswith(
-        "Rank 1 has left out all_reduce() (4 float32) at train.py, line 40, and 1 more"
+        "Rank 1 has not issued all_reduce() (4 float32) at train.py, line 40, and 1 more"
     )
     found = out_of_step(hang(issued(2), issued(4, 5, 6, 2), issued(2)), "0", 1, (1,), (0, 2))
     assert found.summary == (
@@ -134,7 +135,13 @@ def test_the_majority_is_not_blamed_for_a_condition(monkeypatch):
     under_a_condition(monkeypatch, 40)
     found = out_of_step(hang(issued(4, 2), issued(2), issued(4, 2)), "0", 1, (1,), (0, 2))
     assert (found.kind, found.culprits) == ("skipped_collective", (1,))
-    assert "line 40 (under `rank == 0`), which ranks 0 and 2 have issued" in found.summary
+    assert "line 40 (under `rank == 0`), which ranks 0 and 2 have" in found.summary
+
+
+def test_a_line_to_which_all_have_come_is_told_with_how_often():
+    found = out_of_step(hang(issued(4, 2, 4, 3), issued(4, 2, 3), issued(4, 2, 3)), "0", 1, (1, 2), (0,))
+    assert (found.kind, found.culprits) == ("skipped_collective", (0,))
+    assert "line 40, which rank 0 has (1 time there, and rank 0 2 times)" in found.summary
 
 
 def test_only_the_collectives_from_the_given_number_on_and_of_the_given_group_are_laid_side_by_side():
@@ -201,7 +208,7 @@ def test_several_ranks_have_and_come_and_a_line_may_be_unknown():
     one = nowhere[1:]
     few = out_of_step(hang(one, one, nowhere, nowhere, nowhere), "0", 1, (0, 1), (2, 3, 4))
     assert few.summary.startswith(
-        "Ranks 0 and 1 have left out all_reduce() (4 float32) at an unknown line, which ranks 2-4 have issued."
+        "Ranks 0 and 1 have not issued all_reduce() (4 float32) at an unknown line, which ranks 2-4 have."
     )
     assert few.evidence[0].endswith(
         "number 2 of the group is all_reduce() (2 float32) at an unknown line  ◀ odd ones out"
@@ -209,4 +216,4 @@ def test_several_ranks_have_and_come_and_a_line_may_be_unknown():
     many = out_of_step(hang(nowhere, nowhere, one, one, one), "0", 1, (0, 1), (2, 3, 4))
     assert many.summary.startswith("Only ranks 0 and 1 come to all_reduce() (4 float32) at an unknown line.")
     alone = out_of_step(hang(nowhere, one), "0", 1, (0,), (1,))
-    assert "which rank 0 has issued." in alone.summary
+    assert "which rank 0 has. From" in alone.summary

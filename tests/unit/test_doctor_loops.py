@@ -3,6 +3,7 @@
 import pytest
 
 from course_lib.doctor.loops import Loop, condition_at, seen_from
+from course_lib.outcome.places import Spot
 
 SOURCE = """\
 def train(model):
@@ -31,7 +32,7 @@ STEP = [14, 8, 3]
 def path(tmp_path):
     file = tmp_path / "train.py"
     file.write_text(SOURCE)
-    return lambda *lines: [(str(file), line) for line in lines]
+    return lambda *lines: [Spot(str(file), line, "train") for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -63,4 +64,4 @@ def test_the_condition_that_guards_only_one_of_two_places_is_found(path, other, 
 
 
 def test_a_file_that_cannot_be_read_has_no_loops():
-    assert seen_from([("/nowhere.py", 3)], [("/nowhere.py", 9)]) is None
+    assert seen_from([Spot("/nowhere.py", 3, "f")], [Spot("/nowhere.py", 9, "f")]) is None

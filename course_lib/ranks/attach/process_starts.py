@@ -29,6 +29,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlparse
 
 from course_lib.outcome.places import COURSE, is_learners
+from course_lib.ranks.attach.left_behind import Tables, left_behind, tables
 from course_lib.ranks.attach.rank_side import Watched
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
@@ -129,7 +130,9 @@ class _Starts:
         if os.getpid() != self.pid or not _may_be_a_rank(process):
             really_start(process)
             return
-        vars(process)["_bootstrap"] = Attaching(process, self.way, self.count)
+        forks = getattr(process, "_start_method", None) == "fork"
+        known = {} if forks else tables()
+        vars(process)["_bootstrap"] = Attaching(process, self.way, self.count, known)
         try:
             really_start(process)
         finally:
@@ -173,8 +176,8 @@ CURRENT: Attaching | None = None
 class Attaching:
     """Stands in for a process's `_bootstrap`: opens its wires to the doctor, then leaves the process to Python."""
 
-    def __init__(self, process: Any, way: Way, order: int) -> None:
-        self.process, self.way, self.order = process, way, order
+    def __init__(self, process: Any, way: Way, order: int, known: Tables) -> None:
+        self.process, self.way, self.order, self.known = process, way, order, known
         self.joined = False
         self.pid = 0
 
@@ -263,7 +266,10 @@ class Attaching:
                 self._around.close()
             else:
                 self._around.__exit__(type(error), error, error.__traceback__)
-        self.watched.left(error)
+        lacking = None
+        with contextlib.suppress(Exception):
+            lacking = left_behind(self.known, error) if error is not None else None
+        self.watched.left(error, lacking)
         if self.joined or self._index() is not None:
             self.watched.verdict.wait(_HOLD_SECONDS)
 

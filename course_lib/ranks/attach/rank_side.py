@@ -11,7 +11,9 @@ import faulthandler
 import os
 import threading
 import time
+from dataclasses import replace
 
+from course_lib.outcome.facts import LeftBehind
 from course_lib.ranks.attach.meeting import ONLY_JOB
 from course_lib.ranks.inside import control_thread, self_report, worker
 from course_lib.ranks.inside.control_thread import answer
@@ -50,11 +52,11 @@ class Watched:
         os.register_at_fork(after_in_child=self.channel.sock.close)
         threading.Thread(target=self._answer, name="course-answering", daemon=True).start()
 
-    def left(self, error: BaseException | None) -> None:
-        """Say that the part of this rank is over, and the error that has ended it."""
+    def left(self, error: BaseException | None, left_behind: LeftBehind | None = None) -> None:
+        """Say that the part of this rank is over, the error that has ended it, and what it lacks (see `Facts`)."""
         # A rank that has just been freed must not be interrupted while it says how.
         with deferred() as interrupts:
-            self._say_how(error)
+            self._say_how(error, left_behind)
             interrupts.heed()
 
     def close(self) -> None:
@@ -64,11 +66,12 @@ class Watched:
         for wire in (self.channel, self.crashes):
             wire.sock.close()
 
-    def _say_how(self, error: BaseException | None) -> None:
+    def _say_how(self, error: BaseException | None, left_behind: LeftBehind | None) -> None:
         facts = None
         with contextlib.suppress(Exception):
             at, main = self_report.facts_at, self_report.facts_of
             facts = at(error.__traceback__) if error is not None else main(self.main_thread)
+            facts = replace(facts, left_behind=left_behind)
         done = Done(
             error=report_exception(error) if error is not None else None,
             facts=facts,

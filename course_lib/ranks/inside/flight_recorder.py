@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord
-from course_lib.outcome.places import is_learners
+from course_lib.outcome.places import is_above_torch, is_learners
 from course_lib.ranks.look import MOST_RECORDS
 
 _DDP = "torch/nn/parallel/distributed.py"
@@ -52,6 +52,7 @@ class _Issued(TypedDict):
     input_sizes: list[list[int]]
     input_dtypes: list[str]
     retired: bool
+    thread_id: str
 
 
 class Entry(_Issued, total=False):
@@ -71,7 +72,7 @@ def recorded_collectives(
         since_ns: when the groups began; older entries belong to groups that are gone.
         stacks: also tell the `stage` (`construction`, `buffers`, `rebuild`, `gradients`, `join` for DDP's own
             collectives, else empty), the `call` in torch.distributed, the learner's line (`file`, `line`,
-            `function`, `source`) and the `callers`, file and line of each of the learner's further out.
+            `function`, `source`), the `frames` that led there, and the `thread`.
         of_nccl: the entries of NCCL's recorder, where they were read.
     """
     entries = _entries(stacks)
@@ -136,19 +137,22 @@ def _record(entry: Entry) -> CollectiveRecord:
         "time_ns": entry["time_created_ns"],
     }
     frames = entry.get("frames")
-    return {**record, **_origin(frames)} if frames else record
+    return {**record, **_origin(frames, entry["thread_id"])} if frames else record
 
 
-def _origin(frames: Iterable[_Frame]) -> CollectiveOrigin:
+def _origin(frames: Iterable[_Frame], thread: str) -> CollectiveOrigin:
     """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
     stage, call = "", ""
-    told = CollectiveOrigin(stage="", call="", file="", line=0, function="", source="", callers=[])
+    told = CollectiveOrigin(stage="", call="", file="", line=0, function="", source="", frames=[], thread=0)
     for frame in frames:
         file, function = str(frame["filename"]), str(frame["name"])
         path = file.replace(os.sep, "/")
+        if is_above_torch(file):
+            told["frames"].append((file, frame["line"], function))
+        elif function == "_bootstrap_inner" and path.endswith("/threading.py"):
+            told["thread"] = int(thread)
         if is_learners(file):
             if told["file"]:
-                told["callers"].append((file, frame["line"]))
                 continue
             source = linecache.getline(file, frame["line"]).strip()
             told["file"], told["line"] = file, frame["line"]

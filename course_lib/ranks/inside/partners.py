@@ -57,7 +57,8 @@ def _from_frame(frame: FrameType) -> Partners | None:
         source = rank_of("src")
     elif name.startswith(_ROOTED):
         root = rank_of("src") if "src" in known else rank_of("dst")
-    return Partners(name, group_name, tuple(members), root, to, source)
+    tag = known.get("tag")
+    return Partners(name, group_name, tuple(members), root, to, source, tag if isinstance(tag, int) else None)
 
 
 def _partner_of_work(receiver: ast.expr, frame: FrameType) -> Partners | None:
@@ -66,14 +67,17 @@ def _partner_of_work(receiver: ast.expr, frame: FrameType) -> Partners | None:
     name = named(call.func) if call is not None else ""
     if call is None or name not in (*_SENDING, *_RECEIVING):
         return None
-    word = "dst" if name in _SENDING else "src"
-    peer = next(
-        (k.value for k in call.keywords if k.arg == word), call.args[1] if len(call.args) > 1 else None
-    )
-    if peer is None:
+    rank = _number_given(call, "dst" if name in _SENDING else "src", 1, frame)
+    if rank is None:
         return None
+    tag = _number_given(call, "tag", 3, frame)
+    return Partners(name, to=rank, tag=tag) if name in _SENDING else Partners(name, source=rank, tag=tag)
+
+
+def _number_given(call: ast.Call, word: str, position: int, frame: FrameType) -> int | None:
+    at = call.args[position] if len(call.args) > position else None
+    value = next((k.value for k in call.keywords if k.arg == word), at)
     try:
-        rank = int(number_of(peer, frame))
+        return int(number_of(value, frame)) if value is not None else None
     except ValueError:
         return None
-    return Partners(name, to=rank) if name in _SENDING else Partners(name, source=rank)

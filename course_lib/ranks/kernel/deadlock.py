@@ -13,6 +13,7 @@ that works) is neither: silence alone (a straggler, a slow loader) proves nothin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -157,9 +158,9 @@ def _absent(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
     if needed is None:
         return ()
     if needed.to is not None:
-        return () if _receives_from(looks.get(needed.to), look.rank) else (needed.to,)
+        return () if _receives(looks.get(needed.to), needed, look.rank) else (needed.to,)
     if needed.source is not None:
-        return () if _sends_to(looks.get(needed.source), look.rank) else (needed.source,)
+        return () if _sends(looks.get(needed.source), needed, look.rank) else (needed.source,)
     if needed.call in _RECEIVING:
         return ()
     return tuple(
@@ -169,18 +170,18 @@ def _absent(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
     )
 
 
-def _receives_from(other: Look | None, rank: int) -> bool:
-    """True when that rank is blocked in a receive from this one, or from anybody."""
+def _receives(other: Look | None, sent: Partners, rank: int) -> bool:
+    """True when that rank is blocked in a receive of what this one sends, also from anybody."""
     theirs = other.partners if other is not None else None
-    if theirs is None:
+    if theirs is None or not theirs.meets(sent):
         return False
     return theirs.source == rank or (theirs.call in _RECEIVING and theirs.source is None)
 
 
-def _sends_to(other: Look | None, rank: int) -> bool:
-    """True when that rank is blocked in a send to this one."""
+def _sends(other: Look | None, wanted: Partners, rank: int) -> bool:
+    """True when that rank is blocked in a send of what this one wants to receive."""
     theirs = other.partners if other is not None else None
-    return theirs is not None and theirs.to == rank
+    return theirs is not None and theirs.to == rank and theirs.meets(wanted)
 
 
 def _in_the_same_call(other: Look | None, needed: Partners) -> bool:
@@ -197,6 +198,9 @@ def brought(record: Collective) -> tuple[object, ...]:
     """What of a collective has to be the same on all ranks: of a scatter, say, only the root has tensors to give."""
     if record.op in ("all_reduce", "reduce", "broadcast"):
         return record.op, record.sizes, record.dtypes
+    if record.op == "all_gather" and "/" not in record.group:
+        # NCCL sends pieces of different sizes, gloo does not. A scalar and one element are the same to both.
+        return record.op, tuple(map(math.prod, record.sizes)), record.dtypes
     return (record.op,)
 
 

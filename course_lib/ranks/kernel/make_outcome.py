@@ -171,7 +171,7 @@ def _last_words(this: Run) -> dict[int, Look]:
 
 def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
     """The collectives of a run that went wrong (a rebuilt group forgets them), or that was watched."""
-    if kind is Kind.OK:
+    if kind is Kind.OK and not this.doubts:
         return {rank: done.records for rank, done in sorted(this.done.items()) if done.records is not None}
     return _seen(this)
 
