@@ -198,6 +198,21 @@ def optimizer_of(case: Case, net: nn.Module) -> Optimizer:
     return torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
 
 
+def at_work(case: Case, ranks: int, way: Way) -> Way:
+    """The same way, as far as it makes a difference to this case."""
+    places = [one["place"] for one in case["fails"]]
+    nobody = any(None not in [place_of(case, step, rank) for rank in range(ranks)] for step in range(STEPS))
+    return replace(
+        way,
+        divides=way.divides if places else "good",
+        counts=way.counts if ranks > 1 else "samples",
+        partial=way.partial and any(isinstance(place, int) for place in places),
+        skips=way.skips and bool(places),
+        stays=way.stays or not nobody,
+        thaws=way.thaws and case["kind"] == "frozen",
+    )
+
+
 def trained(case: Case, ranks: int, way: Way) -> list[list[float]]:
     """The weights after each step, in one process."""
     import torch

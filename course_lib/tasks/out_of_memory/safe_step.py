@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
@@ -230,7 +230,9 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
 
     def oracle(self, case: hungry.Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
         """The weights of one process after each step, and those of misconceptions."""
-        return {name: partial(hungry.trained, case, world_size, way) for name, way in hungry.WAYS.items()}
+        trained = cache(lambda way: hungry.trained(case, world_size, way))
+        at_work = {name: hungry.at_work(case, world_size, way) for name, way in hungry.WAYS.items()}
+        return {name: partial(trained, way) for name, way in at_work.items()}
 
     @check("All ranks have the same weights after each step, bit by bit.")
     def equal(self, trial: ThisTrial) -> Miss | None:
