@@ -116,7 +116,7 @@ p = predict(
 
 
 # %% claims={"8": "wrong"}
-# %%ranks --predicted --as out
+# %%ranks --watch --predicted --as out
 def text(number):
     length = 20_000 if (rank, number) == (0, 3) else 40
     return torch.full((length,), number * 100.0**rank)
@@ -173,7 +173,8 @@ plt.show()
 # A collective has no name and no step number. The third all-reduce of rank 0 meets the third of the others, whatever they
 # mean by it ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one text ahead. There is no message until the data ends,
 # where ranks 1 and 2 wait for an all-reduce that rank 0 will not make: until its process ends, or for half an hour (gloo's
-# default).
+# default). The panel above can name the cause because of `--watch`: with it, the course notes exceptions that your code
+# catches. The ranks themselves have printed nothing.
 #
 # > **On GPUs.** With NCCL, `backward()` returns as soon as the all-reduce is enqueued. The program of a waiting rank runs on and
 # > blocks at the next line that needs a number from the GPU, often `loss.item()`: that is the line a stack shows. After ten
@@ -187,7 +188,7 @@ plt.show()
 # loss at every third text:
 
 # %%
-# %%ranks --expect hang --as out
+# %%ranks --watch --expect hang --as out
 trace, weights = [], []
 ddp = DistributedDataParallel(Reader())
 optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-9)
@@ -222,7 +223,7 @@ print("weights still equal:", len({seen[3] for seen in out["weights"].values()})
 # ([lesson 09](09_synchronised.ipynb)), and that meets the others' all-reduce:
 
 # %%
-# %%ranks --expect hang
+# %%ranks --watch --expect hang
 ddp = DistributedDataParallel(Reader(nn.BatchNorm1d(1)))
 for number in range(1, 7):
     try:
@@ -235,7 +236,7 @@ for number in range(1, 7):
     loss.backward()
 
 # %% [markdown]
-# All three are blocked in the next step, and nothing in sight says “memory”.
+# All three are blocked in the next step, and again no rank has printed a word about memory.
 #
 # ## In the middle of backward
 #
@@ -297,7 +298,7 @@ p = predict(
 )
 
 # %%
-# %%ranks --predicted
+# %%ranks --watch --predicted
 ddp = DistributedDataParallel(Net())
 for number in range(6):
     ddp.module.trap = 2 if (rank, number) == (0, 2) else None
@@ -309,7 +310,7 @@ for number in range(6):
 
 # %% [markdown]
 # There is the error about “parameters that were not used”, and its advice leads away from the cause. All parameters were
-# used; a backward was *interrupted*, one step before the line that raises.
+# used; a backward was *interrupted*, one step before the line that raises. Read the panel's first line, not the error's.
 #
 # ## Why it only crashes now and then
 #
@@ -582,7 +583,41 @@ check(agree, "forward")
 # %% [markdown]
 # “DDP cannot recover by itself”: true, but a few lines around it can. What they cost: a tiny all-reduce in each step; in a
 # failure, everybody's forward: the samples of the good ranks are lost with those of the one that failed. And they cover the
-# forward only. For a failure in backward they come too early.
+# *model's* forward only. For a failure in backward they come too early: the rank raises, and the job ends.
+#
+# DDP has a part of its own in the forward, inside the same `try`. As the second forward begins, it rebuilds its buckets; as any
+# forward begins, it packs the buffers into one tensor, if there are any. Both allocate, and both are collectives. Rank 1 gets
+# no memory for the rebuilding:
+
+# %%
+# %%ranks --expect hang
+from contextlib import nullcontext
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class FirstFails(TorchDispatchMode):
+    """In this block PyTorch's first operation gets no memory."""
+
+    needs = PETABYTE
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        needs, self.needs = self.needs, 0
+        torch.empty(needs, dtype=torch.uint8)
+        return operation(*args, **(kwargs or {}))
+
+
+ddp = DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5)
+for number in range(4):
+    x = inputs(number)
+    with FirstFails() if (rank, number) == (1, 1) else nullcontext():
+        agree(ddp, optimizer, x)
+
+# %% [markdown]
+# The failed rank has left a collective out, and its flag meets the one that the others are in. The rule behind it: **a `try` with
+# a collective in it does not protect.** It is no rare place either: new buckets are made before the old ones go (a comment in
+# `_pre_forward` says so), so memory is short there.
 #
 # > **On GPUs.** NCCL carries GPU tensors only ([lesson 02](02_process_groups.ipynb)), so the flag is made on the device of the
 # > batch, and `if fine:` waits for the GPU in each step. An allocation fails on the host, though, so nobody needs to ask the GPU:
@@ -630,14 +665,16 @@ def zeros(ddp, optimizer, x, corrected=True):
         if not out_of_memory(error):
             raise
     if loss is None:
-        loss, good = 0 * loss_of(ddp, x[:1]), torch.zeros_like(good)
+        ddp.require_forward_param_sync = False  # this step's buffers have been sent
+        loss, good = 0 * loss_of(ddp, x[:2]), torch.zeros_like(good)
     optimizer.zero_grad()
     loss.backward()
     dist.all_reduce(good)
     if good == 0:  # nobody has a gradient; with momentum, zeros would be a step as well
         return
     for parameter in ddp.parameters():
-        parameter.grad *= world / good if corrected else 1
+        if parameter.grad is not None:  # a frozen one has none
+            parameter.grad *= world / good if corrected else 1
     optimizer.step()
 
 
@@ -652,9 +689,12 @@ check(zeros, "forward")
 # So multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
 # weigh by samples, as in [lesson 05](05_stragglers.ipynb).) Three traps: 0 × infinity is NaN, so the tiny batch must be
 # harmless. A BatchNorm takes the tiny batch into its statistics, and refuses a single sample (`BatchNorm1d` in train mode needs
-# two). Its buffers are broadcast before a forward that follows a training one ([lesson 09](09_synchronised.ipynb)), so set
-# `ddp.require_forward_param_sync = False` before the second forward of a step, which only the failed rank makes. And a rank that
-# fails with some of its gradients reduced cannot do this.
+# two): hence two samples. Its buffers are broadcast before a forward that follows a training one
+# ([lesson 09](09_synchronised.ipynb)): hence the line before the second forward of a step, which only the failed rank makes.
+#
+# With buffers, the hole of way 1 stays: if DDP's own part of the forward gets no memory, their broadcast is left out, and the
+# ranks are stuck.
+# And a rank that fails with some of its gradients reduced cannot do this: a failure in backward ends the job.
 #
 # **`Join`** is often named here, because it replaces missing ranks by zeros ([lesson 05](05_stragglers.ipynb)). It does so
 # for a rank that has *left* the block:
@@ -691,9 +731,10 @@ out = run(swallow_inside_join, ranks=2, expect="died", watch=True)
 #
 # ## Way 3: reduce by hand
 #
-# Now backward, too. The plan: no collective *inside* forward and backward, so nothing can be half-reduced. `no_sync` keeps the
-# gradients at home, and one line more the buffers, if there are any. Then one single all-reduce carries all gradients and, as
-# one number more, how many ranks are good.
+# Now backward, too. The plan: no collective inside the `try`, so nothing can be left out or half-reduced. `no_sync` keeps the
+# gradients at home (buckets too are not rebuilt then), and one line more the buffers, if there are any. Then one single
+# all-reduce carries all gradients and, as one number more, how many ranks are good. What can fail must not stand between the
+# `try` and that all-reduce: its memory is made in the first step, and kept.
 
 
 # %% claims={"12": "incomplete"}
@@ -702,28 +743,32 @@ ANYWHERE = ["forward", 0, 2, 4]
 
 
 def by_hand(ddp, optimizer, x):
+    parameters = [p for p in ddp.parameters() if p.requires_grad]
+    if not hasattr(ddp, "flat"):  # in the first step, once: room for one number and all gradients
+        ddp.flat = torch.zeros(1 + sum(p.numel() for p in parameters), device=x.device)
+    count, *parts = ddp.flat.split([1, *(p.numel() for p in parameters)])
+    ddp.flat.zero_()
     optimizer.zero_grad()
     ddp.require_forward_param_sync = False  # this forward sends no buffers
-    good = True
     try:
         with ddp.no_sync():
             loss_of(ddp, x).backward()
+        for part, p in zip(parts, parameters, strict=True):
+            if p.grad is not None:
+                part.view_as(p).copy_(p.grad)
+        count.fill_(1)
     except RuntimeError as error:
         if not out_of_memory(error):
             raise
-        good = False
-    if not good:
-        optimizer.zero_grad()  # half a gradient is none
-    parameters = [p for p in ddp.parameters() if p.requires_grad]
-    parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    flat = torch.cat([torch.tensor([float(good)], device=x.device), *(part.flatten() for part in parts)])
-    dist.all_reduce(flat)
-    total, gradient = flat[0], flat[1:]
-    if total == 0:
-        return
-    for p, mean in zip(parameters, (gradient / total).split([p.numel() for p in parameters]), strict=True):
-        p.grad = mean.view_as(p)
-    optimizer.step()
+        ddp.flat.zero_()  # half a gradient is none
+    dist.all_reduce(ddp.flat)
+    optimizer.zero_grad()
+    good = count.item()
+    if good:
+        ddp.flat /= good
+        for part, p in zip(parts, parameters, strict=True):
+            p.grad = part.view_as(p)
+        optimizer.step()
 
 
 check(by_hand, *ANYWHERE)
@@ -731,9 +776,13 @@ check(by_hand, *ANYWHERE)
 # %% [markdown]
 # Four places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks'
 # work is kept, and nobody has to know beforehand. The price: the all-reduce no longer overlaps with backward
-# ([lesson 04](04_buckets.ipynb)), and flat copies of all gradients need memory, outside the `try`. Where *no* rank is good, all
+# ([lesson 04](04_buckets.ipynb)), and all gradients take up twice the memory. Where *no* rank is good, all
 # must leave out the step: dividing by 0 gives NaN, and with momentum a gradient of zeros is a step, too. (Frozen parameters stay
-# out of it: zeros would let weight decay move them, [lesson 08](08_unused.ipynb).)
+# out of it: zeros would let weight decay move them, [lesson 08](08_unused.ipynb). A parameter that no rank has used does get
+# zeros here, not None.)
+#
+# What is left is the optimizer. If Adam gets no memory for its state, the rank raises, and the job ends: rightly so, for some
+# weights may have been moved already.
 #
 # And the line about buffers? Without it, the way fails for a model with a BatchNorm, if the *first* forward is the one that runs
 # out of memory: the first forward after wrapping sends buffers, under `no_sync` as well ([lesson 09](09_synchronised.ipynb)).
@@ -769,7 +818,8 @@ print("with the line in by_hand, equal weights on all ranks:", same(weights))
 
 # %% [markdown]
 # Rank 1 alone would begin its second forward with a broadcast. Where no forward sends buffers, each rank keeps its own: average
-# a BatchNorm's before you evaluate or save ([lesson 09](09_synchronised.ipynb)).
+# a BatchNorm's before you evaluate or save ([lesson 09](09_synchronised.ipynb)). A failed forward may have moved them before it
+# failed, and `by_hand` does not take that back.
 #
 # ## Way 4: catch up
 #
@@ -830,9 +880,15 @@ check(catch_up, *ANYWHERE)
 
 # %% [markdown]
 # **As if nothing had failed**, at each of these places. No batch is lost, and while it happens no other rank does anything but
-# wait. “Train through it, like a slow start” is what the forum wanted, and here it is. Three warnings come with it:
-# `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
-# so pin your torch version. The second try must fit. And a BatchNorm or a dropout does not compute the same twice.
+# wait. “Train through it, like a slow start” is what the forum wanted, and here it is. Warnings come with it:
+#
+# - `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
+#   so pin your torch version. The second try must fit.
+# - A BatchNorm or a dropout does not compute the same twice, and a BatchNorm sees halves here. All ranks still end with equal
+#   weights, but with others than if nothing had failed.
+# - With `find_unused_parameters=True`, the flag of the forum's author, the good ranks also all-reduce a map of the parameters
+#   they have used. The failed rank does not, so its next collective meets that map, and gloo aborts a process.
+# - DDP's own part of the forward is inside the `try`, as in way 1: a failure there is a hang.
 #
 # If it cannot fit, send zeros in the missing buckets: the thread's other idea, thought to be the feasible one.
 
@@ -949,7 +1005,7 @@ check(None, "forward", 2, 4, train=train_rebuilding)
 # > **On GPUs.** This way is gloo's. With NCCL the other ranks receive no exception when a group is destroyed: they wait on their
 # > GPUs, until their watchdog threads find an error of NCCL's or the timeout. By default a watchdog then ends its *process*
 # > (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, 3 by default, in PyTorch's documentation, *ProcessGroupNCCL Environment Variables*), so
-# > the `except` above is never reached. (Not run here.) With NCCL, agree before anybody is stuck (ways 1 and 3), or take way 6.
+# > the `except` above is never reached. (Not run here.) With NCCL, take way 3 or way 6.
 #
 # Note also *where* the repair stands:
 
@@ -1024,8 +1080,13 @@ print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones)
 # ## Way 6: fail fast, and let the launcher restart
 #
 # No `try` at all: the rank ends, and whoever started the ranks ends the others and starts all of them again from the last
-# checkpoint. `torchrun` does that ([lesson 12](12_elastic.ipynb)); here the notebook does. Once memory is short for a moment, in
-# the first attempt only; once it is the batch that is too long:
+# checkpoint. `torchrun` does that, if you ask for it:
+#
+#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=3 train.py
+#
+# The variable belongs to it. Without it, the new ranks may read the addresses of the dead ones and never meet
+# ([lesson 12](12_elastic.ipynb), *The store, the second time*; seen with gloo). Here the notebook plays the launcher. Once memory is
+# short for a moment, in the first attempt only; once it is the batch that is too long:
 
 
 # %%
@@ -1192,14 +1253,16 @@ plt.show()
 # its price ÷ n*. A restart costs nothing but checkpoints until a failure happens: it is cheap where failures are rare, and
 # expensive where they are frequent. And mind what is lost:
 #
-# | way | covers a failure in | what is lost | in each step |
-# | --- | --- | --- | --- |
-# | agree, skip together | the forward | everybody's batch | one all-reduce of 1 number |
-# | zeros, corrected | the forward | one batch | one all-reduce of 1 number |
-# | by hand | forward and backward | one batch | no overlap, copies of the gradients |
-# | catch up | forward and backward | nothing | one all-reduce of 1 number; private functions |
-# | rebuild (gloo only) | forward and backward | everybody's batch | one all-reduce of 1 number |
-# | restart | any place, if it does not come back | all steps since the checkpoint | a checkpoint now and then |
+# | way | survives a failure in | and where not | what is lost | in each step |
+# | --- | --- | --- | --- | --- |
+# | agree, skip together | the model's forward | DDP's own part of the forward: stuck. Backward: all end | everybody's batch | one all-reduce of 1 number |
+# | zeros, corrected | the model's forward | DDP's own part of the forward, with buffers: stuck. Backward: all end | one batch | one all-reduce of 1 number |
+# | by hand | forward and backward | the optimizer: all end | one batch | no overlap, gradients twice in memory |
+# | catch up | the model's forward, backward | DDP's own part of the forward: stuck. `find_unused_parameters`: a rank is aborted | nothing (a BatchNorm: other weights) | one all-reduce of 1 number; private functions |
+# | rebuild (gloo only) | forward and backward | the optimizer: all end | everybody's batch | one all-reduce of 1 number |
+# | restart | any place, if it does not come back | | all steps since the checkpoint | a checkpoint now and then |
+#
+# “All end” is what you want of a failure that cannot be repaired: with `torchrun`, it is way 6. “Stuck” is not.
 #
 # Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*, *p₁*
 # and so on, it goes well with the product of all (1 - *p*). An average rank fails less often than the gang, and added up, the chances
@@ -1371,9 +1434,9 @@ with tempfile.TemporaryDirectory() as folder:
 # ## Rule of thumb
 #
 # > Never catch an out-of-memory error on one rank and go on: not even when it works. Either let it crash and restart from a
-# > checkpoint (unless the same batch comes again), or make every rank *know* before anybody steps, by an all-reduce that a failed
-# > rank makes, too. Then throw half-reduced gradients away, divide by the ranks that were good, and repair after the `except`
-# > block. And cap your batches by size.
+# > checkpoint (unless the same batch comes again), or have no collective inside the `try`, not even DDP's own, and make every
+# > rank *know* before anybody steps, by an all-reduce that a failed rank makes, too. Then throw half gradients away, divide by
+# > the ranks that were good, and repair after the `except` block. And cap your batches by size.
 #
 # ## Your turn
 #

@@ -26,10 +26,10 @@ os.environ["CHECKPOINTS"] = files.name  # ranks that start from now on find it i
 # %% [markdown]
 # ## One number for the log
 #
-# Lesson 09 showed what `dist.reduce` does to a loss: rank 0 gets the sum, and the other ranks' tensors are used as scratch
-# paper. With a loss that is thrown away after the line, no harm is done. A **metric** is not thrown away: it counts, is
-# logged, and counts on. Train on the digits, count right answers, and log the running accuracy after every fourth step, in
-# three ways.
+# Lesson 09 showed what `dist.reduce` does to a loss: rank 0 gets the sum, and what the other ranks' tensors hold is not defined.
+# (gloo leaves partial sums there, NCCL their own loss.) With a loss that is thrown away after the line, no harm is done. A
+# **metric** is not thrown away: it counts, is logged, and counts on. Train on the digits, count right answers, and log the
+# running accuracy after every fourth step, in three ways.
 
 # %%
 # %%ranks 4 --backend gloo
@@ -61,7 +61,7 @@ class Running:
 
 def reduced(meter):
     dist.reduce(meter.counts, dst=0)
-    return meter.counts
+    return meter.counts  # the sum on rank 0, undefined on all others
 
 
 def in_place(meter):
@@ -139,7 +139,11 @@ plt.show()
 # %% [markdown]
 # `all_reduce` leaves the sum over all ranks on every rank. The next one adds four such sums: what was counted before the
 # *k*-th log from the end has 4ᵏ⁻¹ votes by now. The log stays near its first value, and looks so reasonable that you go
-# and tune the learning rate. `reduce` errs less, but it errs: rank 0 goes on counting from the sum, the others from leftovers.
+# and tune the learning rate. `reduce` errs less here, but it errs: rank 0 goes on counting from the sum, the others from what
+# gloo has left in their counters.
+#
+# > **On GPUs.** NCCL leaves the others' counters as they are, so they go on from their own counts, and each log adds all of these
+# > to rank 0's sum once more: wrong as well, by other numbers. (Read in NCCL's documentation of `ncclReduce`, not run here.)
 #
 # So **reduce a copy, never the counter**. (Or set the counter to zero after each log.) And give the sum to *every* rank: the
 # scheduler and the early stop want it, too.

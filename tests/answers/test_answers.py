@@ -1,5 +1,6 @@
 """Every right answer passes, every wrong one fails with its own misconception named, every stub is not attempted."""
 
+import ast
 import builtins
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import all_tasks, find_task
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 IMPORT = builtins.__import__
 SPECIMENS = catalogue(HERE)
 SAMPLERS = [task for task in all_tasks() if task.name.startswith("samplers.")]
@@ -116,3 +118,24 @@ def test_a_right_answer_passes_with_seeds_that_draw_trainings_which_diverge():
     (specimen,) = [one for one in SPECIMENS if one.name == "wrappers/Together/right_class"]
     for seed in (11, 213, 278):
         assert grade(specimen.task, specimen.source, seed=seed).passed
+
+
+PASTED = {"agree": ["forward_only"], "by_hand": ["ranks_counted", "statistics"]}
+
+
+@pytest.mark.parametrize("recipe", PASTED)
+def test_a_recipe_of_the_lesson_does_not_pass_as_it_is(recipe):
+    """Word for word from lesson 11, with the task's head and its losses."""
+    lesson = (ROOT / "notebooks/sources/11_out_of_memory.py").read_text()
+    functions = {part.name: part for part in ast.parse(lesson).body if isinstance(part, ast.FunctionDef)}
+    parts = [str(ast.get_source_segment(lesson, functions[name])) for name in ("out_of_memory", recipe)]
+    answer = "\n\n\n".join(["import torch\nimport torch.distributed as dist", *parts])
+    for here, there in (
+        (f"def {recipe}(ddp, optimizer, x)", "def safe_step(ddp, optimizer, x, targets, losses_of)"),
+        ("loss_of(ddp, x)", "losses_of(ddp(x), targets).mean()"),
+    ):
+        assert answer.count(here) == 1
+        answer = answer.replace(here, there)
+    verdict = grade("out_of_memory.safe_step", answer)
+    assert not verdict.passed
+    assert [one.id for one in verdict.misconceptions] == PASTED[recipe], verdict

@@ -64,7 +64,7 @@ class NaiveDDP(Synchronized):
         ),
         Misconception(
             "only_rank_0_averages",
-            "Only rank 0 has the mean: reduce(dst=0) leaves the others with leftovers.",
+            "Only rank 0 has the mean: what reduce(dst=0) leaves on the others is not defined.",
             taught.AVERAGE,
         ),
         Misconception(

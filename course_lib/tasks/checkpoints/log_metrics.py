@@ -87,7 +87,7 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
         ),
         Misconception(
             "only_rank_0_knows",
-            "Only rank 0 has the metrics: reduce leaves the others with leftovers.",
+            "Only rank 0 has the metrics: what reduce leaves on the others is not defined.",
             taught.LOG,
         ),
         Misconception(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
@@ -22,11 +22,22 @@ if TYPE_CHECKING:
 
     LossesOf = Callable[[Tensor, Tensor], Tensor]
 
+_MODELS = {"norm": "a model with a BatchNorm, ", "frozen": "a model with a frozen layer, "}
+_PLACES: dict[hungry.Place, str] = {
+    "first": "the first allocation of the forward",
+    "forward": "forward",
+    **{
+        layers: f"backward with the gradients of {layers} of {hungry.LAYERS} layers"
+        for layers in range(hungry.LAYERS)
+    },
+}
+
 
 class Seen(TypedDict):
-    """The weights after each step, and what was raised in the last one."""
+    """Weights and running statistics after each step, and what was raised in the last one."""
 
     after: list[list[float]]
+    statistics: list[list[float]]
     raised: str | None
 
 
@@ -55,12 +66,16 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             "what it has in .grad and brings zeros, and one number more says how many ranks are good."
         ),
         (
-            "Divide the sum by the number of good ranks. When it is 0, nobody steps: with momentum, a gradient of "
-            "zeros is a step as well."
+            "Batches are not equally large: add up gradients of sums, and divide by the number of samples on all good "
+            "ranks. When it is 0, nobody steps: with momentum, a gradient of zeros is a step as well."
         ),
         (
             "Does the model have buffers? Then the first forward through DDP makes a collective, under ddp.no_sync() "
             "as well. Lesson 11 has a line that prevents it, and ddp.module(inputs) never makes one."
+        ),
+        (
+            "A BatchNorm moves its running statistics as soon as a batch passes it, and the forward may fail after "
+            "that. Keep copies of ddp.buffers() from before, and put them back."
         ),
         (
             'Out of memory on a CPU is a RuntimeError with "can\'t allocate memory" in its text, on a GPU a '
@@ -81,7 +96,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         ),
         Misconception(
             "zeros_counted",
-            "The failed rank's zeros count in the mean: divide by the good ranks, not by all.",
+            "The failed rank's zeros count in the mean: divide by what the good ranks bring, not by all.",
             taught.ZEROS,
         ),
         Misconception(
@@ -105,9 +120,25 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             taught.NOW_AND_THEN,
         ),
         Misconception(
-            "first_forward",
-            "The first forward after wrapping sends the model's buffers, under no_sync() as well. Where it fails, DDP "
-            "does not note that they have been sent: in the next step this rank sends them again, and no other does.",
+            "frozen_moved",
+            "A frozen parameter is given a gradient of zeros, not None: the optimizer's weight decay moves it.",
+            taught.BY_HAND,
+        ),
+        Misconception(
+            "ranks_counted",
+            "Every rank's mean counts the same, however many samples it has. The mean is over samples.",
+            taught.ZEROS,
+        ),
+        Misconception(
+            "own_part",
+            "DDP has a part of its own in the forward. It sends buffers (in the first forward after wrapping, under "
+            "no_sync() as well) and rebuilds buckets. In the try, that is a collective: the rank that fails leaves it "
+            "out, or makes it later, alone.",
+            taught.BY_HAND,
+        ),
+        Misconception(
+            "statistics",
+            "The forward that failed has moved the BatchNorm's running statistics before: the batch is still in them.",
             taught.BY_HAND,
         ),
         Misconception(
@@ -118,32 +149,44 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[hungry.Case]:
-        """A failure in forward; some in backward, also in the first step; on all ranks; an error of another kind.
+        """A failure in forward; some in backward, also in the first step; on all ranks; with a frozen layer and AdamW.
 
-        The last is a failure in the first forward of a model with a buffer.
+        Then an error of another kind, and a model with a BatchNorm: failures in the buffers' broadcast of the first
+        forward, in the second step's rebuilding of buckets, after the statistics have moved, and in backward.
         """
         odd = chance.randrange(world_size)
         failure = hungry.Failure
+
+        def somebody() -> int:
+            return chance.randrange(world_size)
+
         all_ranks = [
             failure(step=1, rank=rank, place=chance.choice(("forward", 0, chance.randint(1, 2))))
             for rank in range(world_size)
         ]
+        norm = [
+            failure(step=0, rank=somebody(), place="first"),
+            failure(step=1, rank=somebody(), place="first"),
+            failure(step=2, rank=somebody(), place="forward"),
+            failure(step=3, rank=somebody(), place=chance.randrange(3)),
+        ]
         fails: dict[str, list[hungry.Failure]] = {
             "forward": [failure(step=2, rank=odd, place="forward")],
             "backward": [
-                failure(step=0, rank=chance.randrange(world_size), place=1),
+                failure(step=0, rank=somebody(), place=1),
                 failure(step=2, rank=odd, place=0),
                 failure(step=3, rank=odd, place=2),
             ],
             "all": all_ranks,
+            "frozen": [failure(step=1, rank=odd, place="forward"), failure(step=2, rank=somebody(), place=1)],
             "other": [],
-            "buffers": [failure(step=0, rank=odd, place="forward")],
+            "norm": norm if world_size > 1 else norm[::2],
         }
         for kind in fails:
             yield {
                 "kind": kind,
                 "seed": chance.randint(1, 10**6),
-                "size": chance.randint(3, 6),
+                "sizes": [chance.sample(range(2, 7), world_size) for _ in range(hungry.STEPS)],
                 "fails": fails[kind],
             }
 
@@ -154,31 +197,23 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         if case["kind"] == "all":
             return "out of memory on all ranks in step 2"
         where = (
-            f"rank {one['rank']} in step {one['step'] + 1}, in "
-            + (
-                "forward"
-                if one["place"] == "forward"
-                else f"backward with the gradients of {one['place']} of {hungry.LAYERS} layers"
-            )
+            f"rank {one['rank']} in step {one['step'] + 1}, in {_PLACES[one['place']]}"
             for one in case["fails"]
         )
-        model = "a model with a buffer, " if case["kind"] == "buffers" else ""
-        return f"{model}out of memory: " + "; ".join(where)
+        return f"{_MODELS.get(case['kind'], '')}out of memory: " + "; ".join(where)
 
     def trial(
         self,
         answer: Callable[[DistributedDataParallel, Optimizer, Tensor, Tensor, LossesOf], object],
         case: hungry.Case,
     ) -> Seen:
-        """The weights after each step; what was raised in the last one, where something had to be."""
-        from torch.nn.parallel import DistributedDataParallel
-
+        """What there is after each step; what was raised in the last one, where something had to be."""
         rank = int(os.environ["RANK"])
         trap = hungry.Trap()
         net = hungry.network(case, trap)
-        ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
-        optimizer = hungry.optimizer_of(net)
-        after: list[list[float]] = []
+        ddp = hungry.wrapped(net, trap)
+        optimizer = hungry.optimizer_of(case, net)
+        seen: Seen = {"after": [], "statistics": [], "raised": None}
         for step in range(hungry.STEPS):
             inputs, targets = hungry.batch(case, step, rank)
             trap.place = hungry.place_of(case, step, rank)
@@ -186,15 +221,18 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
                 try:
                     answer(ddp, optimizer, inputs[:, :3], targets, hungry.losses_of)
                 except Exception as error:
-                    return {"after": after, "raised": type(error).__name__}
-                return {"after": after, "raised": None}
+                    seen["raised"] = type(error).__name__
+                return seen
             answer(ddp, optimizer, inputs, targets, hungry.losses_of)
-            after.append(numbers(net.parameters()))
-        return {"after": after, "raised": None}
+            seen["after"].append(numbers(net.parameters()))
+            seen["statistics"].append(numbers(net.buffers()))
+        return seen
 
     def oracle(self, case: hungry.Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
         """The weights of one process after each step, and those of misconceptions."""
-        return {name: partial(hungry.trained, case, world_size, way) for name, way in hungry.WAYS.items()}
+        trained = cache(lambda way: hungry.trained(case, world_size, way))
+        at_work = {name: hungry.at_work(case, world_size, way) for name, way in hungry.WAYS.items()}
+        return {name: partial(trained, way) for name, way in at_work.items()}
 
     @check("All ranks have the same weights after each step, bit by bit.")
     def equal(self, trial: ThisTrial) -> Miss | None:
@@ -221,6 +259,19 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
                     return Miss(
                         f"{self._where(trial)}: after step {step + 1} the weights of rank {rank} {off}",
                         None if math.isfinite(gap) else "nobody_good",
+                    )
+        return None
+
+    @check("A batch that has run out of memory leaves no trace in running statistics.")
+    def traceless(self, trial: ThisTrial) -> Miss | None:
+        """It is far from all others, and so is what has taken it in, on any rank."""
+        for rank, seen in sorted(trial.seen.items()):
+            for step, values in enumerate(seen["statistics"]):
+                if not all(abs(value) < hungry.FAR_LIMIT for value in values):
+                    return Miss(
+                        f"{self._where(trial)}: after step {step + 1} the statistics of rank {rank} have that batch in "
+                        "them",
+                        "statistics",
                     )
         return None
 
@@ -254,7 +305,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         went_well = {trial.case["kind"] for trial in trials if trial.world_size == outcome.world_size}
         if "other" in went_well:
             before = self.recognise(trials)
-            return (*((before,) if isinstance(before, str) else before or ()), "first_forward")
+            return (*((before,) if isinstance(before, str) else before or ()), "own_part")
         raised = " ".join(str(error) for error in outcome.errors.values())
         if "finished reduction" in raised or (outcome.kind is Kind.HANG and "forward" not in went_well):
             return "swallowed"

@@ -84,7 +84,7 @@ class Evaluate(Task[Case, Seen, Oracle]):
         ),
         Misconception(
             "only_rank_0_knows",
-            "Only rank 0 has the result. reduce(dst=0) leaves the others with leftovers: all_reduce gives it to all.",
+            "Only rank 0 has the result: what reduce(dst=0) leaves on the others is not defined. Take all_reduce.",
             taught.EVALUATE,
         ),
         Misconception("samples_dropped", "drop_last leaves samples out of the score.", taught.DROPPED),

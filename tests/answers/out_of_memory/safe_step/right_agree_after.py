@@ -4,13 +4,17 @@ import torch.distributed as dist
 
 
 def safe_step(ddp, optimizer, inputs, targets, losses_of):
+    trained = [p for p in ddp.module.parameters() if p.requires_grad]
+    before = [buffer.clone() for buffer in ddp.module.buffers()]
     fits = True
     try:
-        torch.autograd.grad(losses_of(ddp.module(inputs), targets).sum(), list(ddp.module.parameters()))
+        torch.autograd.grad(losses_of(ddp.module(inputs), targets).sum(), trained)
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):
             raise
         fits = False
+    for buffer, old in zip(ddp.module.buffers(), before, strict=True):
+        buffer.copy_(old)  # the good ranks' batches pass a second time
     if not fits:
         inputs, targets = inputs[:0], targets[:0]
     count = torch.tensor(len(inputs))

@@ -1,20 +1,23 @@
-# No DDP at all in the step: autograd.grad, then one all_reduce a parameter.
+# No DDP at all in the step: autograd.grad, then one all_reduce a parameter. Statistics are put back by name.
 import torch
 import torch.distributed as dist
 
 
 def safe_step(ddp, optimizer, inputs, targets, losses_of):
-    parameters = list(ddp.module.parameters())
-    gradients, good = [torch.zeros_like(p) for p in parameters], torch.zeros(())
+    net = ddp.module
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    statistics = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    gradients, samples = [torch.zeros_like(p) for p in parameters], torch.zeros(())
     try:
-        gradients = list(torch.autograd.grad(losses_of(ddp.module(inputs), targets).mean(), parameters))
-        good = torch.ones(())
+        gradients = list(torch.autograd.grad(losses_of(net(inputs), targets).sum(), parameters))
+        samples += len(inputs)
     except RuntimeError as error:
         if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
             raise
-    dist.all_reduce(good)
+        net.load_state_dict(statistics, strict=False)
+    dist.all_reduce(samples)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         dist.all_reduce(gradient)
-        parameter.grad = gradient / good
-    if good > 0:
+        parameter.grad = gradient / samples
+    if samples > 0:
         optimizer.step()

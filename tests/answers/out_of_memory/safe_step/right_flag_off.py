@@ -4,25 +4,27 @@ import torch.distributed as dist
 
 
 def safe_step(ddp, optimizer, inputs, targets, losses_of):
-    ddp.require_forward_param_sync = False
+    before = [buffer.clone() for buffer in ddp.buffers()]
     optimizer.zero_grad()
-    failed = None
+    samples = torch.tensor(float(len(inputs)))
+    ddp.require_forward_param_sync = False
     try:
         with ddp.no_sync():
             losses_of(ddp(inputs), targets).sum().backward()
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):
             raise
-        failed = error
-    if failed is not None:
+        samples.zero_()
+        for buffer, old in zip(ddp.buffers(), before, strict=True):
+            buffer.copy_(old)
+    if not samples:
         optimizer.zero_grad()
-    samples = torch.tensor(0.0 if failed is not None else float(len(inputs)))
     dist.all_reduce(samples)
-    for parameter in ddp.parameters():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        dist.all_reduce(parameter.grad)
-        if samples:
-            parameter.grad /= samples
-    if samples:
-        optimizer.step()
+    if samples == 0:
+        return
+    for p in ddp.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.all_reduce(p.grad)
+            p.grad /= samples
+    optimizer.step()

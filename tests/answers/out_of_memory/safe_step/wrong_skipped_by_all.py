@@ -7,24 +7,29 @@ import torch.distributed as dist
 
 
 def safe_step(ddp, optimizer, inputs, targets, losses_of):
+    before = [buffer.clone() for buffer in ddp.buffers()]
     optimizer.zero_grad()
-    good = True
+    samples = torch.tensor(float(len(inputs)))
     ddp.require_forward_param_sync = False
     try:
         with ddp.no_sync():
-            losses_of(ddp(inputs), targets).mean().backward()
+            losses_of(ddp(inputs), targets).sum().backward()
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):
             raise
-        good = False
-    if not good:
+        samples.zero_()
+        for buffer, old in zip(ddp.buffers(), before, strict=True):
+            buffer.copy_(old)
+    if not samples:
         optimizer.zero_grad()
-    count = torch.tensor(float(good))
-    dist.all_reduce(count)
-    if count < dist.get_world_size():
+    good = (samples > 0).float()
+    dist.all_reduce(good)
+    dist.all_reduce(samples)
+    if good < dist.get_world_size():
         return
     for p in ddp.parameters():
-        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        dist.all_reduce(p.grad)
-        p.grad /= count
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.all_reduce(p.grad)
+            p.grad /= samples
     optimizer.step()
