@@ -45,7 +45,9 @@ def test_only_the_deciding_run_decides(kernel, look):
 def test_a_question_that_was_revealed_by_hand_is_decided(kernel):
     kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
     assert "and so it is" in kernel.run("out = run(lambda: 1, ranks=2)\np.reveal(out)").text
-    assert kernel.run("%%ranks 2 --predicted\n'a new cell'").error.startswith("--predicted: no question is open")
+    assert kernel.run("%%ranks 2 --predicted\n'a new cell'").error.startswith(
+        "--predicted: no question is open"
+    )
 
 
 def test_the_question_is_shown_as_text_html_and_widget(kernel):
