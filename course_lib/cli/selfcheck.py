@@ -24,7 +24,8 @@ from course_lib.grading import selfcheck as checks
 from course_lib.grading.selfcheck import Specimen, catalogue, problems_with_catalogue, problems_with_task
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 
-_BESIDE = {".ipynb_checkpoints", "__pycache__"}
+#: What running a notebook leaves beside it; lesson 00 writes scripts into `scratch`.
+_BESIDE = {".ipynb_checkpoints", "__pycache__", "scratch"}
 #: So many words, at least, a misconception and the section that teaches it have in common. This finds headings that
 #: were mixed up, not those that teach badly.
 _COMMON_WORDS = 1

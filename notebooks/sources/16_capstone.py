@@ -172,7 +172,8 @@ for line, check in enumerate(verdict.checks):
         hatch=None if good else "xx",
         height=0.7,
     )
-    ax.text(1.25, line, check.sentence if good else "not kept", va="center", fontsize=8.5)
+    if good:
+        ax.text(1.25, line, check.sentence, va="center", fontsize=8.5)
 ax.set_yticks(range(len(verdict.checks)), [str(n + 1) for n in range(len(verdict.checks))], fontsize=8)
 ax.invert_yaxis()
 ax.set_xlim(0, 14)

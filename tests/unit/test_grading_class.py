@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,20 @@ def test_the_exercises_as_they_are_given_are_a_faultless_hand_in_without_misconc
     rows = csv.DictReader((tmp_path / "class.csv").read_text().splitlines())
     kept = [(row["task"], row["verdict"], row["misconceptions"]) for row in rows]
     assert kept == [("first_ranks.train", "not attempted", ""), ("capstone.train", "not attempted", "")]
+
+
+def test_the_recipe_for_a_hub_brings_scripts_along_and_may_be_run_again(tmp_path):
+    for learner in ("ada", "grace"):
+        copy = tmp_path / "home" / learner / "ddp-course/exercises"
+        write(copy / "00.ipynb", MEANS_THE_SCRIPT)
+        write(copy / SCRIPT, f"# %%task first_ranks.train\nprint('{learner}')\n")
+    hub = (CHECKOUT / "docs/hub.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^ {4}(for learner in .*; done)$", hub, re.MULTILINE)
+    for _ in range(2):
+        subprocess.run(["sh", "-ec", recipe.replace("/home/", "home/")], cwd=tmp_path, check=True)
+    found = read_submissions(tmp_path / "submissions").submissions
+    assert [(one.learner, one.problems) for one in found] == [("ada", ()), ("grace", ())]
+    assert [one.answers[0].source for one in found] == ["print('ada')\n", "print('grace')\n"]
 
 
 def test_a_folder_without_end_is_given_up(tmp_path, monkeypatch):
