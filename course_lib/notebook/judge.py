@@ -16,8 +16,8 @@ from course_lib.ranks.kernel.gang import GangError, State
 from course_lib.ranks.kernel.launcher import LaunchError
 
 _WAYS_ON: dict[State | None, str] = {
-    State.STOPPED: " `%%ranks 4` starts a new one.",
-    State.BROKEN: " `%ranks restart` starts it again.",
+    State.STOPPED: " `%%ranks 4` starts four new ones.",
+    State.BROKEN: " `%ranks restart` starts new ones.",
 }
 
 
