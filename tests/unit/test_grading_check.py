@@ -48,6 +48,7 @@ def test_nothing_to_check_is_usage(tmp_path):
 
 def test_the_exercises_are_checked_when_nothing_is_named(tmp_path):
     (tmp_path / "course_lib").mkdir()
+    (tmp_path / "pyproject.toml").touch()
     (tmp_path / "notebooks").mkdir()
     write(tmp_path / "exercises" / "03.ipynb", notebook(task_cell(STUB)))
     done = ddp_course("check")
