@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,11 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{INDEX}",
     ]
+    # Without a terminal of its own (a service, nohup, a hub), the server would open its terminals as login shells, in
+    # which /etc/profile sets PATH anew: `ddp-course`, `torchrun` and `python` would be others, or not found.
+    shell = os.environ.get("SHELL") or shutil.which("sh")
+    if shell and not sys.stdout.isatty():
+        command.append(f"--ServerApp.terminado_settings={{'shell_command': [{shell!r}]}}")
     # In containers the learner is root and JupyterLab refuses to start without being told so.
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
@@ -63,6 +69,8 @@ def lab(
     if only_copy:
         return
     command, environment = lab_process(folder, context.args)
+    # The server looks for a new terminal's folder in its own current one first, and a checkout has one of that name.
+    os.chdir(folder)
     if os.name == "posix":
         os.execve(command[0], command, environment)  # one process: Ctrl-C and kill reach JupyterLab itself
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)

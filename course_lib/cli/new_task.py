@@ -11,7 +11,7 @@ from typing import Annotated
 import jinja2
 import typer
 
-from course_lib.cli.root import ANSWERS, course_root
+from course_lib.cli.root import ANSWERS, checkout_root
 from course_lib.cli.words import words_in
 from course_lib.tasks import all_tasks
 
@@ -37,9 +37,9 @@ def new_task(
 ) -> None:
     """Begin a new task: a small working one, with its cell and a catalogue of answers, to be changed into yours.
 
-    Nothing that is there is overwritten. Exit code 2: the task cannot be made.
+    Nothing that is there is overwritten. Exit code 2: the task cannot be made, or this is no checkout of the course.
     """
-    root = course_root()
+    root = checkout_root()
     try:
         plan = planned(root, name, lesson)
         written = carry_out(plan)

@@ -16,7 +16,7 @@ from course_lib.build.instructor import check_instructor, write_instructor_pages
 from course_lib.build.plan import BuildError, UnknownNotebookError, find_targets
 from course_lib.cli.app import command_line
 from course_lib.cli.how_far import how_far
-from course_lib.cli.root import course_root
+from course_lib.cli.root import checkout_root
 from course_lib.grading import HARNESS
 from course_lib.ranks.server.preload import preload_also
 from course_lib.ranks.server.zygote import start_zygote
@@ -34,7 +34,7 @@ def notebooks(
     ] = False,
 ) -> None:
     """Build the notebooks from their sources and execute them, or check that the saved ones match."""
-    root = course_root()
+    root = checkout_root()
     try:
         if check:
             with how_far("notebooks") as show:

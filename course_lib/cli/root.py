@@ -27,6 +27,21 @@ def course_root() -> Path:
     return found
 
 
+def checkout_root() -> Path:
+    """Return the folder of the course for a command that works on the course itself.
+
+    Exits with one line where that is not a checkout: what a package has installed is nobody's to write into.
+    """
+    root = course_root()
+    if not is_checkout(root):
+        typer.echo(
+            "This command works on the course itself and needs a checkout of it (git clone): change into one.",
+            err=True,
+        )
+        raise typer.Exit(2)
+    return root
+
+
 def find_course() -> Path | None:
     """See `course_root`; None where it would exit."""
     checkouts = (folder for folder in (Path.cwd(), *Path.cwd().parents) if is_checkout(folder))

@@ -18,13 +18,14 @@ from course_lib.build.check import check_notebooks
 from course_lib.build.plan import NOTEBOOK_FOLDERS, BuildError
 from course_lib.build.task_sources import task_cell, task_statement
 from course_lib.cli.how_far import how_far
-from course_lib.cli.root import ANSWERS, course_root
+from course_lib.cli.root import ANSWERS, checkout_root
 from course_lib.cli.words import words_in
 from course_lib.grading import selfcheck as checks
 from course_lib.grading.selfcheck import Specimen, catalogue, problems_with_catalogue, problems_with_task
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 
-_BESIDE = {".ipynb_checkpoints", "__pycache__"}
+#: What running a notebook leaves beside it; lesson 00 writes scripts into `scratch`.
+_BESIDE = {".ipynb_checkpoints", "__pycache__", "scratch"}
 #: So many words, at least, a misconception and the section that teaches it have in common. This finds headings that
 #: were mixed up, not those that teach badly.
 _COMMON_WORDS = 1
@@ -50,14 +51,14 @@ def selfcheck(
 ) -> None:
     """Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.
 
-    Exit code 0: all is as it should be. 1: something is not; each thing is one line. 2: no such task.
+    Exit code 0: all is as it should be. 1: something is not; each thing is one line. 2: no such task, or no checkout.
     """
     try:
         chosen = [find_task(name) for name in tasks] if tasks else list(all_tasks())
     except UnknownTaskError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    root = course_root()
+    root = checkout_root()
     problems = 0
     with how_far("notebooks") as show:
         on_paper = check_notebooks(root, tell=show) + problems_on_paper(root)

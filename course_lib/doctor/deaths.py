@@ -64,7 +64,7 @@ def _who_noticed(outcome: Outcome, dead: tuple[int, ...]) -> str:
 
 def _gone(outcome: Outcome) -> str:
     if outcome.what == "cell":
-        return " The gang is gone with it; the next %%ranks starts a new one."
+        return " The variables of all ranks are gone with it; the next %%ranks starts new ranks."
     return ""
 
 

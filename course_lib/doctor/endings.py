@@ -24,7 +24,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     if killed:
         end = (
             f"{rank_list(killed)} could not be freed and {verb(killed, 'was', 'were')} ended. The variables of all "
-            "ranks are lost: the next %%ranks starts a new gang"
+            "ranks are lost: the next %%ranks starts new ranks"
         )
     if outcome.what == "script":
         return Diagnosis("interrupted", "The script was interrupted.", evidence=positions(outcome))

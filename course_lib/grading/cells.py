@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_lib.learner.course import course_folder
 from course_lib.outcome.syntax import parsed
 from course_lib.tasks import Task, UnknownTaskError, find_task
 
@@ -40,6 +41,7 @@ class TaskCell:
         task: the task's name. source: the cell without its magic line.
         first_line: the number of the source's first line, counted in the cell (notebook) or in the file (script).
         place: `cell 4` or `line 12`. seed: what the learner wants the cases to be drawn from, if anything.
+        script: the file beside the notebook that a cell without code means; None where the answer is in the cell.
     """
 
     task: str
@@ -47,6 +49,7 @@ class TaskCell:
     first_line: int
     place: str
     seed: int | None = None
+    script: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,19 @@ def answer_in_file(task: Task, folder: Path) -> TaskCell | None:
         return TaskCell(task.name, _text(path), 1, "line 1")
     except _Unreadable:
         return None
+
+
+def handed_out(task: Task) -> str | None:
+    """The script that learners are given to repair; None for other tasks, and where the course's folder is not here."""
+    course = course_folder()
+    found = answer_in_file(task, course / "exercises") if task.script and course is not None else None
+    return found.source if found is not None else None
+
+
+def is_untouched(task: Task, source: str) -> bool:
+    """True for a script in which no code has been changed; comments and empty lines are no answer."""
+    given = handed_out(task)
+    return given is not None and ast.dump(parsed(given)) == ast.dump(parsed(source))
 
 
 def has_code(source: str) -> bool:
@@ -131,7 +147,10 @@ def _task_cell(path: Path, place: str, first_line: int, source: str) -> TaskCell
     seed = _SEED.search(match["rest"])
     cell = TaskCell(match["name"], rest, first_line, place, int(seed[1]) if seed else None)
     in_file = answer_in_file(task, path.parent) if path.suffix == ".ipynb" and not has_code(rest) else None
-    return replace(cell, source=in_file.source, first_line=in_file.first_line) if in_file else cell
+    if in_file is None:
+        return cell
+    script = path.parent / task.script
+    return replace(cell, source=in_file.source, first_line=in_file.first_line, script=script)
 
 
 def is_task_script(path: Path) -> bool:

@@ -22,6 +22,7 @@ def grade(
     seed: int | None = None,
     seeds: int = 1,
     tell: Tell | None = None,
+    even_untouched: bool = False,
 ) -> Verdict:
     """Run an answer in fresh ranks and judge what it did there.
 
@@ -33,6 +34,7 @@ def grade(
         seeds: from how many seeds cases are drawn: from `seed` and those that follow it. All are tried in the same
             ranks, and the verdict is on all of them together.
         tell: called after each trial (a call of the answer on all ranks) with the numbers of those done and in all.
+        even_untouched: also run a script that is as it was handed out, with its faults.
 
     Returns:
         The verdict. Whatever the answer does, this returns within the task's time limit and a few seconds; nothing
@@ -46,7 +48,7 @@ def grade(
         task = find_task(task)
     if seed is None:
         seed = seed_of(task.name, source)
-    verdict = judge_source(task, source, first_line, seed)
+    verdict = judge_source(task, source, first_line, seed, even_untouched=even_untouched)
     if verdict is not None:
         return verdict
     started = time.monotonic()

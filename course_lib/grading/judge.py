@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from course_lib.doctor.words import ODD, ODDS, call_of, capital, verb
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
-from course_lib.grading.cells import has_code
+from course_lib.grading.cells import has_code, is_untouched
 from course_lib.grading.harness import LABEL
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.outcome.fold import fold, rank_list, table
@@ -27,8 +27,10 @@ NO_OBSERVATION = "is no observation of this task"
 _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
 
 
-def judge_source(task: Task, source: str, first_line: int, seed: int) -> Verdict | None:
-    """The verdict on source that need not be run: empty, or not Python. None for all other."""
+def judge_source(
+    task: Task, source: str, first_line: int, seed: int, *, even_untouched: bool = False
+) -> Verdict | None:
+    """The verdict on source that need not be run: empty, not Python, or a script as it was handed out. Else None."""
     if not has_code(source):
         return _open(task, VerdictKind.NOT_ATTEMPTED, _TODO, seed)
     try:
@@ -43,6 +45,11 @@ def judge_source(task: Task, source: str, first_line: int, seed: int) -> Verdict
         return _open(task, VerdictKind.ERROR, f"This is not Python yet ({place}).", seed, tuple(lines))
     except (ValueError, RecursionError, MemoryError) as error:
         return _open(task, VerdictKind.ERROR, f"Python cannot read this cell: {error}.", seed)
+    if not even_untouched and is_untouched(task, source):
+        untouched = (
+            f"Nothing to check yet: {task.script} is as it was handed out. Change it, and check it again."
+        )
+        return _open(task, VerdictKind.NOT_ATTEMPTED, untouched, seed)
     return None
 
 

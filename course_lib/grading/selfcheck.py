@@ -193,7 +193,7 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
     task = find_task(specimen.task)
     if specimen.right and seeds > 1:
         return [f"{specimen.name} {problem}" for problem in _refused(task, specimen.source, seeds)]
-    verdict = grade(task, specimen.source)
+    verdict = grade(task, specimen.source, even_untouched=True)
     unlike = _unlike_its_name(specimen, task, verdict)
     problems = [unlike] if unlike else []
     states = {check.sentence: check.state for check in verdict.checks}
@@ -256,7 +256,9 @@ def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
         problems.append(f"{task.name}: a file of comments is not 'not attempted'")
     if script is None:
         return [*problems, f"{task.name}: there is no exercises/{task.script}"]
-    verdict = grade(task, script)
+    if grade(task, script).kind is not VerdictKind.NOT_ATTEMPTED:
+        problems.append(f"{task.name}: what is handed out is not 'not attempted'")
+    verdict = grade(task, script, even_untouched=True)
     hidden = {item.id for item in task.misconceptions} - {item.id for item in verdict.misconceptions}
     hidden -= {*task.not_handed_out}
     if hidden:

@@ -19,6 +19,7 @@ from course_lib.grading.verdict import (
     VerdictKind,
     checks_title,
     closing_lines,
+    to_show,
 )
 
 _STYLES = {
@@ -54,6 +55,7 @@ def shown_hint(given: HintGiven) -> RenderableType:
 
 
 def _lines(verdict: Verdict, place: str) -> Iterator[RenderableType]:
+    verdict = to_show(verdict)
     title = (f"{verdict.task}: {verdict.kind}", _STYLES[verdict.kind])
     yield Text.assemble(title, (f"  ({plain(place)})", "dim"))
     yield from _indented(verdict.headline)

@@ -1,12 +1,13 @@
 """What the grader says of an answer: plain data, no times, ports or paths in it; and the same as text, for people.
 
-The text is complete, and the same on every run of the same answer.
+The text is the same on every run of the same answer, and complete, but for scripts: they are handed out with faults
+to be found, so a learner is shown one of them at a time (`to_show`). The verdict itself, and its `repr`, has all.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from course_lib.ranks.codec import decode
 from course_lib.tasks.catalogue import all_tasks, find_task
@@ -74,7 +75,7 @@ class Verdict:
         return self.kind is VerdictKind.PASS
 
     def __repr__(self) -> str:
-        return text_report(self)
+        return _report(self)
 
 
 def as_data(verdict: Verdict) -> dict[str, object]:
@@ -121,13 +122,46 @@ def closing_lines(verdict: Verdict) -> list[str]:
 
 def checks_title(verdict: Verdict) -> str:
     """What stands above the checks, where they say nothing of themselves."""
-    if all(check.state is CheckState.OPEN for check in verdict.checks):
-        return f"What is checked, on {sizes(find_task(verdict.task).world_sizes)}:"
-    return ""
+    if not all(check.state is CheckState.OPEN for check in verdict.checks):
+        return ""
+    task = find_task(verdict.task)
+    if task.script:
+        count = f"{len(task.checks)} checks, on {sizes(task.world_sizes)}."
+        return f"{count} Of those that do not hold, one is shown at a time."
+    return f"What is checked, on {sizes(task.world_sizes)}:"
+
+
+def to_show(verdict: Verdict) -> Verdict:
+    """What a learner is shown: of a script, the checks that hold and one that does not, with what is behind it.
+
+    That is the first one that names a misconception; where none does, the first one.
+    """
+    if not find_task(verdict.task).script:
+        return verdict
+    failed = [check for check in verdict.checks if check.state is CheckState.FAILED]
+    first = next((check for check in failed if check.misconception), failed[0] if failed else None)
+    checks = tuple(check for check in verdict.checks if check.state is CheckState.PASSED or check is first)
+    named = first.misconception if first is not None else None
+    headline = verdict.headline
+    if verdict.kind is VerdictKind.WRONG:
+        holding = sum(check.state is CheckState.PASSED for check in checks)
+        which = "one" if len(failed) > 1 else "the one"
+        hold = "holds" if holding == 1 else "hold"
+        headline = f"{holding} of {len(verdict.checks)} checks {hold}. Below is {which} that does not."
+    return replace(
+        verdict,
+        headline=headline,
+        checks=checks,
+        misconceptions=(named,) if named is not None else verdict.misconceptions[:1],
+    )
 
 
 def text_report(verdict: Verdict) -> str:
-    """The whole report as plain text."""
+    """What a learner is shown, as plain text."""
+    return _report(to_show(verdict))
+
+
+def _report(verdict: Verdict) -> str:
     lines = [f"{verdict.task}: {verdict.kind}", f"  {verdict.headline}"]
     lines += [f"    {line}".rstrip() for line in verdict.details]
     for item in verdict.misconceptions:

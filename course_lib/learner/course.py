@@ -45,8 +45,8 @@ def course_folder() -> Path | None:
 
 
 def is_checkout(folder: Path) -> bool:
-    """Whether this is a working copy of the whole course, with its code."""
-    return (folder / "notebooks").is_dir() and (folder / "course_lib").is_dir()
+    """Whether this is a working copy of the whole course, with its code; what a wheel has installed is none."""
+    return all((folder / name).exists() for name in ("notebooks", "course_lib", "pyproject.toml"))
 
 
 def given_files(course: Path) -> dict[str, bytes]:

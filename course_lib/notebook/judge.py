@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
-from course_lib.notebook.predict import Foreseen, reveal_predictions
+from course_lib.notebook.predict import Foreseen
 from course_lib.notebook.refused import Refused, Stopped, UnexpectedOutcome
 from course_lib.notebook.show import View
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
@@ -16,8 +16,8 @@ from course_lib.ranks.kernel.gang import GangError, State
 from course_lib.ranks.kernel.launcher import LaunchError
 
 _WAYS_ON: dict[State | None, str] = {
-    State.STOPPED: " `%%ranks 4` starts a new one.",
-    State.BROKEN: " `%ranks restart` starts it again.",
+    State.STOPPED: " `%%ranks 4` starts four new ones.",
+    State.BROKEN: " `%ranks restart` starts new ones.",
 }
 
 
@@ -41,7 +41,8 @@ def refusing() -> Iterator[None]:
 def judged(outcome: Outcome, expectation: Expectation | Foreseen, view: View) -> Outcome:
     """Show the outcome in the light of what was expected; returns it when it was.
 
-    What a prediction foresees is shown without a mark: whether it was expected, the learner says.
+    What a prediction foresees is shown without a mark: whether it was expected, the learner says. No other run decides
+    a question: a look at a variable before the deciding cell leaves it open.
 
     Raises:
         Stopped: the learner pressed stop. UnexpectedOutcome: it ended in another way, or a fault never struck.
@@ -53,8 +54,8 @@ def judged(outcome: Outcome, expectation: Expectation | Foreseen, view: View) ->
     unmarked = isinstance(expectation, Foreseen) or expectation == Expectation.parse("ok")
     outcome = dataclasses.replace(outcome, expected=None if unmarked and met else met)
     view.finish(outcome)
-    if not (isinstance(expectation, Foreseen) and expectation.again):
-        reveal_predictions(outcome)
+    if isinstance(expectation, Foreseen) and not expectation.again:
+        expectation.prediction.reveal(outcome)
     if not met:
         raise UnexpectedOutcome(f"expected {expectation}, but {in_words(outcome)}.", outcome)
     if outcome.ok and outcome.never_struck:

@@ -16,7 +16,7 @@ from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.options import options_of
 from course_lib.notebook.predict import foreseen
 from course_lib.notebook.refused import Refused
-from course_lib.notebook.session import SESSION
+from course_lib.notebook.session import NO_RANKS, RUN_ABOVE, SESSION
 from course_lib.notebook.show import View, show_html, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.html import panel
@@ -39,9 +39,9 @@ class RankMagics(Magics):
     """The magics that start ranks and run cells on them."""
 
     @magic_arguments()
-    @argument("size", nargs="?", help="number of ranks; left out: the current gang")
+    @argument("size", nargs="?", help="number of ranks; left out: the ranks that are there")
     @argument("--only", help="run on these ranks only, e.g. 0,2")
-    @argument("--fresh", action="store_true", help="start a new gang first")
+    @argument("--fresh", action="store_true", help="start new ranks first")
     @argument(
         "--no-init", action="store_true", help="ranks without a process group: init_process_group is yours"
     )
@@ -66,7 +66,7 @@ class RankMagics(Magics):
         """Run a cell on real ranks (`%%ranks 4`), or look after them.
 
         `%ranks` says who is alive and what each rank does. `%ranks rescue` frees blocked ranks and rebuilds the process
-        group, keeping variables. `%ranks restart` starts a new gang of the same size, `%ranks stop` ends the gang.
+        group, keeping variables. `%ranks restart` starts as many new ranks, `%ranks stop` ends them.
         """
         options = options_of(self.ranks, line, "%%ranks")
         if cell is None:
@@ -100,6 +100,7 @@ class RankMagics(Magics):
             init=False if options.no_init else None,
             fresh=options.fresh,
         )
+        new = gang.job == 0
         timer = press_after(stop_after) if stop_after else None
         try:
             outcome = gang.run_cell(
@@ -118,10 +119,13 @@ class RankMagics(Magics):
                 timer.cancel()
         if not options.no_doctor:
             outcome = explained(outcome)
-        if note is not None:
+        notes = [] if note is None else [note]
+        if new and any(error.type == "NameError" for error in outcome.errors.values()):
+            notes.append(f"These ranks are new: no cell above has run on them. {RUN_ABOVE}")
+        if notes:
             import dataclasses
 
-            outcome = dataclasses.replace(outcome, notes=(note, *outcome.notes))
+            outcome = dataclasses.replace(outcome, notes=(*notes, *outcome.notes))
         if options.name:
             # Bound before it is judged: also an outcome that fails the cell can be looked at afterwards.
             shell.user_ns[options.name] = outcome
@@ -197,7 +201,7 @@ def _command(options: argparse.Namespace) -> None:
         )
     gang = SESSION.gang
     if gang is None:
-        _say(f"{SESSION.ended or 'No gang.'} %%ranks 4 starts one.")
+        _say(f"{SESSION.ended or NO_RANKS} %%ranks 4 starts four.")
         return
     with refusing():
         if word == "rescue":
@@ -205,16 +209,16 @@ def _command(options: argparse.Namespace) -> None:
             _say(
                 "The process group is new, variables are kept."
                 if moved is not None
-                else "The ranks could not be rescued: %ranks restart starts the gang again."
+                else "The ranks could not be rescued: %ranks restart starts new ones."
             )
         elif word == "restart":
             SESSION.gang = gang.restarted()
             SESSION.gang.wait_ready()
             SESSION.end_when_idle()
-            _say(f"A new gang of {gang.world_size}; the variables of the old one are gone.")
+            _say(f"{_ranks_of(gang)}, all new; the variables of the old ones are gone.")
         elif word == "stop":
             SESSION.stop()
-            _say("The gang has been stopped.")
+            _say("The ranks have been stopped.")
         else:
             _say(status(gang))
 
@@ -225,11 +229,15 @@ def _say(text: str) -> None:
     show_html(text, panel(f"<pre>{escape(text)}</pre>"))
 
 
+def _ranks_of(gang: Gang) -> str:
+    return f"{gang.world_size} rank{'s' if gang.world_size != 1 else ''}"
+
+
 def status(gang: Gang) -> str:
     """Who is alive, where, doing what: one line a rank."""
     gang.refresh()
     looks = gang.look()
-    lines = [f"gang of {gang.world_size}, {gang.state}, {gang.backend.name} ({gang.backend.reason})"]
+    lines = [f"{_ranks_of(gang)}, {gang.state}, {gang.backend.name} ({gang.backend.reason})"]
     for link in gang.links:
         look = looks.get(link.rank)
         if not link.alive:

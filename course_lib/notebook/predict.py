@@ -1,4 +1,4 @@
-"""Predict, observe, explain: the learner commits first, the next run decides.
+"""Predict, observe, explain: the learner commits first, the deciding run says who was right.
 
     predict("Rank 2 skips the all_reduce. What happens?", {
         "everyone finishes": "ok",
@@ -8,7 +8,7 @@
 
 Each answer goes with what makes it right: an expectation (see `outcome.expect`), or a function that is given the
 `Outcome` and says yes or no. The cell that decides says `%%ranks --predicted`: it accepts whatever the answers foresee,
-and so does not give away which of them is right.
+and so does not give away which of them is right. A run that does not say so leaves the question open, whatever it does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_right(decider: Decider, outcome: Outcome) -> bool:
 
 
 class Prediction:
-    """An open question. `choose(...)` commits from the keyboard; the next outcome of a run reveals who was right."""
+    """An open question. `choose(...)` commits from the keyboard; the outcome of the deciding run says who was right."""
 
     def __init__(self, question: str, answers: Mapping[str, Decider]) -> None:
         self.question = question
@@ -95,8 +95,9 @@ class Prediction:
         )
 
     def reveal(self, outcome: Outcome) -> None:
-        """Show what the run decided."""
+        """Show what the run decided; the question is no longer open."""
         self.outcome = outcome
+        QUESTIONS.open = [question for question in QUESTIONS.open if question is not self]
         right = [text for text, decider in self.answers.items() if _is_right(decider, outcome)]
         happened = in_words(outcome)
         truth = f"“{right[0]}”" if right else f"none of the answers: {happened}"
@@ -178,7 +179,7 @@ QUESTIONS = Questions()
 def predict(
     question: str, answers: Mapping[str, str | Callable[[Outcome], bool]], choice: str | int | None = None
 ) -> Prediction:
-    """Ask for a prediction that the next run on ranks decides.
+    """Ask for a prediction that the next run with `--predicted` (or `expect="predicted"`) decides.
 
     Args:
         question: what is going to happen?
@@ -213,8 +214,7 @@ def predict(
 
 def reveal_predictions(outcome: Outcome) -> None:
     """Let the outcome decide every open prediction."""
-    waiting, QUESTIONS.open = QUESTIONS.open, []
-    for prediction in waiting:
+    for prediction in QUESTIONS.open:
         prediction.reveal(outcome)
 
 

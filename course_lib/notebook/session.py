@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from course_lib.notebook.refused import Refused
 from course_lib.ranks.kernel.gang import Gang, State, check_wish
 
+NO_RANKS = "There are no ranks: this kernel is new, or they have been stopped."
+#: What helps where the cells above have not run, in the words of JupyterLab's menu.
+RUN_ABOVE = "In the middle of a lesson, choose Run > Run All Above Selected Cell."
 #: The variable by which whoever runs a shared machine has gangs ended that nobody uses, after so many minutes.
 IDLE_VARIABLE = "DDP_COURSE_IDLE_MINUTES"
 
@@ -47,12 +50,12 @@ def _what_is_lost(old: Gang | None, wish: _Wish) -> str | None:
     if old is None or old.state is State.STOPPED:
         return None
     if old.state is State.BROKEN:
-        return "A rank of the gang was gone: this is a new gang, the variables of the old one are lost."
+        return "A rank was gone, so all ranks are new: the variables of the old ones are lost."
     if old.job == 0:
         return None
     if wish.size == old.world_size:
-        return "A new gang: the variables of the one before it are lost."
-    return f"A new gang of {wish.size}: the variables of the gang of {old.world_size} before it are lost."
+        return "New ranks: the variables of the old ones are lost."
+    return f"New ranks ({wish.size} instead of {old.world_size}): the variables of the old ones are lost."
 
 
 @dataclass
@@ -69,7 +72,7 @@ class Session:
         """The gang a cell is to run on, started if need be, and a note about it.
 
         Raises:
-            Refused: no gang yet and no size given.
+            Refused: there is no gang and no size is given.
         """
         old = self.gang
         if old is not None:
@@ -77,8 +80,7 @@ class Session:
                 old.refresh()
         lives = old is not None and old.state is not State.STOPPED
         if size is None and not lives:
-            yet = f"{self.ended} Start" if self.ended else "There is no gang yet: start"
-            raise Refused(f"{yet} one with %%ranks 4 (or %%ranks N for N ranks).")
+            raise Refused(f"{self.ended or NO_RANKS} {RUN_ABOVE} %%ranks 4 alone starts four ranks.")
         wish = _wish(size, backend, init, old)
         if lives and old is not None and old.state is not State.BROKEN and not fresh and wish.fits(old):
             return old, None
@@ -87,7 +89,7 @@ class Session:
         self.stop()
         self.gang = Gang(wish.size, backend=wish.backend, init=wish.init)
         if self.ended:
-            note, self.ended = f"{self.ended} This is a new one.", ""
+            note, self.ended = f"{self.ended} These are new ones.", ""
         self.end_when_idle()
         return self.gang, note
 
@@ -111,10 +113,8 @@ class Session:
             loop.call_later(max(left, 1.0), self._look, gang, seconds, loop)
             return
         self.stop()
-        self.ended = (
-            f"Nobody had used the gang of {gang.world_size} for {seconds / 60:g} minutes: it was ended, "
-            "and its variables are lost."
-        )
+        unused = f"Nobody had used the ranks for {seconds / 60:g} minutes"
+        self.ended = f"{unused}: they were ended, and their variables are lost."
 
     def stop(self) -> None:
         """End the current gang, if there is one."""

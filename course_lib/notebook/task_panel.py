@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from course_lib.grading.progress import TaskProgress
-from course_lib.grading.verdict import MARKS, CheckResult, Verdict, VerdictKind, checks_title, closing_lines
+from course_lib.grading.verdict import (
+    MARKS,
+    CheckResult,
+    Verdict,
+    VerdictKind,
+    checks_title,
+    closing_lines,
+    to_show,
+)
 from course_lib.notebook.course_map import Lesson, state, summary
 from course_lib.outcome.html import box, code, note, panel, pre, prose
 from course_lib.tasks import Task
@@ -25,6 +33,7 @@ _CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align
 
 def html_verdict(verdict: Verdict) -> str:
     """The report of a checked answer."""
+    verdict = to_show(verdict)
     parts = [f"<div>{prose(verdict.headline)}</div>"]
     if verdict.details:
         parts.append(pre("\n".join(verdict.details)))

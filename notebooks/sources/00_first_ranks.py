@@ -338,17 +338,18 @@ print("the largest difference is below 0.01 % of the largest change:", differenc
 # ## The same as a script
 #
 # Outside a notebook, `torchrun` starts the processes, tells each its rank, and watches them. The script says the rest
-# itself. Such a script can be this short:
+# itself. The next cells write scripts into the folder `scratch` beside this notebook. The first can be this short:
 
 # %%
-import os
-import tempfile
+from pathlib import Path
 
-folder = tempfile.TemporaryDirectory()
-os.chdir(folder.name)  # where the next cells write and run their files
+scratch = Path("scratch")
+scratch.mkdir(exist_ok=True)
+for name in ("train.py", "fails.py"):
+    (scratch / name).unlink(missing_ok=True)  # from the last time
 
 # %%
-# %%writefile train.py
+# %%writefile scratch/train.py
 import os
 
 import torch
@@ -381,13 +382,13 @@ dist.destroy_process_group()
 os._exit(0)  # at once: gloo's threads can abort Python's own shutdown
 
 # %% tags=["nbval-skip"]
-# log = !torchrun --standalone --nproc-per-node=4 train.py
+# log = !torchrun --standalone --nproc-per-node=4 scratch/train.py
 print(*[line for line in log if "accuracy" in line])
 
 # %% [markdown]
 # `log = !...` keeps what a command has written; `print(*log, sep="\n")` shows all of it. In a terminal you type the same line
-# without `log = !`. On GPUs three lines change: take your GPU (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), use
-# `"nccl"`, and move model and data there.
+# without `log = !`; in JupyterLab, **+** and *Terminal* open one in this folder. On GPUs three lines change: take your GPU
+# (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), use `"nccl"`, and move model and data there.
 #
 # ## What torchrun says when a rank fails
 #
@@ -395,7 +396,7 @@ print(*[line for line in log if "accuracy" in line])
 # has a batch fewer, and is done early.
 
 # %%
-# %%writefile fails.py
+# %%writefile scratch/fails.py
 import os
 import sys
 import time
@@ -415,7 +416,7 @@ print(f"rank {rank} is done", flush=True)
 os._exit(0)
 
 # %%
-# log = !torchrun --standalone --nproc-per-node=2 fails.py raise
+# log = !torchrun --standalone --nproc-per-node=2 scratch/fails.py raise
 from course_lib.lab.first_ranks import torchruns_last_words
 
 print(torchruns_last_words(log))
@@ -429,7 +430,7 @@ print(torchruns_last_words(log))
 # Now rank 1 runs out of batches, says that it is done and ends with exit code 0. Whom will `torchrun` name?
 
 # %%
-# log = !torchrun --standalone --nproc-per-node=2 fails.py short
+# log = !torchrun --standalone --nproc-per-node=2 scratch/fails.py short
 print(*[line for line in log if "is done" in line])
 print(torchruns_last_words(log))
 

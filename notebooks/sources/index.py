@@ -36,8 +36,8 @@
 #
 # **Your copy.** `make lab` (or `ddp-course lab`) opens these notebooks as a copy that is yours, without saved outputs; what explains a
 # run is folded until you open it. Change in the copy what you like: a newer version of the course replaces only what you have not changed. Of what you have changed, the new
-# version comes to lie beside yours, as `03_samplers.new.ipynb` for example, and the map below says so. In a terminal,
-# `ddp-course reset 03` puts a lesson back, and `ddp-course reset exercises/03` its exercises; your old one is kept in the folder
+# version comes to lie beside yours, as `03_samplers.new.ipynb` for example, and the map below says so. In a terminal of
+# JupyterLab, `ddp-course reset 03` puts a lesson back, and `ddp-course reset exercises/03` its exercises; your old one is kept in the folder
 # `kept`.
 #
 # Where you stand:

@@ -40,7 +40,7 @@ print(torchruns_last_words(log))
 # %% [markdown]
 # ## 1. A script for torchrun
 #
-# Running this cell grades the file, on one process and on two. You may repair the faults in any order.
+# Running this cell grades the file, on one process and on two. The report shows one fault at a time. You may repair them in any order.
 
 # %% tags=["only-exercise", "nbval-ignore-output"]
 # %%task first_ranks.train

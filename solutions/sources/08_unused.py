@@ -103,7 +103,7 @@ p = predict(
 
 
 # %%
-# %%ranks 2
+# %%ranks 2 --predicted
 import torch
 import torch.distributed as dist
 from torch import nn

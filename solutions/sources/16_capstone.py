@@ -47,8 +47,8 @@ with tempfile.TemporaryDirectory(prefix="ddp-course-capstone-") as folder:
 # %% [markdown]
 # ## Check it
 #
-# Running this cell grades the file: six launches, ten to thirty seconds, longer on a busy machine or when ranks hang. One line for each fault; a tick is one that you have repaired.
-# You may repair them in any order.
+# Running this cell grades the file: six launches, ten to thirty seconds, longer on a busy machine or when ranks hang.
+# The report ticks what holds and shows one fault at a time; you may repair them in any order.
 
 # %% tags=["only-exercise", "nbval-ignore-output"]
 # %%task capstone.train

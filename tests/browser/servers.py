@@ -47,6 +47,7 @@ class Course:
             if (CHECKOUT / name).is_dir():
                 leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
                 shutil.copytree(CHECKOUT / name, root / name, ignore=leave)
+        shutil.copy(CHECKOUT / "pyproject.toml", root)
 
     def fresh(self, path: str, *, counts: bool = True) -> nbformat.NotebookNode:
         """Put a notebook back as it is in the checkout and return it.

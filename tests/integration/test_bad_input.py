@@ -5,15 +5,15 @@ import pytest
 from tests.integration.ranks_and_kernels import until_gone
 
 REFUSED = {
-    "%%ranks 0\n1": "A gang needs at least 1 rank, not 0.",
-    "%%ranks -1\n1": "A gang needs at least 1 rank, not -1.",
+    "%%ranks 0\n1": "At least 1 rank is needed, not 0.",
+    "%%ranks -1\n1": "At least 1 rank is needed, not -1.",
     "%%ranks abc\n1": "%%ranks abc: the number of ranks is a whole number, as in %%ranks 4.",
     "%%ranks 2.5\n1": "%%ranks 2.5: the number of ranks is a whole number, as in %%ranks 4.",
     "%%ranks ²\n1": "%%ranks ²: the number of ranks is a whole number, as in %%ranks 4.",
     "%%ranks 100000\n1": "100000 ranks need about 8000.0 GB of memory",
     "%%ranks 2 3\n1": "unrecognized arguments: 3",
     "%%ranks --no-such\n1": "--no-such",
-    "%%ranks --only 9\n1": "There is no rank 9 in this gang of 2: ranks are 0 to 1.",
+    "%%ranks --only 9\n1": "There is no rank 9: the 2 ranks are 0 to 1.",
     "%%ranks --only x\n1": "--only x: ranks are numbers separated by commas, as in --only 0,2.",
     "%%ranks --only ,\n1": "ranks are numbers separated by commas",
     "%%ranks --only=-1\n1": "ranks are numbers separated by commas",
@@ -156,9 +156,9 @@ def test_a_gang_that_nobody_uses_is_ended_where_that_is_wanted_and_told(kernel):
         until_gone(before)
         shown = kernel.run("%%ranks\nmine")
         assert shown.error.startswith(
-            "Nobody had used the gang of 2 for 0.05 minutes: it was ended, and its variables"
+            "Nobody had used the ranks for 0.05 minutes: they were ended, and their variables"
         )
-        assert shown.error.endswith("Start one with %%ranks 4 (or %%ranks N for N ranks).")
-        assert "This is a new one." in kernel.run("%%ranks 2\n1").text
+        assert shown.error.endswith("%%ranks 4 alone starts four ranks.")
+        assert "These are new ones." in kernel.run("%%ranks 2\n1").text
     finally:
         kernel.run("del os.environ['DDP_COURSE_IDLE_MINUTES']")

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.integration.ranks_and_kernels import ROOT
+
 RIGHT = """%%task samplers.shard_indices
 from torch.utils.data import DistributedSampler
 
@@ -88,6 +90,26 @@ def test_the_deadlock_of_an_answer_names_the_line_of_the_cell(kernel):
     assert "samplers.evaluate: deadlock" in text
     assert "your answer, line 6" in text
     assert kernel.run("1 + 1").value == "2"
+
+
+def test_a_script_is_not_attempted_until_it_is_changed_and_then_shows_one_fault(kernel):
+    """Its own file, beside the notebook."""
+    given = (ROOT / "exercises/first_ranks/train.py").read_text(encoding="utf-8")
+    cell = "%%task first_ranks.train\n# YOUR CODE HERE"
+    write = "from pathlib import Path; Path('first_ranks').mkdir(exist_ok=True)"
+    kernel.run(f"{write}; Path('first_ranks/train.py').write_text({given!r})")
+    (bundle,) = kernel.run(cell).displays
+    for text in (bundle["text/plain"], words(bundle["text/html"])):
+        assert "first_ranks.train: not attempted" in text
+        assert "5 checks, on 1 and 2 ranks" in text
+        assert "✗" not in text
+    changed = given.replace("torch.save(", "0 and torch.save(").replace("dist.all_reduce(right)", "pass")
+    kernel.run(f"Path('first_ranks/train.py').write_text({changed!r})")
+    (bundle,) = kernel.run(cell).displays
+    for text in (bundle["text/plain"], words(bundle["text/html"])):
+        assert "checks hold" in text
+        assert "Below is one that does not." in text
+        assert (text.count("✗"), text.count("Read again:")) == (1, 1)
 
 
 def test_an_answer_sees_nothing_of_other_cells_and_they_nothing_of_it(kernel):

@@ -85,7 +85,7 @@ def test_code_that_cannot_be_stopped_costs_the_gang_and_says_so(kernel, tmp_path
     assert "rank 2 could not be freed and was ended" in shown.text
     after = kernel.run(f"%%ranks\n{IMPORTS}dist.barrier()")
     assert after.status == "ok"
-    assert "new gang" in after.text
+    assert "all ranks are new" in after.text
 
 
 def test_stop_when_nothing_runs_changes_nothing(kernel):

@@ -121,7 +121,7 @@ def test_fresh_forgets_and_the_same_size_keeps(kernel):
     assert kernel.run("%%ranks 4 --fresh --expect raises:NameError\nkept").status == "ok"
     shown = kernel.run("%%ranks 3\nimport torch.distributed as dist\ndist.get_world_size()").displays[0]
     assert shown["text/plain"] == (
-        "ranks 0-2 | 3\nA new gang of 3: the variables of the gang of 4 before it are lost."
+        "ranks 0-2 | 3\nNew ranks (3 instead of 4): the variables of the old ones are lost."
     )
 
 
@@ -152,15 +152,30 @@ def test_a_trace_becomes_a_timeline(kernel):
 
 
 def test_status_rescue_restart_stop(kernel):
-    assert "gang of 4, idle, gloo" in kernel.run("%ranks").text
+    assert "4 ranks, idle, gloo" in kernel.run("%ranks").text
     kernel.run("%%ranks\nkept = 1\ndist.destroy_process_group()")
     assert "variables are kept" in kernel.run("%ranks rescue").text
     assert kernel.run("%%ranks\nkept\ndist.barrier()").status == "ok"
-    assert "A new gang of 4" in kernel.run("%ranks restart").text
+    assert "4 ranks, all new" in kernel.run("%ranks restart").text
     assert kernel.run("%%ranks --expect raises:NameError\nkept").status == "ok"
-    assert "has been stopped" in kernel.run("%ranks stop").text
-    assert "No gang" in kernel.run("%ranks").text
-    assert "There is no gang yet" in kernel.run("%%ranks\n1").error
+    assert "have been stopped" in kernel.run("%ranks stop").text
+    assert "There are no ranks" in kernel.run("%ranks").text
+    assert "There are no ranks" in kernel.run("%%ranks\n1").error
+
+
+def test_a_new_kernel_says_what_helps_in_the_middle_of_a_lesson(new_kernel):
+    one = new_kernel()
+    for cell in ("%%ranks\nx", "%%ranks --predicted\nx", "%ranks restart"):
+        shown = one.run(cell)
+        assert "gang" not in shown.text + shown.error
+    refused = one.run("%%ranks\nx").error
+    assert refused.startswith("There are no ranks: this kernel is new")
+    assert "Run > Run All Above Selected Cell" in refused
+    shown = one.run("%%ranks 2\ntorch.ones(1)")
+    assert "NameError: name 'torch' is not defined" in shown.text
+    assert "These ranks are new: no cell above has run on them." in shown.text
+    assert "Run > Run All Above Selected Cell" in shown.text
+    assert "no cell above" not in one.run("%%ranks\ntorch.ones(1)").text
 
 
 def test_status_tells_who_is_dead_and_who_is_stopped(kernel):
@@ -185,7 +200,7 @@ def test_a_gang_that_lost_a_rank_between_cells_is_replaced_and_the_learner_told(
     victim = kernel.ranks()[2]
     os.kill(victim, signal.SIGKILL)
     until(lambda: is_gone(victim))
-    shown = until(lambda: (s := kernel.run("%%ranks\n1")) and "new gang" in s.text and s)
+    shown = until(lambda: (s := kernel.run("%%ranks\n1")) and "all ranks are new" in s.text and s)
     assert shown.status == "ok"
 
 
@@ -194,7 +209,7 @@ def test_a_cell_that_kills_the_process_that_starts_ranks_says_so_itself(new_kern
     one.run(f"%%ranks 4\n{IMPORTS}\nimport os, signal")
     shown = one.run("%%ranks\nif rank == 0: os.kill(os.getppid(), signal.SIGKILL)")
     assert "The process that starts ranks was killed" in shown.text
-    assert "new gang" in one.run("%%ranks\n1 + 1").text
+    assert "all ranks are new" in one.run("%%ranks\n1 + 1").text
 
 
 def test_figures_of_ranks_appear_once_for_equal_ones(kernel):

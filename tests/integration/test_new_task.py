@@ -19,6 +19,7 @@ def course(tmp_path_factory):
     copy = tmp_path_factory.mktemp("course")
     for part in ("course_lib", "notebooks", "exercises", "solutions", "tests/answers"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
     made = ddp_course(copy, "new-task", NAME)
     assert made.returncode == 0, made.stderr
     return copy

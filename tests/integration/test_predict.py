@@ -3,10 +3,8 @@
 import pytest
 
 ANSWERS = '{"everyone finishes": "ok", "rank 0 raises": "raises:0", "the others wait": "hang"}'
-FINISHES = "%%ranks 2\n1"
-RAISES = (
-    "%%ranks 2 --expect raises\nimport torch.distributed as dist\nif dist.get_rank() == 0: raise ValueError"
-)
+FINISHES = "%%ranks 2 --predicted\n1"
+RAISES = "%%ranks 2 --predicted\nimport torch.distributed as dist\nif dist.get_rank() == 0: raise ValueError"
 
 
 @pytest.mark.parametrize(
@@ -17,13 +15,39 @@ RAISES = (
         ("p(3)", FINISHES, "✗ You predicted “the others wait”. The run says “everyone finishes”."),
         ("p(1); p(2)", RAISES, "✓ You predicted “rank 0 raises”, and so it is."),
         ("1", FINISHES, "The run says “everyone finishes”. (No prediction was made.)"),
-        ("p(1)", "%%ranks 2 --expect died\nimport os\nos._exit(1)", "none of the answers: ranks 0 and 1 die"),
+        ("p(1)", "%%ranks 2 --predicted\nimport os\nos._exit(1)", "none of the answers: ranks 0 and 1 die"),
     ],
 )
 def test_the_run_decides(kernel, choose, cell, says):
     assert kernel.run(f"p = predict('What happens?', {ANSWERS})").status == "ok"
     assert kernel.run(choose).status == "ok"
     assert says in kernel.run(cell).text
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        "%%ranks\nx",
+        "%%ranks 2\nprint('only a look')",
+        "%%ranks 2 --expect died\nimport os\nos._exit(1)",
+        "run(lambda: 1, ranks=2);",
+        "run(lambda: 1 / 0, ranks=2, expect='raises');",
+    ],
+)
+def test_only_the_deciding_run_decides(kernel, look):
+    kernel.run("%%ranks 2\ny = 1")
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 2)")
+    assert "redicted" not in kernel.run(look).text
+    assert kernel.run("print(p.outcome, p._radio.disabled)").text.strip() == "None False", "still open"
+    assert "✓ You predicted “rank 0 raises”, and so it is." in kernel.run(RAISES).text
+
+
+def test_a_question_that_was_revealed_by_hand_is_decided(kernel):
+    kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
+    assert "and so it is" in kernel.run("out = run(lambda: 1, ranks=2)\np.reveal(out)").text
+    assert kernel.run("%%ranks 2 --predicted\n'a new cell'").error.startswith(
+        "--predicted: no question is open"
+    )
 
 
 def test_the_question_is_shown_as_text_html_and_widget(kernel):
@@ -61,7 +85,7 @@ def test_asking_again_replaces_the_question(kernel):
 
 def test_run_decides_too(kernel):
     kernel.run(f"p = predict('What happens?', {ANSWERS}, 1)")
-    assert "and so it is" in kernel.run("run(lambda: 1, ranks=2);").text
+    assert "and so it is" in kernel.run("run(lambda: 1, ranks=2, expect='predicted');").text
 
 
 @pytest.mark.parametrize("choice", ["7", "0", "'no such'", "None", "2.5"])
@@ -80,10 +104,9 @@ def test_a_question_that_is_none_is_refused(kernel, answers):
 
 
 def test_the_deciding_cell_accepts_what_any_answer_foresees(kernel):
-    for cell in (FINISHES, RAISES.replace("--expect raises", "")):
+    for cell in (FINISHES, RAISES):
         assert kernel.run(f"p = predict('What happens?', {ANSWERS}, 3)").status == "ok"
-        head, _, body = cell.partition("\n")
-        shown = kernel.run(f"{head} --predicted\n{body}")
+        shown = kernel.run(cell)
         assert shown.status == "ok", shown.error
         assert "✗ You predicted “the others wait”. The run says" in shown.text
         assert "xpected" not in shown.text, "whether it was expected, the learner says"

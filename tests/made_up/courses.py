@@ -41,6 +41,7 @@ def write(path: Path, content: dict | str) -> None:
 def course(folder: Path, version: int = 1, lessons: tuple[str, ...] = ("03_samplers",)) -> Path:
     """A checkout of the course; each version says something else in every file, the index apart."""
     (folder / "course_lib").mkdir(parents=True, exist_ok=True)
+    write(folder / "pyproject.toml", "")
     for kind in ("notebooks", "exercises"):
         for old in (folder / kind).glob("*.ipynb"):
             old.unlink()

@@ -26,6 +26,7 @@ SOURCE = "# %%\nprint(6 * 7)\n"
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     (tmp_path / "course_lib").mkdir()
+    (tmp_path / "pyproject.toml").touch()
     (tmp_path / "notebooks/sources").mkdir(parents=True)
     (tmp_path / "notebooks/sources/00_tiny.py").write_text(SOURCE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

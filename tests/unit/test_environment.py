@@ -1,7 +1,10 @@
 """The three places that say what the course needs agree: pyproject.toml, environment.yml and the locks."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,6 +13,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from tests.made_up.courses import course, run_cells
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -129,3 +134,33 @@ def test_no_file_names_the_host_of_a_registry():
 def test_what_a_container_runs_can_be_run(file):
     assert os.access(ROOT / file, os.X_OK)
     assert (ROOT / file).read_text(encoding="utf-8").startswith("#!/bin/")
+
+
+def test_binder_and_dev_containers_open_the_learner_s_copy(tmp_path):
+    """The notebooks of a checkout hold the answers."""
+    checkout = course(tmp_path / "course")
+    run_cells(checkout / "notebooks/03_samplers.ipynb")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("DDP_COURSE")}
+    here = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        [
+            ROOT / ".binder/start",
+            "sh",
+            "-c",
+            "echo $DDP_COURSE_MAX_RANKS; cat learner/notebooks/03_samplers.ipynb",
+        ],
+        cwd=checkout,
+        env=clean | {"HOME": str(tmp_path / "home"), "PATH": os.pathsep.join([here, clean["PATH"]])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ranks, _, notebook = done.stdout.partition("\n")
+    assert ranks == "8"
+    assert not any(cell.get("outputs") for cell in json.loads(notebook)["cells"])
+    index = "learner/notebooks/index.ipynb"
+    assert (checkout / index).is_file()
+    assert f"urlpath=lab/tree/{index}" in (ROOT / "docs/hub.md").read_text(encoding="utf-8")
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8"))
+    assert container["customizations"]["codespaces"]["openFiles"] == [index]
+    assert "ddp-course lab --only-copy" in (ROOT / container["postCreateCommand"]).read_text(encoding="utf-8")

@@ -16,9 +16,11 @@ from course_lib.grading.check import Checker, CheckError, files_of, watch
 from course_lib.grading.progress import FILE_NAME, Progress
 from course_lib.grading.terminal import shown
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
+from course_lib.learner.course import given_files
 from course_lib.tasks import all_tasks, find_task
 from tests.made_up.submissions import STUB, TASK, notebook, task_cell, write
 
+CHECKOUT = Path(__file__).parents[2]
 OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"
 BROKEN = "def f(:\n"
 
@@ -46,11 +48,28 @@ def test_nothing_to_check_is_usage(tmp_path):
 
 def test_the_exercises_are_checked_when_nothing_is_named(tmp_path):
     (tmp_path / "course_lib").mkdir()
+    (tmp_path / "pyproject.toml").touch()
     (tmp_path / "notebooks").mkdir()
     write(tmp_path / "exercises" / "03.ipynb", notebook(task_cell(STUB)))
     done = ddp_course("check")
     assert done.exit_code == 1, "not attempted is not passed"
     assert f"{TASK}: not attempted  (exercises/03.ipynb, cell 1)" in done.stdout
+
+
+def test_a_new_copy_names_no_fault_of_the_scripts_that_are_to_be_repaired(tmp_path):
+    for name, content in given_files(CHECKOUT).items():
+        if name.startswith("exercises/") and ("first_ranks" in name or "capstone" in name):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+    done = ddp_course("check", tmp_path / "exercises", tmp_path / "exercises/capstone/train.py")
+    assert done.exit_code == 1
+    assert done.stdout.count(": not attempted  (") == 3
+    scripts = [task for task in all_tasks() if task.script]
+    for task in scripts:
+        assert f"{task.script} is as it was handed out." in done.stdout
+        sentences = [item.sentence for item in (*task.misconceptions, *task.checks)]
+        assert not any(sentence in done.stdout for sentence in sentences)
+    assert all(Progress().of(task.name).attempts == 0 for task in scripts)
 
 
 def test_what_is_wrong_with_an_answer_is_said_with_its_line(tmp_path):

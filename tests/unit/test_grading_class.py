@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -18,10 +20,12 @@ from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError,
 from course_lib.grading.classroom.workers import without_secrets
 from course_lib.grading.plain_text import one_line
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
+from course_lib.learner.course import given_files
 from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.samplers.shard_indices import ShardIndices
 from tests.made_up.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
 
+CHECKOUT = Path(__file__).parents[2]
 EPOCH = find_task(TASK).misconception("epoch_ignored")
 PASSED = Verdict(
     TASK, VerdictKind.PASS, "All checks hold.", (CheckResult("A.", CheckState.PASSED),), ran_on=(1, 2)
@@ -101,6 +105,71 @@ def test_whatever_is_wrong_is_one_learner_s_problem(tmp_path):
         "zip.zip is neither a notebook nor a folder: passed over.",
     )
     assert by_name(found)["twice"].answers[0].source.strip() == RIGHT.strip()
+
+
+SCRIPT = "first_ranks/train.py"
+MEANS_THE_SCRIPT = notebook(task_cell("# YOUR CODE HERE\n# ... in the file", "first_ranks.train"))
+
+
+def test_a_cell_that_means_the_script_beside_it_is_no_second_answer(tmp_path):
+    answer = "# %%task first_ranks.train\nprint(1)\n"
+    write(tmp_path / "anna/00.ipynb", MEANS_THE_SCRIPT)
+    write(tmp_path / "anna" / SCRIPT, answer)
+    write(tmp_path / "bo/00.ipynb", MEANS_THE_SCRIPT)
+    write(tmp_path / "bo" / SCRIPT, "print(2)\n")  # the line that names the task was lost
+    write(tmp_path / "cy/00.ipynb", notebook(task_cell("print(3)", "first_ranks.train")))
+    write(tmp_path / "cy" / SCRIPT, answer)
+    found = by_name(read_submissions(tmp_path))
+    assert [(a.source, a.place) for a in found["anna"].answers] == [("print(1)\n", f"{SCRIPT}, line 1")]
+    assert [(a.source, a.place) for a in found["bo"].answers] == [("print(2)\n", "00.ipynb, cell 1")]
+    assert found["anna"].problems == found["bo"].problems == ()
+    assert "answered 2 times (00.ipynb, cell 1; first_ranks/train.py, line 1)" in found["cy"].problems[0]
+
+
+@pytest.mark.parametrize("link", [SCRIPT, "first_ranks"])
+def test_a_cell_that_means_a_script_which_is_not_read_answers_nothing(tmp_path, link):
+    write(tmp_path / "anna" / SCRIPT, "# %%task first_ranks.train\nprint(1)\n")
+    write(tmp_path / "thief/00.ipynb", MEANS_THE_SCRIPT)
+    (tmp_path / "thief" / link).parent.mkdir(exist_ok=True)
+    (tmp_path / "thief" / link).symlink_to(tmp_path / "anna" / link)
+    thief = by_name(read_submissions(tmp_path))["thief"]
+    assert (thief.answers, thief.unreadable) == ((), (link,))
+
+
+def test_the_exercises_as_they_are_given_are_a_faultless_hand_in_without_misconceptions(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "data"))
+    for name, content in given_files(CHECKOUT).items():
+        if name.startswith("exercises/"):
+            path = tmp_path / "class/anna" / name.removeprefix("exercises/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    (anna,) = read_submissions(tmp_path / "class").submissions
+    assert (len(anna.answers), anna.problems) == (len(all_tasks()), ())
+    for path in (tmp_path / "class/anna").glob("*.ipynb"):
+        if path.name[:2] not in ("00", "16"):
+            path.unlink()  # its stubs need ranks
+    done = ddp_course("grade", tmp_path / "class", "--jobs", "1", "--csv", tmp_path / "class.csv")
+    assert done.exit_code == 0, done.output
+    assert "(!)" not in done.stdout
+    rows = csv.DictReader((tmp_path / "class.csv").read_text().splitlines())
+    kept = [(row["task"], row["verdict"], row["misconceptions"]) for row in rows]
+    assert kept == [("first_ranks.train", "not attempted", ""), ("capstone.train", "not attempted", "")]
+
+
+def test_the_recipe_for_a_hub_brings_scripts_along_and_may_be_run_again(tmp_path):
+    for learner in ("ada", "grace"):
+        copy = tmp_path / "home" / learner / "ddp-course/exercises"
+        write(copy / "00.ipynb", MEANS_THE_SCRIPT)
+        write(copy / SCRIPT, f"# %%task first_ranks.train\nprint('{learner}')\n")
+    hub = (CHECKOUT / "docs/hub.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^ {4}(for learner in .*; done)$", hub, re.MULTILINE)
+    for _ in range(2):
+        subprocess.run(["sh", "-ec", recipe.replace("/home/", "home/")], cwd=tmp_path, check=True)
+    found = read_submissions(tmp_path / "submissions").submissions
+    assert [(one.learner, one.problems) for one in found] == [("ada", ()), ("grace", ())]
+    assert [one.answers[0].source for one in found] == ["print('ada')\n", "print('grace')\n"]
 
 
 def test_a_folder_without_end_is_given_up(tmp_path, monkeypatch):

@@ -8,10 +8,20 @@ import pytest
 from course_lib.doctor.words import ODD
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
+from course_lib.grading.cells import handed_out
 from course_lib.grading.judge import judge, judge_source
-from course_lib.grading.verdict import CheckState, VerdictKind, closing_lines, text_report
+from course_lib.grading.verdict import (
+    CheckResult,
+    CheckState,
+    Verdict,
+    VerdictKind,
+    closing_lines,
+    text_report,
+    to_show,
+)
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
 from course_lib.outcome.places import Frame
+from course_lib.tasks import find_task
 from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
 from tests.made_up.outcomes import died, error, hung, outcome, raised
 from tests.made_up.submissions import TASK
@@ -286,3 +296,52 @@ def test_what_is_not_python_is_told_with_its_line_and_where_in_it():
     )
     assert found.details == ("    y = (2", "        ^", "SyntaxError: '(' was never closed")
     assert states(found) == [OPEN] * 3
+
+
+SCRIPT = find_task("first_ranks.train")
+ALONE, APART, *_ = SCRIPT.misconceptions
+
+
+def of_script(*checks, kind=VerdictKind.WRONG, named=(ALONE, APART)):
+    return Verdict(SCRIPT.name, kind, f"{len(checks)} checks.", checks, misconceptions=named)
+
+
+def test_of_a_script_one_fault_is_shown_and_the_checks_that_hold():
+    whole = of_script(
+        CheckResult("It ends.", FAILED, "rank 1 had not ended"),
+        CheckResult("It shares.", PASSED),
+        CheckResult("It averages.", FAILED, "rank 1 did not", APART),
+        CheckResult("It saves.", FAILED, "rank 0 was alone", ALONE),
+    )
+    text = text_report(whole)
+    assert "1 of 4 checks holds. Below is one that does not." in text
+    assert [check.sentence for check in to_show(whole).checks] == ["It shares.", "It averages."]
+    assert APART.sentence in text
+    for hidden in ("It ends.", "It saves.", "rank 0 was alone", ALONE.sentence):
+        assert hidden not in text
+        assert hidden in repr(whole), "selfcheck and the class report see everything"
+
+
+def test_the_last_fault_of_a_script_is_the_one_and_needs_no_name():
+    whole = of_script(CheckResult("A.", PASSED), CheckResult("B.", FAILED, "rank 0"), named=(ALONE,))
+    shown = to_show(whole)
+    assert shown.headline == "1 of 2 checks holds. Below is the one that does not."
+    assert (shown.checks, shown.misconceptions) == (whole.checks, (ALONE,))
+
+
+def test_of_a_script_that_was_not_run_the_checks_are_counted_and_not_listed():
+    found = judge_source(SCRIPT, "print(1", 1, 7)
+    for text in (text_report(found), text_report(judge_source(SCRIPT, "# nothing", 1, 7))):
+        assert "5 checks, on 1 and 2 ranks. Of those that do not hold, one is shown at a time." in text
+        assert not any(check.sentence in text for check in SCRIPT.checks)
+
+
+@pytest.mark.parametrize("name", ["first_ranks.train", "capstone.train"])
+def test_a_script_whose_code_is_as_it_was_handed_out_is_not_attempted(name):
+    given = handed_out(find_task(name))
+    for source in (given, f"# I have read it.\n\n{given}", given.replace("\n\n\n", "\n\n")):
+        found = judge_source(find_task(name), source, 2, 7)
+        assert found.kind is VerdictKind.NOT_ATTEMPTED
+        assert "is as it was handed out" in found.headline
+    assert judge_source(find_task(name), f"{given}\nprint()\n", 2, 7) is None
+    assert judge_source(find_task(name), given, 2, 7, even_untouched=True) is None

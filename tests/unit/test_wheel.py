@@ -5,15 +5,36 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from course_lib.learner.course import given_files
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_an_installed_course_makes_the_learner_s_copy_at_home(tmp_path):
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
     """What a wheel holds is what `build_py` lays out; running that leaves nothing in the checkout."""
-    build = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib"]
-    subprocess.run([*build, tmp_path / "installed"], cwd=ROOT, check=True, capture_output=True)
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", folder, "build_py", "--build-lib"]
+    subprocess.run([*build, folder / "installed"], cwd=ROOT, check=True, capture_output=True)
+    return folder / "installed"
+
+
+def python(installed: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the installed course, far from any checkout."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("DDP_COURSE")}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=home,
+        env=clean | {"HOME": str(home), "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_installed_course_makes_the_learner_s_copy_at_home(installed, tmp_path):
     make = (
         "from course_lib.cli.lab import up_to_date_copy; from course_lib.cli.root import course_root\n"
         "from course_lib.build.task_sources import task_cell; from course_lib.tasks import all_tasks\n"
@@ -22,15 +43,25 @@ def test_an_installed_course_makes_the_learner_s_copy_at_home(tmp_path):
         "print(len(deck_page(make_deck(read_lesson(course_root() / 'notebooks/16_capstone.ipynb')))) > 100_000)\n"
         "print([task.name for task in all_tasks() for solved in (True, False) if not task_cell(task, solved=solved)])"
     )
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("DDP_COURSE")}
-    done = subprocess.run(
-        [sys.executable, "-c", make],
-        cwd=tmp_path,
-        env=clean | {"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / "installed")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python(installed, tmp_path, "-c", make)
+    assert done.returncode == 0, done.stderr
     copy = tmp_path / "ddp-course"
     assert done.stdout == f"{copy}\nTrue\n[]\n", "solutions, scripts and what slides need are there, too"
     assert {name: (copy / name).read_bytes() for name in given_files(ROOT)} == given_files(ROOT)
+
+
+@pytest.mark.parametrize(
+    "words", [("new-task", "samplers.foo"), ("notebooks", "--check"), ("notebooks",), ("selfcheck",)]
+)
+def test_commands_that_work_on_the_course_itself_refuse_what_is_installed(installed, tmp_path, words):
+    before = sorted(installed.rglob("*.py"))
+    for _ in range(2):  # what has been written by such a command makes no checkout of it
+        done = python(installed, tmp_path, "-m", "course_lib.cli", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "This command works on the course itself and needs a checkout of it (git clone): change into one.\n"
+        )
+        (installed / "course_lib/course/course_lib").mkdir(exist_ok=True)
+    assert sorted(installed.rglob("*.py")) == before
+    done = python(installed, tmp_path, "-m", "course_lib.cli", "lab", "--only-copy")
+    assert (done.returncode, (tmp_path / "ddp-course/notebooks/index.ipynb").is_file()) == (0, True)

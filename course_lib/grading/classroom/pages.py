@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner
 from course_lib.grading.plain_text import plain
-from course_lib.grading.verdict import MARKS, checks_title, closing_lines
+from course_lib.grading.verdict import MARKS, checks_title, closing_lines, to_show
 from course_lib.versions import versions_line
 
 LEARNERS = "learners"
@@ -56,6 +56,7 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
         versions=versions_line(),
         checks_title=checks_title,
         closing_lines=closing_lines,
+        to_show=to_show,
         missing_of=lambda learner: [task for task in report.tasks if task.name not in learner.entries],
         lessons=[(lesson, list(tasks)) for lesson, tasks in groupby(report.tasks, attrgetter("lesson"))],
     )

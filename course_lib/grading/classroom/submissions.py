@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.cells import SUFFIXES, complaint, is_task_script, read_cells
+from course_lib.grading.cells import SUFFIXES, TaskCell, complaint, is_task_script, read_cells
 
 #: More files than this in one learner's folder are no submission.
 MAX_FILES = 500
@@ -159,6 +159,7 @@ def _submission(learner: str, found: list[_Found]) -> Submission:
     problems: list[str] = []
     unreadable: list[str] = []
     read = 0
+    cells: list[tuple[_Found, TaskCell]] = []
     for item in found:
         if item.problem:
             problems.append(f"{item.name} {item.problem}.")
@@ -170,9 +171,16 @@ def _submission(learner: str, found: list[_Found]) -> Submission:
         reading = read_cells(item.path)
         problems += [complaint(item.name, problem) for problem in reading.problems]
         unreadable += [item.name] if reading.unreadable else []
-        for cell in reading.cells:
-            place = f"{item.name}, {cell.place}"
-            answers.setdefault(cell.task, []).append(Answer(cell.task, cell.source, cell.first_line, place))
+        cells += [(item, cell) for cell in reading.cells]
+    refused = {item.path for item in found if item.problem}
+    in_scripts = {(item.path, cell.task) for item, cell in cells}
+    for item, cell in cells:
+        if cell.script and (
+            (cell.script, cell.task) in in_scripts or refused & {cell.script, *cell.script.parents}
+        ):
+            continue  # it means a file that is read itself, or must not be
+        place = f"{item.name}, {cell.place}"
+        answers.setdefault(cell.task, []).append(Answer(cell.task, cell.source, cell.first_line, place))
     if not read and not problems:
         problems.append("There is no notebook here.")
     for task, several in answers.items():

@@ -72,7 +72,7 @@ def check_size(world_size: int, method: str | None = None) -> None:
     if isinstance(world_size, bool) or not isinstance(world_size, int):
         raise GangError(f"The number of ranks is a whole number, not {world_size!r}.")
     if world_size < 1:
-        raise GangError(f"A gang needs at least 1 rank, not {world_size}.")
+        raise GangError(f"At least 1 rank is needed, not {world_size}.")
     allowed = _allowed()
     if allowed is not None and world_size > allowed:
         raise GangError(
@@ -336,8 +336,7 @@ class Gang(ReadyGang):
             unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]
             if unknown:
                 raise GangError(
-                    f"There is no rank {unknown[0]} in this gang of {self.world_size}: "
-                    f"ranks are 0 to {self.world_size - 1}."
+                    f"There is no rank {unknown[0]}: the {self.world_size} ranks are 0 to {self.world_size - 1}."
                 )
             self.wait_ready(stop)
             self.state = State.BUSY
@@ -365,10 +364,10 @@ class Gang(ReadyGang):
 
     def _check_alive(self) -> None:
         if self.state is State.STOPPED:
-            raise GangError("This gang has been stopped.", self.state)
+            raise GangError("These ranks have been stopped.", self.state)
         self.refresh()
         if self.state is State.BROKEN:
-            raise GangError("This gang has lost a rank and cannot go on.", self.state)
+            raise GangError("A rank has ended, and the others cannot go on without it.", self.state)
 
     def refresh(self) -> None:
         """Notice what has happened between jobs: ranks that died, output that came late."""

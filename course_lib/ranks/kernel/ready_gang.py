@@ -72,7 +72,7 @@ class ReadyGang(Wires):
         with self._lock, deferred() as stop, self.heeding(stop):
             if self.state is not State.IDLE:
                 raise RankVariableError(
-                    f"{name or 'the value'!r} cannot be fetched: the gang is {self.state}."
+                    f"{name or 'the value'!r} cannot be fetched: the ranks are {self.state}."
                 )
             self.used = time.monotonic()
             how = f"{through.__module__}:{through.__qualname__}" if through is not None else None

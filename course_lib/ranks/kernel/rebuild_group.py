@@ -32,7 +32,7 @@ def put_right(gang: ReadyGang, this: Run) -> tuple[str, ...]:
         return ("The ranks are free again; their process groups are yours to rebuild.",)
     moved = gang.rebuild_group()
     if moved is None:
-        return ("The process group could not be rebuilt: the gang has to be restarted.",)
+        return ("The process group could not be rebuilt: the ranks have to be restarted.",)
     note = (
         "The process group has been rebuilt; variables are kept. Tensors that were in a collective may hold partial "
         "sums: set them again."
@@ -47,7 +47,7 @@ def _variables_lost(this: Run) -> tuple[str, ...]:
     if not this.killed or this.interrupted:
         return ()
     ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
-    return (f"{ended} The variables of all ranks are lost: the next %%ranks starts a new gang.",)
+    return (f"{ended} The variables of all ranks are lost: the next %%ranks starts new ranks.",)
 
 
 def _group_is_broken(this: Run) -> bool:

@@ -43,7 +43,7 @@ class Train(Task[Case, Seen, None]):
     seconds = 60.0
     hints = (
         (
-            "Take one line of the report at a time. Each names a lesson; its rule of thumb is often the repair. "
+            "The report shows one fault at a time, and names a lesson: its rule of thumb is often the repair. "
             "What the script promises is in its first lines."
         ),
         (
