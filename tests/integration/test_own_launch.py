@@ -71,6 +71,7 @@ def written(folder, text):
 
 
 def examined(folder, text, *arguments, **options):
+    options.setdefault("method", "forkserver")  # the script's own process is there at once
     out, err = io.StringIO(), io.StringIO()
     script = written(folder, text)
     before = Path.cwd()

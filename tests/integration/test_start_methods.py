@@ -1,8 +1,11 @@
 """The same contract when ranks are started by `spawn`, where the system cannot fork."""
 
+import os
+
 import pytest
 
 from course_lib.outcome.outcome import Kind
+from course_lib.ranks.kernel.gang import GangError, check_size
 from course_lib.ranks.kernel.launcher import LaunchError, default_method
 from tests.integration.ranks_and_kernels import Ranks, until_gone
 
@@ -31,6 +34,16 @@ def test_a_deadlock_is_proved_and_freed(spawned):
 
 def test_classes_of_a_cell_are_mains(spawned):
     assert spawned("class A: pass\nA.__module__").values[0] == "__main__"
+
+
+def test_a_program_that_a_rank_starts_finds_nothing_of_the_course_in_its_path(spawned):
+    assert spawned("repr(os.environ.get('PYTHONPATH'))").values[0] == repr(os.environ.get("PYTHONPATH"))
+
+
+def test_ranks_that_load_torch_themselves_need_more_memory():
+    for method, needed in (("forkserver", "8000.0 GB"), ("spawn", "30000.0 GB")):
+        with pytest.raises(GangError, match=needed):
+            check_size(100_000, method)
 
 
 def test_an_error_has_the_learners_lines(spawned):

@@ -1,6 +1,7 @@
 # kind: uneven_batches
 # culprits: 1
 # ranks: 2
+# start: spawn
 # One rank's loader is shorter: its training loop ends a step earlier.
 import torch
 import torch.distributed as dist

@@ -1,5 +1,6 @@
 # kind: none
 # ranks: 2
+# start: spawn
 # The loader reads in two processes of its own, and is slow.
 import time
 
