@@ -261,8 +261,10 @@ explore_collectives()
 # ## Train on four ranks
 #
 # A small real data set, 1,797 handwritten digits of 8×8 pixels, and an ordinary training loop. Two things make it
-# distributed. Each rank takes every fourth sample of each batch, from another one on. And `DistributedDataParallel`
-# copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every `backward()`.
+# distributed. Each rank takes every fourth sample of each batch, from another one on. So a batch keeps its 128 samples, 32 on
+# each rank; with 128 on *each* rank, an epoch would have a quarter of the steps, and be another training. And
+# `DistributedDataParallel` copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every
+# `backward()`.
 
 # %%
 # %%ranks --as out

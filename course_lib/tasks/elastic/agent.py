@@ -54,7 +54,7 @@ class Case(TypedDict):
 
 
 class Note(TypedDict):
-    """A line of the workers' log: a `batch`, `kill`, `error`, `end`, `stub`, `stray` file, or that it was `stuck`."""
+    """A line of the workers' log: a `batch`, `save`, `kill`, `error`, `end`, `stub`, or that it was `stuck`."""
 
     event: str
     life: int
@@ -64,6 +64,7 @@ class Note(TypedDict):
     text: NotRequired[str]
     name: NotRequired[str]
     saving: NotRequired[bool]
+    stray: NotRequired[bool]
 
 
 def run_job(answer: Answer, case: Case, lives: range, world: int, folder: str) -> bool:
@@ -196,14 +197,14 @@ class _Scene:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _watch_saving(self, *, dies: bool) -> None:
-        """Note saves to other files than those that are allowed; where asked for, die in the middle of the second."""
+        """Note saves to files; where asked for, die in the middle of the second."""
         import torch
 
         save = torch.save
 
         def half(thing: Any, file: Any, *arguments: Any, **options: Any) -> None:
             self._saves += 1
-            self._note_stranger(file)
+            self._note_save(file)
             if self._saves < 2 or not dies:
                 save(thing, file, *arguments, **options)
                 return
@@ -222,9 +223,9 @@ class _Scene:
 
         torch.save = half  # type: ignore[assignment]
 
-    def _note_stranger(self, file: object) -> None:
+    def _note_save(self, file: object) -> None:
         name = getattr(file, "name", file)
         if isinstance(name, str | os.PathLike):
             target = os.path.abspath(name)
-            if not target.startswith(os.path.join(os.path.abspath(self.folder), _CHECKPOINT)):
-                self.note("stray", name=os.path.basename(target)[:80])
+            stray = not target.startswith(os.path.join(os.path.abspath(self.folder), _CHECKPOINT))
+            self.note("save", step=self.step, name=os.path.basename(target)[:80], stray=stray)

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
+from course_lib.outcome.fold import rank_list
 from course_lib.tasks.elastic import taught
 from course_lib.tasks.elastic.agent import Case, Note, read_log, run_job
 from course_lib.tasks.elastic.toy import batch, curve, make
@@ -84,6 +85,12 @@ class Train(Task[Case, list[Note], Oracle]):
             taught.SCRIPT,
         ),
         Misconception(
+            "all_write",
+            "All ranks write the same file at the same time. Whoever is late finds it renamed, or leaves half of it to "
+            "the others. One rank writes.",
+            taught.SCRIPT,
+        ),
+        Misconception(
             "not_everywhere",
             "The ranks go on from different steps: each has a file of its own, or only one of them loads. All ranks "
             "load the same file.",
@@ -150,6 +157,8 @@ class Train(Task[Case, list[Note], Oracle]):
         for note in _notes(trial, "error"):
             if note["life"] not in killed:
                 known = "half_written" if note["life"] > _SAVING and "step" not in note else None
+                if note["text"].startswith("FileNotFoundError") and _together(trial):
+                    known = "all_write"
                 where = f"in step {note['step']}" if "step" in note else "before its first step"
                 return Miss(
                     f"{_life(note['life'])}, rank {note['rank']} raised {where}: {note['text']}", known
@@ -205,11 +214,17 @@ class Train(Task[Case, list[Note], Oracle]):
     @check("All files lie at `path`, or have names that begin with it.")
     def tidy(self, trial: ThisTrial) -> Miss | None:
         """As far as they are written with torch.save; also those that are renamed in the end."""
-        for note in _notes(trial, "stray"):
-            return Miss(
-                f"`path` ends with 'checkpoint', and the worker of rank {note['rank']} wrote {note['name']!r}"
-            )
+        for note in _notes(trial, "save"):
+            if note["stray"]:
+                return Miss(
+                    f"`path` ends with 'checkpoint', and the worker of rank {note['rank']} wrote {note['name']!r}"
+                )
         return None
+
+    @check("No two ranks write one file at the same time.")
+    def one_writes(self, trial: ThisTrial) -> Miss | None:
+        """Whether they get into each other's way is chance."""
+        return Miss(_together(trial), "all_write") if _together(trial) else None
 
     @check("Every rank asks for the batch of a step once.")
     def asks_once(self, trial: ThisTrial) -> Miss | None:
@@ -248,6 +263,17 @@ def _first_steps(trial: ThisTrial, life: int) -> dict[int, int]:
         if note["event"] in ("batch", "kill") and note["life"] == life and "step" in note:
             first.setdefault(note["rank"], note["step"])
     return first
+
+
+def _together(trial: ThisTrial) -> str:
+    """Which ranks have saved in the same step to the same file; empty where none have."""
+    writers: dict[tuple[int, int | None, str], set[int]] = {}
+    for note in _notes(trial, "save"):
+        ranks = writers.setdefault((note["life"], note.get("step"), note["name"]), set())
+        ranks.add(note["rank"])
+        if len(ranks) > 1:
+            return f"{_life(note['life'])}, {rank_list(sorted(ranks))} wrote {note['name']!r}"
+    return ""
 
 
 def _last_life(log: Sequence[Note]) -> int:

@@ -275,13 +275,15 @@ class Train(Task[Case, Seen, list[float]]):
         return Miss(
             f"on {toys.ranks_text(trial.world_size)}, {lines[0].strip()[:80]!r} was printed; the saved weights read "
             f"{sum(right)} of {len(right)} test images right",
-            _counted(lines[0], right, trial.world_size),
+            _counted(lines[0], right, trial.world_size) if self.right_weights(trial) is None else None,
         )
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """The accuracy differs from launch to launch; the line does not."""
+        """The accuracy of right weights differs from launch to launch; the line does not."""
         said = {tuple(_accuracy_lines(trial)) for trial in trials}
-        return "made_up" if len(said) == 1 < len(trials) and any(map(self.right_accuracy, trials)) else None
+        if len(said) > 1 or len(trials) == 1 or any(map(self.right_weights, trials)):
+            return None
+        return "made_up" if any(map(self.right_accuracy, trials)) else None
 
 
 def _behind(error: str, writing: Sequence[int]) -> str | None:

@@ -167,7 +167,7 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
         return recognise_by_name(trials, WAYS, lambda trial, name: trial.oracle[name], equal)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Somebody waits for a rank that is through, or meets its next collective, or Join's with an own one."""
+        """Somebody waits for a rank that is through, meets its next collective, or calls one inside Join."""
         stages = {record.stage for records in outcome.collectives.values() for record in records}
         if "join" in stages:
             return "collective_in_join"

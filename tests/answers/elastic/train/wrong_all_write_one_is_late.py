@@ -1,0 +1,31 @@
+# misconception: all_write
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(make, batch_of, steps, every, path):
+    """Train until `steps` steps are done, however often it is killed and called again."""
+    net, optimizer = make()
+    step = 0
+    if os.path.exists(path):  # on every rank
+        saved = torch.load(path)
+        net.load_state_dict(saved["net"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step = saved["step"]
+    ddp = DistributedDataParallel(net)
+    rank, world = dist.get_rank(), dist.get_world_size()
+    while step < steps:
+        inputs, targets = batch_of(step)
+        optimizer.zero_grad()
+        loss = (ddp(inputs[rank::world]) - targets[rank::world]).square().mean()
+        loss.backward()
+        optimizer.step()
+        step += 1
+        if step % every == 0:
+            state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+            torch.save(state, path + ".new")
+            dist.barrier()
+            os.replace(path + ".new", path)  # the old one is there until the new one is whole
