@@ -831,7 +831,7 @@ print("with the line in by_hand, equal weights on all ranks:", same(weights))
 # fill the buckets that have *not* left; send these; take the means from all.
 
 
-# %% claims={"13": "wrong"}
+# %% claims={"13": "incomplete"}
 # %%ranks
 def noting(sent, bucket):
     work = dist.all_reduce(bucket.buffer().div_(world), async_op=True)
@@ -1028,53 +1028,6 @@ print("after the except block:           ", "alive" if still_there() else "gone"
 # Inside `except`, the traceback holds the frames of the forward, these hold the wrapper, and the wrapper holds the
 # connections. Destroy the group there, and the others wait for their timeout all the same. (On GPUs the same frames hold
 # activations, too: retry inside `except`, and you may be out of memory again.)
-#
-# ### A rank that leaves, and comes back
-#
-# “Whether ranks may leave and come back is up to the backend; it may not allow it.” A gloo group cannot change its members.
-# The *model* can change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
-
-# %% claims={"18": "incomplete"}
-# %%ranks
-torch.manual_seed(0)
-net = Net()
-ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-steps = {r: [] for r in range(world)}
-for number in range(5):
-    if number == 2 and rank != 1:
-        ddp._update_process_group(
-            dist.new_group([0, 2], use_local_synchronization=True)
-        )  # rank 1 is not asked
-    if number == 4:  # it is back: all its state comes from rank 0
-        ddp._update_process_group(dist.group.WORLD)
-        for p in net.parameters():
-            momentum = optimizer.state[p]["momentum_buffer"]
-            dist.broadcast(p.data, src=0)
-            dist.broadcast(momentum, src=0)
-    if rank == 1 and number in (2, 3):
-        continue
-    optimizer.zero_grad()
-    loss_of(ddp, inputs(number)).backward()
-    optimizer.step()
-weights = nn.utils.parameters_to_vector(net.parameters()).detach()
-try:
-    dist.shrink_group([1])
-except TypeError as error:
-    print(error)
-everyones = [torch.empty_like(weights) for _ in range(world)]
-dist.all_gather(everyones, weights)
-print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones))
-
-# %% [markdown]
-# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they
-# are. (It begins with the `_reset_state` of way 4, so after an unplanned failure it can replace the new wrapper of way 5: on all
-# ranks, with a new group. A communication hook keeps the old one: give it the new group yourself, says the docstring.)
-#
-# So a rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of one that is
-# in use, for backends that can; as you see, gloo cannot. NCCL has not been tried here. Workers of `torch.distributed.rpc` are not
-# in step with each other and may join and leave: `init_rpc` without a `world_size` makes such a group,
-# `torch/distributed/rpc/backend_registry.py`. Read, not run.)
 
 # %% [markdown]
 # ## Way 6: fail fast, and let the launcher restart
@@ -1442,6 +1395,52 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # Three tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): correct the mean, write the step that
 # survives an out-of-memory error on any rank at any place, and choose a way by its cost.
+#
+# ## Deeper: a rank that leaves, and comes back
+#
+# “Whether ranks may leave and come back is up to the backend; it may not allow it.” A gloo group cannot change its members.
+# The *model* can change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
+
+# %% claims={"18": "incomplete"}
+# %%ranks
+torch.manual_seed(0)
+net = Net()
+ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
+for number in range(5):
+    if number == 2 and rank != 1:
+        ddp._update_process_group(
+            dist.new_group([0, 2], use_local_synchronization=True)
+        )  # rank 1 is not asked
+    if number == 4:  # it is back: all its state comes from rank 0
+        ddp._update_process_group(dist.group.WORLD)
+        for p in net.parameters():
+            momentum = optimizer.state[p]["momentum_buffer"]
+            dist.broadcast(p.data, src=0)
+            dist.broadcast(momentum, src=0)
+    if rank == 1 and number in (2, 3):
+        continue
+    optimizer.zero_grad()
+    loss_of(ddp, inputs(number)).backward()
+    optimizer.step()
+weights = nn.utils.parameters_to_vector(net.parameters()).detach()
+try:
+    dist.shrink_group([1])
+except TypeError as error:
+    print(error)
+everyones = [torch.empty_like(weights) for _ in range(world)]
+dist.all_gather(everyones, weights)
+print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones))
+
+# %% [markdown]
+# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they
+# are. (It begins with the `_reset_state` of way 4, so after an unplanned failure it can replace the new wrapper of way 5: on all
+# ranks, with a new group. A communication hook keeps the old one: give it the new group yourself, says the docstring.)
+#
+# So a rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of one that is
+# in use, for backends that can; as you see, gloo cannot. NCCL has not been tried here. Workers of `torch.distributed.rpc` are not
+# in step with each other and may join and leave: `init_rpc` without a `world_size` makes such a group,
+# `torch/distributed/rpc/backend_registry.py`. Read, not run.)
 #
 # ## Further reading
 #

@@ -5,8 +5,8 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -158,13 +158,14 @@ def wrapped(net: nn.Module, trap: Trap) -> DistributedDataParallel:
     class Nothing(TorchDispatchMode):
         """No operation in this block gets memory."""
 
-        def __torch_dispatch__(self, *operation: Any) -> Any:
+        def __torch_dispatch__(self, *operation: object) -> None:
             torch.empty(_PETABYTE, dtype=torch.uint8)
 
     class Wrapper(DistributedDataParallel):
-        def _pre_forward(self, *inputs: Any, **named: Any) -> Any:
-            own_part: Any = super()._pre_forward
-            left: Any = Nothing if trap.place == "first" and any(map(len, inputs)) else contextlib.nullcontext
+        def _pre_forward(self, *inputs: Tensor, **named: object) -> object:
+            own_part: Callable[..., object] = super()._pre_forward
+            springs = trap.place == "first" and any(map(len, inputs))
+            left: Callable[[], AbstractContextManager[object]] = Nothing if springs else nullcontext
             with left():
                 return own_part(*inputs, **named)
 
