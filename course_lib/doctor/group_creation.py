@@ -19,12 +19,14 @@ class _Joining:
 
     Attributes:
         ranks: those inside.
+        call: what they are in.
         where: the line of the first.
         facts: of each of them.
         asked: what each has called it with, where that is known.
     """
 
     ranks: Sequence[int]
+    call: str
     where: str
     facts: Mapping[int, Facts]
     asked: Mapping[int, InitArguments]
@@ -32,7 +34,8 @@ class _Joining:
     def lines(self, odd: Collection[int] = ()) -> tuple[str, ...]:
         """What each has asked for, as evidence; the odd ones out are marked."""
         told = {
-            rank: f"in init_process_group: rank {init.rank} of world size {init.world_size}"
+            rank: f"in {self.call}"
+            + (f": rank {init.rank} of world size {init.world_size}" if init.rank is not None else "")
             for rank, init in self.asked.items()
         }
         return lines_of(told, odd)
@@ -43,12 +46,15 @@ def init_hang(outcome: Outcome) -> Diagnosis | None:
     blocked = blocked_in(outcome)
     if outcome.kind is not Kind.HANG or not blocked:
         return None
-    inside = [rank for rank, waiting in blocked.items() if waiting.call == "init_process_group"]
+    inside = [rank for rank, waiting in blocked.items() if waiting.call in ("init_process_group", "init_rpc")]
     if not inside:
         return _new_group(outcome)
+    call = blocked[inside[0]].call or ""
     facts = {rank: outcome.facts.get(rank, NO_FACTS) for rank in inside}
     asked = {rank: each.init for rank, each in facts.items() if each.init is not None}
-    joining = _Joining(inside, blocked[inside[0]].where, facts, asked)
+    joining = _Joining(inside, call, blocked[inside[0]].where, facts, asked)
+    if call == "init_rpc":
+        return _nobody_listens(outcome, joining)
     for rule in (_duplicate_rank, _wrong_world_size, _rank_missing, _wrong_address, _nobody_listens):
         found = rule(outcome, joining)
         if found is not None:
@@ -141,7 +147,7 @@ def _nobody_listens(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
         return None
     return Diagnosis(
         "init_nobody_listens",
-        f"All ranks wait in init_process_group at {joining.where} for a store at {' and '.join(stores)}, and "
+        f"All ranks wait in {joining.call} at {joining.where} for a store at {' and '.join(stores)}, and "
         "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they learn that whoever started them has.",
         (),
         joining.lines(),

@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Iterable, Sequence
 
 from course_lib.outcome.outcome import Collective
-from course_lib.outcome.places import Spot, is_learners, package_of
+from course_lib.outcome.places import Frame, Spot, is_learners, package_of
 from course_lib.outcome.syntax import parsed
 
 #: Frames from the outermost call inwards.
@@ -69,6 +69,14 @@ def at_parting(one: Path, other: Path) -> tuple[str, str]:
     if depth >= min(len(one), len(other)) or is_learners(one[depth].file):
         return "", ""
     return _inside(one[depth:]), _inside(other[depth:])
+
+
+def called_from(one: Path, other: Path) -> str:
+    """`, called from train.py, line 9`: where the way to `other` parts from that to `one`, in code of the learner's."""
+    depth = _parting(one, other)
+    if depth >= len(other) - 1 or not is_learners(other[depth].file):
+        return ""
+    return f", called from {Frame(*other[depth], '').where()}"
 
 
 def _inside(rest: Path) -> str:

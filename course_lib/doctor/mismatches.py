@@ -9,8 +9,9 @@ from functools import partial
 
 from course_lib.doctor.alignment import out_of_step, threads_share
 from course_lib.doctor.conditions import condition_of, rank_only_collective
-from course_lib.doctor.counts import done_by, without_backward
+from course_lib.doctor.counts import calls_of_line, done_by, without_backward
 from course_lib.doctor.lessons import taught_in
+from course_lib.doctor.loops import called_from, path_of
 from course_lib.doctor.model_order import different_order, order_diagnosis
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join, own_meets
@@ -79,7 +80,9 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
-    met = ", ".join(f"{rank_list(side.ranks)} in {side.text()}" for side in sides)
+    met = ", ".join(
+        f"{rank_list(side.ranks)} in {side.text()}{_how_often(outcome, side, one, others)}" for side in sides
+    )
     all_odd = _odd(sides) or culprits
     return Diagnosis(
         "different_collectives",
@@ -89,6 +92,17 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
         advice=_SAME_ORDER,
         lesson=taught_in(13, 0),
     )
+
+
+def _how_often(outcome: Outcome, side: Side, one: Side, other: Side) -> str:
+    """From where a side came to a line that others have come to from elsewhere, and how often so far."""
+    rest = other if side is one else one
+    mine, came = path_of(side.collective), calls_of_line(outcome, side.collective)
+    here, there = came.get(side.ranks[0], 0), came.get(rest.ranks[0], 0)
+    if not here or not there or rest.collective.frames == side.collective.frames:
+        return ""
+    way = called_from(path_of(rest.collective), mine)
+    return f"{way} ({steps(here, 'time')} so far, and {rank_list(rest.ranks)} {steps(there, 'time')})"
 
 
 def _sides(outcome: Outcome) -> list[Side]:
@@ -267,7 +281,7 @@ def _sizes(
     mine, theirs = one.collective, other.collective
     if len({(side.collective.op, side.collective.stage) for side in sides}) > 1:
         return None
-    if not mine.stage and mine.up_to_origin() != theirs.up_to_origin():
+    if not mine.stage and mine.frames != theirs.frames:
         return None  # not the same collective
     if mine.stage and one.where() != other.where():
         return Diagnosis(

@@ -190,6 +190,6 @@ def _only_some_come(
         tuple(ranks),
         positions(outcome, ranks),
         advice="what only some ranks run (a progress display, saving, logging) must not call a collective: let all "
-        "ranks call it, and only one of them print what comes out.",
+        "ranks call it, and only one of them print what comes out. Before a rank ends a loop early, let all agree to.",
         lesson=taught_in(14, 6, 0),
     )

@@ -69,7 +69,7 @@ class WrappedModel:
 
 @dataclass(frozen=True)
 class InitArguments:
-    """What `init_process_group` was called with; rank and world size may come from the environment instead.
+    """What `init_process_group` (or `init_rpc`) was called with; rank and world size may come from the environment.
 
     Attributes:
         timeout: in seconds.

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from course_lib.doctor.alignment import left_out, out_of_step, unequal_numbers
+from course_lib.doctor.alignment import left_out, out_of_step, threads_share, unequal_numbers
 from course_lib.outcome.facts import NO_FACTS, Facts
 from course_lib.outcome.outcome import Ending
 from course_lib.outcome.places import Frame, Spot
@@ -217,3 +217,15 @@ def test_several_ranks_have_and_come_and_a_line_may_be_unknown():
     assert many.summary.startswith("Only ranks 0 and 1 come to all_reduce() (4 float32) at an unknown line.")
     alone = out_of_step(hang(nowhere, one), "0", 1, (0,), (1,))
     assert "which rank 0 has. From" in alone.summary
+
+
+def test_two_threads_on_one_group_are_told_from_the_number_on_at_which_they_come_apart():
+    thread = [dataclasses.replace(record, thread=7) for record in issued(1, 2, 3)]
+    main = issued(1, 2, 3)
+    same = hang((main[0], thread[1]), (main[0], thread[1]))
+    assert threads_share(same, "0") is None
+    found = threads_share(hang((main[0], thread[1], main[2]), (main[0], main[1], thread[2])), "0")
+    assert (found.kind, found.culprits) == ("threads_share_a_group", ())
+    assert found.evidence[0].startswith("rank 0  number 2 of the group is all_reduce() (2 float32)")
+    assert "in a thread" in found.evidence[0]
+    assert "in the main thread" in found.evidence[1]

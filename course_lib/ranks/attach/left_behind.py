@@ -8,6 +8,7 @@ mentions one. Only plain attributes and dictionaries are read: nothing of the le
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
@@ -41,10 +42,15 @@ def left_behind(before: Tables, error: BaseException) -> LeftBehind | None:
     text = str(error)
     now = tables()
     for table, keys in before.items():
-        lacking = sorted(key for key in keys - now.get(table, frozenset()) if repr(key) in text)
+        lacking = sorted(key for key in keys - now.get(table, frozenset()) if _mentions(text, key, table))
         if lacking:
             return LeftBehind(lacking[0], table)
     return None
+
+
+def _mentions(text: str, key: str, table: str) -> bool:
+    """Names are quoted in Python's own errors; a script's may give a key as it is."""
+    return repr(key) in text or (bool(table) and re.search(rf"\b{re.escape(key)}\b", text) is not None)
 
 
 def _modules(main: ModuleType) -> Iterator[ModuleType]:

@@ -51,6 +51,8 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
     if "/torch/distributed/" in path:
         for frame in stack:
             name = frame.file.replace(os.sep, "/")
+            if frame.function == "init_rpc" and name.endswith("distributed/rpc/__init__.py"):
+                return frame.function
             if name.endswith(("distributed/distributed_c10d.py", "distributed/rendezvous.py")):
                 return None if frame.function.startswith(("get_", "is_", "_get", "_rank")) else frame.function
         # `wrapper` is torch's own decorator around every collective: the call is just beginning or ending.

@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
@@ -163,10 +163,14 @@ def _model(wrapper: DistributedDataParallel) -> WrappedModel:
     )
 
 
-def _init_arguments(frames: Iterable[FrameType]) -> InitArguments | None:
-    """What `init_process_group` was called with, where it is on the stack."""
+def _init_arguments(frames: Sequence[FrameType]) -> InitArguments | None:
+    """What `init_process_group` was called with, where it is on the stack, or `init_rpc` with a store's address."""
     for frame in frames:
         code, given = frame.f_code, frame.f_locals
+        if code.co_name == "_tcp_rendezvous_handler" and code.co_filename.endswith("rendezvous.py"):
+            url = str(given.get("url"))
+            if not any(each.f_code.co_name == "init_process_group" for each in frames):
+                return InitArguments(None, None, init_method=url.partition("?")[0])
         if code.co_name == "init_process_group" and code.co_filename.endswith("distributed_c10d.py"):
             backend, method, timeout = (given.get(name) for name in ("backend", "init_method", "timeout"))
             return InitArguments(
