@@ -264,6 +264,19 @@ def test_a_store_that_no_rank_makes(ranks, monkeypatch):
     assert "TORCHELASTIC_USE_AGENT_STORE" in outcome.diagnosis.summary
 
 
+def test_a_store_for_rpc_that_no_rank_makes(ranks, monkeypatch):
+    monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
+    outcome = ranks(
+        "import torch.distributed.rpc as rpc\n"
+        "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='9')\n"
+        "at = rpc.TensorPipeRpcBackendOptions(init_method='tcp://127.0.0.1:9')\n"
+        "rpc.init_rpc(f'worker{rank}', rank=rank, world_size=4, rpc_backend_options=at)"
+    )
+    assert outcome.diagnosis.kind == "init_nobody_listens", str(outcome)
+    assert "All ranks wait in init_rpc at In [1], line 5" in outcome.diagnosis.summary
+    assert "TORCHELASTIC_USE_AGENT_STORE" in outcome.diagnosis.summary
+
+
 def test_a_store_at_another_address_than_the_launcher_s_is_rank_0_s_since_torch_2_14(ranks, monkeypatch):
     monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:

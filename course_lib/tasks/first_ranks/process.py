@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import ParamSpec, TypedDict, TypeVar
 
 from course_lib.outcome.steady import steady_message
 from course_lib.tasks.launching import ScriptEnded, become_a_process, exit_code, leave, line_in, run_as_main
@@ -74,16 +74,17 @@ def _save_one_after_the_other(folder: str, rank: str) -> None:
     """
     import torch
 
-    save = torch.save
+    def alone(save: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(save)
+        def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
+            Path(folder, f"{_SAVES}{rank}").touch()
+            with open(Path(folder, "one-saves"), "w") as turn:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                return save(*arguments, **options)
 
-    @functools.wraps(save)
-    def alone(*arguments: Any, **options: Any) -> None:
-        Path(folder, f"{_SAVES}{rank}").touch()
-        with open(Path(folder, "one-saves"), "w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            save(*arguments, **options)
+        return call
 
-    torch.save = alone
+    torch.save = alone(torch.save)
 
 
 def _told(function: Callable[_P, _R], tell: Callable[[object], None]) -> Callable[_P, _R]:

@@ -113,12 +113,12 @@ class Train(Task[Case, Seen, list[float]]):
         ),
         Misconception(
             "added_up",
-            "The accuracies of all processes are added up: a sum over ranks is not divided by all that it counts.",
+            "An all_reduce sums what each of the ranks has found, and the sum is not divided by all that is in it.",
             taught.COLLECTIVES,
         ),
         Misconception(
             "own_share_told",
-            "One process tells the accuracy on its own share of the test images: nobody adds up what all have found.",
+            "Rank 0 tells the accuracy on its own share of the test images: no all_reduce sums what all ranks have found.",
             taught.COLLECTIVES,
         ),
         Misconception(
