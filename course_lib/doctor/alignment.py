@@ -15,7 +15,6 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
-from course_lib.watch.majority import odd_ones
 
 
 def left_out(mine: Sequence[Collective], theirs: Sequence[Collective]) -> tuple[Collective, ...]:
@@ -106,16 +105,13 @@ def _still_open(
     record: Collective,
     issued: dict[int, list[Collective]],
 ) -> Diagnosis:
-    odd = odd_ones({rank: rank in more for rank in issued})
     return Diagnosis(
         "unequal_collectives",
         f"Every rank has ended the {outcome.what}, but {rank_list(more)} {verb(more, 'has', 'have')} issued "
         f"{collective_text(record)} at {record.where or 'an unknown line'}, and {rank_list(fewer)} "
         f"{verb(fewer, 'has', 'have')} not. It is still open: the next collective of {rank_list(fewer)} will meet it.",
-        odd,
-        lines_of(
-            {rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}, odd
-        ),
+        (),  # that fewer ranks issued it is no reason to call it one too many, nor the other way round
+        lines_of({rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}),
         advice="issue each collective on all ranks of the group, and wait for the Work that async_op=True returns. "
         "`%ranks restart` starts again with groups in which nothing is open.",
         lesson=taught_in(13, 0),

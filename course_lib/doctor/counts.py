@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from course_lib.outcome.facts import NO_FACTS, WrappedModel
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, Outcome
+from course_lib.outcome.wrapped import WrappedModel
 
 
 class More(NamedTuple):

@@ -14,6 +14,7 @@ from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join
 from course_lib.doctor.words import capital, collective_text, positions, rank_list, verb
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, Diagnosis, Ending, Outcome, exit_text
 from course_lib.outcome.places import Frame
+from course_lib.watch.majority import groups_of
 
 _CRASHES = {-4, -6, -7, -8, -11}
 #: Of a rank that has closed its own descriptors, gloo or the course notices first; for the learner it is one thing.
@@ -117,13 +118,13 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
     elif condition is not None:
         kind, culprits = "rank_only_collective", dead
     because = f" (under `{condition}`)" if condition else ""
-    other = next(iter((elsewhere or others).values()))
+    texts = {r: f"{collective_text(one)} at {one.where or 'an unknown line'}" for r, one in others.items()}
+    brought = ", ".join(f"{rank_list(ranks)} in {texts[ranks[0]]}" for ranks in groups_of(texts))
     return Diagnosis(
         kind,
         f"{capital(rank_list(dead))} died (gloo aborts a rank that receives more than it expects): the ranks met in "
         f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: "
-        f"{at.source.rstrip(':')}{because}; "
-        f"{rank_list(others)} in {collective_text(other)} at {other.where or 'an unknown line'}.",
+        f"{at.source.rstrip(':')}{because}; {brought}.",
         culprits,
         positions(outcome, culprits),
         advice="every rank must issue the same collectives in the same order, with equal shapes and types.",

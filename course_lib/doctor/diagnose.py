@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from course_lib.doctor import (
     absences,
+    closures,
     deaths,
     drift,
     endings,
@@ -41,6 +42,7 @@ _HANGS: tuple[Rule, ...] = (
     stuck_outside,
     gpu_waits.left_out_on_gpus,
     group_creation.init_hang,
+    closures.different_closures,
     roots.different_roots,
     mismatches.different_collectives,
     absences.messages_that_do_not_meet,

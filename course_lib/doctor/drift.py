@@ -20,7 +20,15 @@ from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.nothing_distributed import nothing_distributed
 from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
-from course_lib.doctor.words import capital, lines_of, names_in_a_row, positions, rank_list, steps
+from course_lib.doctor.words import (
+    capital,
+    lines_of,
+    names_in_a_row,
+    positions,
+    rank_list,
+    steps,
+    who_differs,
+)
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.outcome.probe_notes import Digest, Failure, ProbeNotes
 
@@ -130,8 +138,9 @@ def _weights(
     outcome: Outcome, notes: Notes, found: Difference, model: SharedModel
 ) -> tuple[Cause, Diagnosis]:
     own = model.noted(notes)
-    cause = cause_of(outcome, notes, own, found.names, found.step == 0, found.odd)
-    culprits = cause.culprits or (() if cause.kind == "gradients_changed" else found.odd)
+    cause = cause_of(outcome, notes, own, found)
+    culprits = cause.culprits
+    who = f": {who}" if (who := who_differs(found.alike)) else ""
     size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
     since = (
         "at the end"
@@ -148,7 +157,7 @@ def _weights(
     of = _of(model)
     return cause, Diagnosis(
         cause.kind,
-        f"The ranks ended without an error, but their weights differ: {found.name}{more}{of}{size}, {since}. "
+        f"The ranks ended without an error, but their weights differ: {found.name}{more}{of}{size}, {since}{who}. "
         f"{cause.sentence}",
         culprits,
         lines_of(texts, culprits),
@@ -165,8 +174,9 @@ def _of(model: SharedModel) -> str:
 
 def _counted(told: ProbeNotes) -> str:
     counts = told.counts
+    averaged = counts.backwards - sum(model.unheard for model in told.models)
     return (
-        f"{steps(counts.forwards, 'forward pass')}, {steps(counts.backwards, 'backward pass')} with averaging, "
+        f"{steps(counts.forwards, 'forward pass')}, {steps(averaged, 'backward pass')} with averaging, "
         f"{steps(counts.steps, 'optimizer step')}"
     )
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from course_lib.doctor import closures
+from course_lib.doctor.complaints import UNUSED, since_wrapped
+from course_lib.doctor.history import END, Difference
+from course_lib.doctor.meanings import indices_in, names_at
 from course_lib.doctor.model_order import different_order
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.words import names_in_a_row, rank_list
+from course_lib.doctor.words import capital, names_in_a_row, rank_list
 from course_lib.outcome.outcome import Outcome
-from course_lib.outcome.probe_notes import Digest
-from course_lib.watch.majority import odd_ones
+from course_lib.outcome.probe_notes import Digest, ModelNotes
 
 _CALL_DDP = "call the DDP model itself, once before every backward pass."
 
@@ -26,41 +29,47 @@ class Cause:
     culprits: tuple[int, ...] = ()
 
 
-def cause_of(
-    outcome: Outcome,
-    notes: Notes,
-    own: Notes,
-    names: Collection[str],
-    early: bool,
-    odd: tuple[int, ...],
-) -> Cause:
+def cause_of(outcome: Outcome, notes: Notes, own: Notes, found: Difference) -> Cause:
     """Why these parameters of one DDP model differ.
 
     Args:
         own: the notes of the model's ranks, of this model alone; `notes` are those of all models.
-        early: they differed before the first step. odd: the ranks whose values are not those of the majority.
     """
-    unknown = _unknown_to_ddp(outcome, own, names) or _registered_otherwise(own)
+    unknown = _unknown_to_ddp(outcome, own, found.names) or _registered_otherwise(own)
     if unknown is not None:
         return unknown
     places = range(max((len(told.gradients) for told in own.values()), default=0))
-    if early and not _gradients_differ(own, 0):
+    changed = _touched(own, found.step)
+    if found.step == 0 and not _gradients_differ(own, 0):
         return Cause(
             "weights_differ",
-            "DDP did not make them equal, or they were changed after it had.",
+            f"{capital(rank_list(changed))} changed them after the model was wrapped."
+            if changed
+            else "DDP did not make them equal, or they were changed after it had.",
             "DDP makes weights equal once, when it is constructed (unless init_sync=False): change them on all ranks.",
             (9,),
-            odd,
+            changed,
         )
     skipped = _steps_left_out(own)
     if skipped is not None:
         return skipped
     if not places:
-        return _without_an_optimizer(own, notes, odd)
+        return _without_an_optimizer(own, notes)
     if not any(_gradients_differ(own, place) for place in places):
-        return _after_equal_gradients(own, odd)
-    changed = _changed_after_reduction(own, places)
-    return _lost_averaging(own, notes) if changed is None else changed
+        return _after_equal_gradients(own, notes, changed)
+    return _changed_after_reduction(own, places) or _lost_averaging(own, notes)
+
+
+def _touched(own: Notes, step: int) -> tuple[int, ...]:
+    """The ranks on which somebody other than the optimizer changed weights by this step, where others did not."""
+    changed = tuple(
+        rank
+        for rank, told in own.items()
+        if any(
+            (at != END and (step == END or at <= step)) or at == step for m in told.models for at in m.touched
+        )
+    )
+    return changed if len(changed) < len(own) else ()
 
 
 def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cause | None:
@@ -71,13 +80,14 @@ def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cau
     found = [name for name in names if name in added]
     if not found:
         return None
-    first = next(iter(own.values())).weights
-    frozen = [name for name in found if first and name in first[0].parameters and name not in first[0].late]
-    how = (
-        "they required no gradient when the model was wrapped"
-        if frozen
-        else ("they were added to the model after it was wrapped")
-    )
+    thawed = {name for told in own.values() for check in told.weights for name in check.thawed}
+    seen_wrapped = not any(model.found for told in own.values() for model in told.models)
+    if thawed.issuperset(found):
+        how = "they required no gradient when the model was wrapped"
+    elif thawed.isdisjoint(found) and seen_wrapped:
+        how = "they were added to the model after it was wrapped"
+    else:
+        how = "they were added to the model after it was wrapped, or required no gradient then"
     return Cause(
         "parameters_added",
         f"DDP does not manage {names_in_a_row(found)}: {how}, so nobody averages their gradients.",
@@ -94,7 +104,9 @@ def _steps_left_out(own: Notes) -> Cause | None:
     if len(set(made.values())) == 1 or len({each.backwards for each in counts.values()}) > 1:
         return None
     fewest, most = min(made.values()), max(made.values())
-    odd = odd_ones(made)
+    # That a rank has left steps out is its own word only where another one has stepped after every backward pass.
+    whole = any(each.steps == each.backwards for each in counts.values())
+    odd = tuple(rank for rank, each in counts.items() if whole and each.steps < each.backwards)
     return Cause(
         "optimizer_steps_differ",
         f"Every rank made the same backward passes, but {rank_list(r for r, n in made.items() if n == fewest)} made "
@@ -126,7 +138,7 @@ def _registered_otherwise(notes: Notes) -> Cause | None:
     return None
 
 
-def _without_an_optimizer(own: Notes, notes: Notes, odd: tuple[int, ...]) -> Cause:
+def _without_an_optimizer(own: Notes, notes: Notes) -> Cause:
     """No optimizer has stepped this model: its gradients were not looked at."""
     counts = [told.counts for told in own.values()]
     if not any(each.backwards for each in counts) or len({each.backwards for each in counts}) > 1:
@@ -136,11 +148,10 @@ def _without_an_optimizer(own: Notes, notes: Notes, odd: tuple[int, ...]) -> Cau
         "No optimizer of torch's was seen to step them: something else has changed them, differently on each rank.",
         "DDP averages what backward() leaves in .grad: use that, and change weights by the same rule on every rank.",
         (9,),
-        odd,
     )
 
 
-def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
+def _after_equal_gradients(notes: Notes, everything: Notes, changed: tuple[int, ...]) -> Cause:
     place = unlike_settings(notes)
     if place is not None:
         step = next(iter(notes.values())).gradients[place].step
@@ -151,12 +162,16 @@ def _after_equal_gradients(notes: Notes, odd: tuple[int, ...]) -> Cause:
             "give every rank's optimizer the same settings, and change them by the same schedule.",
             (9,),
         )
+    if not changed and any(told.closures for told in everything.values()):
+        return Cause(closures.KIND, closures.sentence(everything), closures.ADVICE, closures.LESSONS)
     return Cause(
         "weights_differ",
-        "The gradients were equal: something else has changed the weights on some ranks.",
+        f"The gradients were equal; {rank_list(changed)} changed the weights otherwise, between two steps."
+        if changed
+        else "The gradients were equal: something else has changed the weights on some ranks.",
         "DDP averages gradients and never repairs weights: change weights on all ranks alike, or broadcast them.",
         (9,),
-        odd,
+        changed,
     )
 
 
@@ -227,6 +242,9 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
             "leave no_sync() before the last forward and backward of every step.",
             (10,),
         )
+    unheard = next((m for told in notes.values() for m in told.models if m.unheard), None)
+    if unheard is not None:
+        return _output_not_seen(unheard)
     if any(told.bare_backwards for told in notes.values()):
         return _not_averaged(
             "Gradients were not all averaged: a backward pass followed another without a forward pass between"
@@ -234,6 +252,9 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
             "add the losses and call backward() once, or alternate forward and backward.",
             (6,),
         )
+    unfinished = _unfinished(notes)
+    if unfinished is not None:
+        return unfinished
     order = different_order(everything)
     if order is not None and order.swapped:
         return Cause(
@@ -241,7 +262,6 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
             f"Gradients of different models were averaged with each other: {order.text()}.",
             "call forward and backward of several DDP models in the same order on every rank.",
             (6,),
-            order.odd(),
         )
     if bypassed:
         return _not_averaged(
@@ -272,6 +292,39 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
         "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself.",
         (6, 7),
     )
+
+
+def _output_not_seen(model: ModelNotes) -> Cause:
+    """With a static graph, DDP learns of a backward pass from the tensors that forward has returned."""
+    seen = (
+        f"it found none in what forward() returned (a {model.output})"
+        if model.output
+        else "the loss was computed from none of those that it found"
+    )
+    return Cause(
+        "output_not_seen",
+        "Gradients were never averaged: with static_graph=True, DDP learns of the first backward pass from the tensors "
+        f"in forward()'s output, and {seen}.",
+        "return a tensor, or a tuple or dictionary of tensors, and compute the loss from them; or register the "
+        "dataclass that you return (torch.export.register_dataclass); or leave static_graph out.",
+        (8,),
+    )
+
+
+def _unfinished(notes: Notes) -> Cause | None:
+    """DDP still waited for gradients when an optimizer used what had come: in the last step nobody hears of that."""
+    found = {rank: m for rank, told in notes.items() for m in told.models if m.wrapped is not None}
+    if not found:
+        return None
+    model = found[min(found)]
+    assert model.wrapped is not None
+    places = indices_in(model.unfinished)
+    lead = f"When the optimizer stepped{_at(notes, 'unfinished')}, DDP still waited on {rank_list(found)} for"
+    meaning = since_wrapped(model.wrapped, places, lead)
+    if meaning is None:
+        names = names_in_a_row(names_at(model.wrapped, places)) or "parameters"
+        return Cause(UNUSED.kind, f"{lead} the gradients of {names}.", UNUSED.advice, UNUSED.lessons)
+    return Cause(meaning.kind, meaning.summary, meaning.advice, meaning.lessons)
 
 
 def _not_averaged(sentence: str, advice: str, lessons: tuple[int, ...]) -> Cause:

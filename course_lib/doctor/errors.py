@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from course_lib.doctor.complaints import closer
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.meanings import MEANINGS, Meaning
 from course_lib.doctor.notes import notes_of
@@ -14,7 +15,13 @@ from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankErr
 from course_lib.outcome.probe_notes import Failure, ProbeNotes
 
 #: What DDP itself objects to: the step in which it does is lost.
-_COMPLAINTS = ("unused_parameters", "parameter_ready_twice", "graph_changed")
+_COMPLAINTS = (
+    "unused_parameters",
+    "parameter_ready_twice",
+    "graph_changed",
+    "several_backwards",
+    "static_graph_no_sync",
+)
 
 
 def known_error(outcome: Outcome) -> Diagnosis | None:
@@ -27,13 +34,16 @@ def known_error(outcome: Outcome) -> Diagnosis | None:
         hits = {rank: found for rank, error in raised.items() if (found := _fits(meaning, error))}
         if hits:
             return _explained(meaning, outcome, raised, hits)
-    return None
+    return swallowed_complaint(outcome)
 
 
 def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
-    """A run that ended well, in which DDP has refused to go on and the script caught that: those steps are missing."""
+    """DDP has refused to go on and the script caught that: those steps are missing, or a later one fails for it."""
     notes = notes_of(outcome)
-    caught = {rank: told.failures for rank, told in notes.items() if told.failures}
+    # The last one of a rank that has raised is what ended it.
+    ended = {rank for rank, each in outcome.endings.items() if each is Ending.RAISED}
+    noted = {rank: told.failures[: -1 if rank in ended else None] for rank, told in notes.items()}
+    caught = {rank: failures for rank, failures in noted.items() if failures}
     for meaning in MEANINGS:
         if meaning.kind not in _COMPLAINTS:
             continue
@@ -49,7 +59,7 @@ def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
         found = _explained(meaning, outcome, errors, hits)
         often = steps(max(len(failures) for failures in caught.values()), "time")
         where = next(iter(errors.values())).where
-        lines = {rank: _steps_and_errors(told) for rank, told in notes.items()}
+        lines = {rank: _steps_and_errors(notes[rank], len(failures)) for rank, failures in noted.items()}
         return replace(
             found,
             summary=f"{found.summary} The script caught the error at {where} ({often}) and went on without them.",
@@ -58,10 +68,10 @@ def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
     return None
 
 
-def _steps_and_errors(told: ProbeNotes) -> str:
+def _steps_and_errors(told: ProbeNotes, errors: int) -> str:
     counts = told.counts
     return (
-        f"{steps(counts.forwards, 'forward pass')}, {steps(len(told.failures), 'error')} caught, "
+        f"{steps(counts.forwards, 'forward pass')}, {steps(errors, 'error')} caught, "
         f"{steps(counts.steps, 'optimizer step')}"
     )
 
@@ -80,6 +90,7 @@ def _explained(
     meaning: Meaning, outcome: Outcome, raised: Mapping[int, RankError], hits: Mapping[int, re.Match[str]]
 ) -> Diagnosis:
     first = min(hits)
+    meaning = replace(closer(meaning, outcome, first, hits[first]), fill=meaning.fill)
     words = {
         "ranks": rank_list(hits),
         "Ranks": capital(rank_list(hits)),

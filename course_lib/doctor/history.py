@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.outcome.probe_notes import Digest
-from course_lib.watch.majority import odd_ones
+from course_lib.watch.majority import groups_of
 
 #: The number of the step under which the end of the run is noted.
 END = -1
@@ -19,13 +19,13 @@ class Difference:
     Attributes:
         step: before which step of the optimizer; `END` at the end of the run. name: the first tensor; `names`: all.
         at_least: by how much values differ; None where the samples do not tell.
-        odd: the ranks that differ from the majority; empty where there is none.
+        alike: the ranks that have the same in the first tensor, group by group.
     """
 
     step: int
     name: str
     at_least: float | None
-    odd: tuple[int, ...]
+    alike: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
 
 
@@ -44,9 +44,9 @@ def moment(step: int, tensors: Iterable[tuple[str, Mapping[int, Digest]]]) -> Mo
         return Moment(step, None)
     name, first = differing[0]
     gaps = [found for _, each in differing if (found := gap(each.values())) is not None]
-    odd = odd_ones({rank: each.crc for rank, each in first.items()})
+    alike = groups_of({rank: each.crc for rank, each in first.items()})
     names = tuple(dict.fromkeys(name for name, _ in differing))
-    return Moment(step, Difference(step, name, max(gaps, default=None), odd, names))
+    return Moment(step, Difference(step, name, max(gaps, default=None), alike, names))
 
 
 def differ(digests: Iterable[Digest]) -> bool:
@@ -79,4 +79,4 @@ def lasting(moments: Sequence[Moment]) -> Difference | None:
         return None
     first, last = unequal[0], unequal[-1]
     size = last.at_least if last.at_least is not None else first.at_least
-    return Difference(first.step, first.name, size, last.odd, last.names)
+    return Difference(first.step, first.name, size, last.alike, last.names)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from course_lib.doctor.words import capital, rank_list, steps
-from course_lib.outcome.facts import NO_FACTS, WrappedModel
+from course_lib.doctor.words import capital, names_in_a_row, rank_list, shaped, steps
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.wrapped import WrappedModel
 
 Fill = Callable[[Outcome, int, "re.Match[str]"], dict[str, str]]
 
@@ -34,31 +35,40 @@ class Meaning:
     everyone: bool = False
 
 
+def indices_in(text: str) -> list[int]:
+    """The places of parameters, in DDP's order, that DDP's complaint about missing gradients names."""
+    found = re.search(r"rank \d+: ?((?:\d+ ?)+)", text)
+    return [int(number) for number in found[1].split()] if found else []
+
+
 def _parameter_names(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
     """Names for the indices in the message."""
     text = found.group(0)
     named = re.search(r"Parameters which did not receive grad for rank \d+: ([^\n]+?)(?:\n|$)", text)
-    indices = (
-        [int(number) for number in re.findall(r"rank \d+: ?((?:\d+ ?)+)", text)[0].split()]
-        if re.search(r"rank \d+: ?\d", text)
-        else []
-    )
+    indices = indices_in(text)
     if named:
         names = [name.strip() for name in named.group(1).split(",")]
     else:
-        names = _names_of(outcome.facts.get(rank, NO_FACTS).models, indices)
-    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    number = len(names) or len(indices)
-    return {"names": shown or "unknown names", "number": steps(number, "parameter")}
+        names = names_at(model_with(outcome.facts.get(rank, NO_FACTS).models, indices), indices)
+    return {
+        "names": names_in_a_row(names, 6) or "unknown names",
+        "number": steps(len(names) or len(indices), "parameter"),
+    }
 
 
-def _names_of(models: Iterable[WrappedModel], indices: Iterable[int]) -> list[str]:
-    wanted = list(indices)
-    fitting = [model for model in models if model.number > max(wanted, default=0)]
-    if len(fitting) != 1:
-        return [f"number {index}" for index in wanted]
-    parameters = fitting[0].parameters
-    return [parameters[index].name if index < len(parameters) else f"number {index}" for index in wanted]
+def model_with(models: Iterable[WrappedModel], indices: Collection[int]) -> WrappedModel | None:
+    """The model that alone has parameters at these places."""
+    fitting = [model for model in models if model.number > max(indices, default=0)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def names_at(model: WrappedModel | None, indices: Iterable[int]) -> list[str]:
+    """What the parameters at these places are called, or their shapes, or else their numbers."""
+    known = model.parameters if model is not None else ()
+    return [
+        known[index].name or shaped(known[index].shape) if index < len(known) else f"number {index}"
+        for index in indices
+    ]
 
 
 def _twice(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
@@ -66,8 +76,9 @@ def _twice(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
     index = re.search(r"Parameter at index (\d+)(?: with name (\S+))?", text)
     if index is None:
         return {"name": "A parameter"}
-    name = index.group(2) or _names_of(outcome.facts.get(rank, NO_FACTS).models, [int(index.group(1))])[0]
-    return {"name": f"Parameter {name}"}
+    places = [int(index.group(1))]
+    model = model_with(outcome.facts.get(rank, NO_FACTS).models, places)
+    return {"name": f"Parameter {index.group(2) or names_at(model, places)[0]}"}
 
 
 def _culprit_of_barrier(outcome: Outcome, rank: int, found: re.Match[str]) -> dict[str, str]:
@@ -100,6 +111,9 @@ def _init_note(outcome: Outcome) -> str:
         return f" (asked for world size {', '.join(map(str, worlds))}; {outcome.world_size} processes run)"
     return ""
 
+
+#: What to do about a backward pass for each loss.
+ADD_LOSSES = "add up the losses of a forward pass and call backward() once, on the sum."
 
 MEANINGS = (
     Meaning(
@@ -140,9 +154,10 @@ MEANINGS = (
     Meaning(
         "parameter_ready_twice",
         r"(?s)Expected to mark a variable ready only once.*",
-        "{name} got its gradient twice in one backward pass on {ranks}.",
-        "with checkpointing, pass use_reentrant=False; with find_unused_parameters=True, put both uses into one "
-        "forward pass, or leave that option out.",
+        "{name} got its gradient twice on {ranks}, where DDP expects it once for a forward pass.",
+        "where backward() is called for each of several losses, add them up and call it once; with checkpointing, pass "
+        "use_reentrant=False; with find_unused_parameters=True, put both uses into one forward pass, or leave that "
+        "option out.",
         (8, 6),
         fill=_twice,
     ),
@@ -152,6 +167,23 @@ MEANINGS = (
         "The graph of {ranks} differs from that of the first iteration: static_graph=True promised it would not.",
         "leave static_graph out, or make every iteration use the same parameters.",
         (8,),
+    ),
+    Meaning(
+        "several_backwards",
+        r"Encountered gradient which is undefined, but still allreduced by DDP",
+        "DDP was to average a gradient on {ranks} at {where} that no backward pass has computed: with "
+        "find_unused_parameters=True that comes, as a rule, of several backward passes for one forward pass.",
+        ADD_LOSSES,
+        (6, 8),
+    ),
+    Meaning(
+        "static_graph_no_sync",
+        r"expect_autograd_hooks_ INTERNAL ASSERT FAILED",
+        "{Ranks} made the first backward pass of a model with static_graph=True within no_sync(), at {where}: DDP "
+        "learns the graph in that pass, and fails there with an internal error.",
+        "use no_sync() from the second step on: `with model.no_sync() if step > 0 and not last else nullcontext():`. "
+        "Or leave static_graph out.",
+        (10, 8),
     ),
     Meaning(
         "different_models",

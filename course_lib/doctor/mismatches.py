@@ -10,6 +10,7 @@ from functools import partial
 from course_lib.doctor.alignment import out_of_step, threads_share
 from course_lib.doctor.conditions import condition_of, rank_only_collective
 from course_lib.doctor.counts import calls_of_line, done_by, without_backward
+from course_lib.doctor.habits import against_the_habit
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.loops import called_from, path_of
 from course_lib.doctor.model_order import different_order, order_diagnosis
@@ -76,7 +77,19 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     others = max((side for side in sides if side is not one), key=lambda side: len(side.ranks))
     culprits = odd.ranks if odd is not None else ()
     sizes = partial(_sizes, sides)
-    for rule in (_join, _extra_pass, _order, _shifted, _own, sizes, _lost_step, _only_under_a_condition):
+    several, once = partial(_habit, True), partial(_habit, False)
+    for rule in (
+        _join,
+        _extra_pass,
+        _order,
+        _shifted,
+        several,
+        _own,
+        sizes,
+        once,
+        _lost_step,
+        _only_under_a_condition,
+    ):
         found = rule(outcome, one, others, culprits)
         if found is not None:
             return found
@@ -196,7 +209,6 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
     ranks: dict[tuple[object, ...], list[int]] = {}
     for rank, record in met.items():
         ranks.setdefault(brought(record), []).append(rank)
-    culprits = odd_ones({rank: brought(record) for rank, record in met.items()})
     kind = "different_collectives"
     if len({record.op for record in met.values()}) == 1:
         alike = len({record.sizes for record in met.values()}) == 1
@@ -208,8 +220,8 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
     return Diagnosis(
         kind,
         f"Nobody complained, but the ranks met in {' and '.join(texts)}: what came out is garbage.",
-        culprits,
-        lines_of({rank: f"{collective_text(r)} at {r.where}" for rank, r in sorted(met.items())}, culprits),
+        (),
+        lines_of({rank: f"{collective_text(r)} at {r.where}" for rank, r in sorted(met.items())}),
         advice=_SAME_ORDER,
         lesson=taught_in(13, 0),
     )
@@ -218,6 +230,12 @@ def _garbage(met: dict[int, Collective]) -> Diagnosis:
 def _odd(sides: list[Side]) -> tuple[int, ...]:
     """The ranks of all sides but that of the majority; empty where there is none."""
     return odd_ones({rank: number for number, side in enumerate(sides) for rank in side.ranks})
+
+
+def _under_a_condition(sides: list[Side]) -> tuple[int, ...]:
+    """The ranks whose side alone stands under a condition on the rank: more than that they are few."""
+    guarded = [side for side in sides if side.condition is not None]
+    return guarded[0].ranks if len(guarded) == 1 else ()
 
 
 def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
@@ -275,6 +293,18 @@ def _shifted(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
     return out_of_step(outcome, one.collective.group, one.collective.seq, one.ranks, other.ranks)
 
 
+def _habit(
+    in_a_row: bool, outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
+) -> Diagnosis | None:
+    """One side has come past, or not come to, a collective of the script's own that the other is in: who did before?"""
+    for own, rest in ((one, other), (other, one)):
+        met = (own.ranks, own.collective), (rest.ranks, rest.collective)
+        found = against_the_habit(outcome, *met, in_a_row)
+        if found is not None:
+            return found
+    return None
+
+
 def _sizes(
     sides: list[Side], outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]
 ) -> Diagnosis | None:
@@ -289,8 +319,8 @@ def _sizes(
             f"{capital(rank_list(one.ranks))} {verb(one.ranks, 'uses', 'use')} the DDP models in another order than "
             f"{rank_list(other.ranks)}: {collective_text(mine)} at {one.where()} meets {collective_text(theirs)} at "
             f"{other.where()}.",
-            culprits,
-            positions(outcome, culprits),
+            (),
+            positions(outcome),
             advice="call forward and backward of several DDP models in the same order on every rank.",
             lesson=taught_in(6),
         )
@@ -299,7 +329,7 @@ def _sizes(
         f"{rank_list(side.ranks)} {verb(side.ranks, 'brings', 'bring')} {collective_text(side.collective)}"
         for side in (one, other, *(side for side in sides if side not in (one, other)))
     )
-    odd = _odd(sides) or culprits
+    odd = _under_a_condition(sides)
     return Diagnosis(
         f"different_{'dtypes' if what == 'types' else 'sizes'}",
         f"The ranks meet in the same collective with different {what}: {brings}.",

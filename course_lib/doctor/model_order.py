@@ -10,7 +10,6 @@ from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.words import lines_of, rank_list, verb
 from course_lib.outcome.outcome import Diagnosis
-from course_lib.watch.majority import odd_ones
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,6 @@ class Order:
         for rank, model in self.model.items():
             ranks.setdefault(model, []).append(rank)
         return sorted((tuple(each) for each in ranks.values()), key=len)
-
-    def odd(self) -> tuple[int, ...]:
-        """The ranks that called another model than the majority; empty where there is none."""
-        return odd_ones(self.model)
 
     def text(self) -> str:
         """`in call 1, rank 0 uses model 1 and rank 1 uses model 2 (numbered as they were built)`."""
@@ -72,7 +67,6 @@ def different_order(notes: Notes) -> Order | None:
 
 def order_diagnosis(order: Order) -> Diagnosis:
     """The ranks' gradients or buffers met with those of another model."""
-    culprits = order.odd()
     lines = {
         rank: f"call {order.call}: DDP model {model} at {order.where[rank]}"
         for rank, model in sorted(order.model.items())
@@ -80,8 +74,8 @@ def order_diagnosis(order: Order) -> Diagnosis:
     return Diagnosis(
         "different_order",
         f"The ranks use the DDP models in different orders: {order.text()}.",
-        culprits,
-        lines_of(lines, culprits),
+        (),
+        lines_of(lines),
         advice="call forward and backward of several DDP models in the same order on every rank.",
         lesson=taught_in(6),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from course_lib.doctor.history import END, Difference, Moment, lasting, made_equal_again, moment, ordered
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.words import names_in_a_row, rank_list, verb
+from course_lib.doctor.words import names_in_a_row, rank_list, shaped, verb, who_differs
 from course_lib.outcome.outcome import Diagnosis, Outcome
 from course_lib.outcome.probe_notes import Digest, OutsideCheck, OutsideParameter
 
@@ -32,8 +32,7 @@ class Stepped:
         """What the parameters are called in the code, or their shapes."""
         rows = [check.parameters for each in self.checks.values() for check in each.values()]
         return [
-            next((each[place].name for each in rows if each[place].name), "")
-            or f"one of shape {'x'.join(map(str, row.shape)) or 'scalar'}"
+            next((each[place].name for each in rows if each[place].name), "") or shaped(row.shape)
             for place, row in enumerate(rows[0])
         ]
 
@@ -231,15 +230,22 @@ def _listed(found: Difference) -> str:
     return ", ".join(found.names[:4]) + more
 
 
+def _size_and_ranks(found: Difference) -> str:
+    """` (by 0.1 or more; rank 1 from ranks 0 and 2)`, as far as it is known."""
+    size = f"by {found.at_least:.1g} or more" if found.at_least is not None else ""
+    told = "; ".join(filter(None, (size, who_differs(found.alike))))
+    return f" ({told})" if told else ""
+
+
 def _equal_gradients(stepped: Stepped, found: Difference, started_apart: bool) -> Diagnosis:
     """Data parallelism by hand: every gradient is the same on all ranks, and the weights are not."""
-    size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
+    size = _size_and_ranks(found)
     if stepped.settings_came_apart():
         return Diagnosis(
             "optimizer_differs",
             f"Every gradient is the same on all ranks, but the weights differ at the end: {_listed(found)}{size}. The "
             "optimizers' settings are not the same.",
-            found.odd,
+            (),
             advice="give every rank's optimizer the same settings, and change them by the same schedule.",
             lesson=taught_in(9),
         )
@@ -248,7 +254,7 @@ def _equal_gradients(stepped: Stepped, found: Difference, started_apart: bool) -
         "weights_differ",
         f"Every gradient is the same on all ranks, but the weights are not: {_listed(found)}{size}; {since}. Averaging "
         "gradients keeps equal weights equal, and never makes them so.",
-        found.odd,
+        (),
         advice="broadcast the weights of one rank (the same src on all of them) after the last change to the model and "
         "before the first step, as DistributedDataParallel does.",
         lesson=taught_in(9, 7),
@@ -256,11 +262,11 @@ def _equal_gradients(stepped: Stepped, found: Difference, started_apart: bool) -
 
 
 def _unlike_replicas(found: Difference) -> Diagnosis:
-    size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
+    size = _size_and_ranks(found)
     return Diagnosis(
         "weights_differ",
         f"Ranks that hold the same piece of a parameter have different values in it: {_listed(found)}{size}.",
-        found.odd,
+        (),
         advice="replicas stay equal while they begin equal and get the same gradients: change weights on all of them "
         "alike, and build the model from the same seed or checkpoint everywhere.",
         lesson=taught_in(9, 7),

@@ -10,6 +10,7 @@ from course_lib.doctor.nothing_distributed import not_seen
 from course_lib.doctor.outside_ddp import on_purpose, stepped_outside
 from course_lib.doctor.words import rank_list, steps
 from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.probe_notes import EpochNotes
 
 
 def silent_about(outcome: Outcome) -> str:
@@ -42,6 +43,27 @@ def compared_weights(notes: Notes) -> list[str]:
     return found
 
 
+def compared_samples(notes: Notes) -> list[str]:
+    """What was compared of the samples that training loaders drew: their numbers, where they have any."""
+    compared = sum(all(e.indices for e in epochs) for epochs in _first_epochs(notes))
+    if not compared:
+        return []
+    loaders = "the training loader" if compared == 1 else f"{compared} training loaders"
+    return [
+        f"numbers of the samples that {loaders} drew compared between ranks (not what each rank's dataset has there)"
+    ]
+
+
+def _first_epochs(notes: Notes) -> list[list[EpochNotes]]:
+    """Of each loader with which all ranks have trained, the first epoch of every rank."""
+    loaders = zip(*(told.loaders for told in notes.values()), strict=False)
+    return [
+        [loader.epochs[0] for loader in each]
+        for each in loaders
+        if all(loader.trains and loader.epochs for loader in each)
+    ]
+
+
 def not_looked_at(outcome: Outcome) -> list[str]:
     """What the probes could not look at, and why: one sentence each."""
     notes = notes_of(outcome)
@@ -56,4 +78,6 @@ def not_looked_at(outcome: Outcome) -> list[str]:
     rows = [row for told in notes.values() for check in told.outside for row in check.parameters]
     if any(row.among is not None and len(row.among) < 2 for row in rows):
         found.append("parameters of which each rank holds a piece of its own were not compared")
+    if any(not epoch.indices for epochs in _first_epochs(notes) for epoch in epochs):
+        found.append("samples of a training loader that gives them no numbers (a stream) were not compared")
     return found

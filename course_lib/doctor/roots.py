@@ -10,7 +10,6 @@ from course_lib.doctor.words import blocked_in, call_of, lines_of, positions, ra
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.probe_notes import RootedCall
-from course_lib.watch.majority import odd_ones
 
 _WORDS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
 
@@ -48,16 +47,15 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequenc
     roots = {
         rank: members[entry.root] if entry.root < len(members) else entry.root for rank, entry in met.items()
     }
-    culprits = odd_ones(roots)
     own = all(root == rank for rank, root in roots.items())
-    what = "every rank names itself" if own else f"the ranks name different ranks as {word}"
+    what = "every rank names itself" if own else f"the ranks name different ranks as {word} ({_taken(roots)})"
     end = "none can go on" if outcome.kind is Kind.HANG else "what came out is not what was sent"
     lines = {rank: f"{operation}({word}={roots[rank]}) at {entry.where}" for rank, entry in met.items()}
     return Diagnosis(
         "different_roots",
         f"In {operation}() at {next(iter(met.values())).where}, {what}: {end}.",
-        culprits,
-        lines_of(lines, culprits),
+        (),
+        lines_of(lines),
         advice=f"pass the same {word} on every rank of the group, a number that does not depend on the rank.",
         lesson=taught_in(2, 0),
     )
@@ -70,21 +68,26 @@ def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
     if len(set(roots.values())) < 2:
         return None
     first = blocked[min(roots)]
-    takers: dict[str, list[int]] = {}
-    for rank, root in roots.items():
-        takers.setdefault("itself" if rank == root else f"rank {root}", []).append(rank)
-    taken = [f"{rank_list(ranks)} {verb(ranks, 'takes', 'take')} {whom}" for whom, ranks in takers.items()]
     own = all(root == rank for rank, root in roots.items())
-    culprits = odd_ones(roots)
     return Diagnosis(
         "different_roots",
         f"The ranks are waiting in the same {call_of(first)} at {first.where} and do not agree who its root is: "
-        f"{'each takes itself' if own else '; '.join(taken)} for the root.",
-        culprits,
-        positions(outcome, culprits),
+        f"{'each takes itself' if own else _taken(roots)} for the root.",
+        (),
+        positions(outcome),
         advice="pass the same src (or dst) on every rank: the rank that sends to the others, or receives from them, is "
         "named by its global rank on all of them.",
         lesson=taught_in(2, 0),
+    )
+
+
+def _taken(roots: Mapping[int, int]) -> str:
+    """`ranks 0 and 2 take rank 0, rank 1 takes rank 1`."""
+    by_root: dict[int, list[int]] = {}
+    for rank, root in roots.items():
+        by_root.setdefault(root, []).append(rank)
+    return ", ".join(
+        f"{rank_list(ranks)} {verb(ranks, 'takes', 'take')} rank {root}" for root, ranks in by_root.items()
     )
 
 

@@ -99,6 +99,22 @@ def names_in_a_row(names: Sequence[str], most: int = 4) -> str:
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
+def shaped(shape: Sequence[int]) -> str:
+    """`one of shape 3x4`, for a parameter whose name nobody knows."""
+    return f"one of shape {'x'.join(map(str, shape)) or 'scalar'}"
+
+
+def who_differs(alike: Sequence[Sequence[int]]) -> str:
+    """`rank 1 from ranks 0, 2 and 3`: who has other values than whom; empty where every rank has its own."""
+    if len(alike) < 2 or all(len(group) == 1 for group in alike):
+        return ""
+    first, *others = alike
+    whom = rank_list(sorted(rank for group in others for rank in group))
+    if len(others) == 1:
+        return f"{rank_list(first)} from {whom}"
+    return f"{', '.join(map(rank_list, alike))}, each from the others"
+
+
 def lines_of(texts: Mapping[int, str], odd: Iterable[int] = ()) -> tuple[str, ...]:
     """One line a group of ranks with equal text; the odd ones out are marked."""
     marked = set(odd)

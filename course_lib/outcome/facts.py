@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from course_lib.outcome.probe_notes import ProbeNotes
-
-
-class NamedShape(NamedTuple):
-    """A parameter: its name and its shape."""
-
-    name: str
-    shape: tuple[int, ...]
+from course_lib.outcome.wrapped import WrappedModel
 
 
 class ThreadPlace(NamedTuple):
@@ -38,33 +32,6 @@ class LeftBehind(NamedTuple):
 
     key: str
     table: str
-
-
-@dataclass(frozen=True)
-class WrappedModel:
-    """A DDP wrapper that is alive.
-
-    Attributes:
-        type: of what is wrapped.
-        parameters: those that DDP manages, in its order; the first of very many.
-        number: how many there are.
-        without_gradient: those that have none.
-        added: parameters of the module that DDP does not manage.
-        buffers: how many the module has.
-        syncs_buffers: DDP synchronises them in a forward pass.
-        no_sync: it is within `no_sync()`.
-    """
-
-    type: str
-    parameters: tuple[NamedShape, ...]
-    number: int
-    without_gradient: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    buffers: int = 0
-    syncs_buffers: bool = True
-    find_unused_parameters: bool = False
-    static_graph: bool = False
-    no_sync: bool = False
 
 
 @dataclass(frozen=True)

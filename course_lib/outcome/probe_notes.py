@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from course_lib.outcome.wrapped import WrappedModel
+
 
 class Digest(NamedTuple):
     """A tensor in short: a checksum, None where there is no data, and some of its values, None where not finite."""
@@ -65,12 +67,16 @@ class Failure:
         type: the name of the exception's class.
         where: the learner's line.
         message: its text.
+        model: the DDP model in question, of the first failures.
+        forwards: how often it was called since the last backward pass that reached it.
     """
 
     what: str
     type: str
     where: str
     message: str
+    model: WrappedModel | None = None
+    forwards: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,12 @@ class ModelNotes:
         statistics: the buffers that are a norm's.
         forwards, backwards: calls with gradients on, and backward passes that average them.
         steps: of the optimizers that hold its parameters.
-        bare_backwards: backward passes that it did not see, because no forward pass came before.
+        bare_backwards: backward passes that reached it and that it did not reduce, because no forward pass came before.
+        unheard: backward passes that a static graph was to reduce, and that DDP was not told of.
+        output: the type of what its forward returned, where DDP has found no tensor in it.
+        unfinished: DDP's complaint about a reduction that was not finished when an optimizer used the gradients.
+        wrapped: the model as it was then.
+        touched: steps before which somebody other than an optimizer has changed its weights; -1 is the end of the run.
         no_sync_steps: steps after `no_sync()` alone.
         plain_forwards: calls without gradients.
         bypassed: calls of the wrapped module itself.
@@ -104,6 +115,11 @@ class ModelNotes:
     backwards: int = 0
     steps: int = 0
     bare_backwards: int = 0
+    unheard: int = 0
+    output: str = ""
+    unfinished: str = ""
+    wrapped: WrappedModel | None = None
+    touched: tuple[int, ...] = ()
     no_sync_steps: int = 0
     plain_forwards: int = 0
     bypassed: int = 0
@@ -160,6 +176,7 @@ class WeightCheck:
         model: its number.
         managed: DDP synchronises the buffers.
         late: parameters that require a gradient and are not among those that DDP manages.
+        thawed: those of them that the model had when it was wrapped, and that required none then.
     """
 
     model: int
@@ -168,6 +185,7 @@ class WeightCheck:
     buffers: Mapping[str, Digest]
     managed: bool
     late: tuple[str, ...] = ()
+    thawed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,6 +236,8 @@ class ProbeNotes:
         bare_backwards: backward passes that no DDP model saw.
         no_sync_steps: steps after `no_sync()` alone.
         failures: of passes, also those that the script has caught.
+        closures: by step, how many backward passes an optimizer's step has made itself (its closure); the newest.
+        stepping: the step that an optimizer is in; -1 where it is in none.
         unseen: what could not be looked at, and the first reason for it.
         messages: from one rank to another.
         rooted: by group, the newest collectives with a root.
@@ -229,6 +249,8 @@ class ProbeNotes:
     bare_backwards: int = 0
     no_sync_steps: int = 0
     failures: tuple[Failure, ...] = ()
+    closures: Mapping[int, int] = field(default_factory=dict)
+    stepping: int = -1
     unseen: Mapping[str, str] = field(default_factory=dict)
     models: tuple[ModelNotes, ...] = ()
     calls: Calls = field(default_factory=Calls)

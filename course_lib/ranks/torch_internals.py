@@ -58,8 +58,21 @@ INTERNALS = (
     Internal(f"{_DDP}._module_parameters", "the parameters that DDP manages", "self"),
     Internal(f"{_DDP}._has_rebuilt_buckets", "buckets of the first iteration or of all others", "self"),
     Internal(f"{_DDP}._bucket_config", "how large buckets may be", "self"),
-    Internal(f"{_DDP}._get_ddp_logging_data", "sizes and settings of buckets", "class"),
-    Internal(f"{_DDP}._check_reducer_finalized", "whether all gradients were reduced, in a task", "class"),
+    Internal(
+        f"{_DDP}._get_ddp_logging_data",
+        "sizes and settings of buckets, and how many parameters there are",
+        "class",
+    ),
+    Internal(f"{_DDP}._check_reducer_finalized", "whether all gradients were reduced", "class"),
+    Internal(
+        f"{_DDP}._static_graph_delay_allreduce_enqueued",
+        "a static graph has heard of a backward pass",
+        "self",
+    ),
+    Internal(
+        "torch.nn.parallel.distributed._find_tensors", "whether DDP finds a tensor in what forward returns"
+    ),
+    Internal("torch.utils._pytree.tree_leaves", "whether DDP finds a tensor in what forward returns"),
     Internal(f"{_C}.Reducer._get_zeros_like_grad_buckets", "which parameters share a bucket", "class"),
     Internal(f"{_C}.Reducer._rebuild_buckets", "DDP waits in it: a range of the timeline", "class"),
     Internal("torch.distributed._broadcast_coalesced", "DDP waits in it: a range of the timeline"),
@@ -86,6 +99,7 @@ INTERNALS = (
         optional=True,
     ),
     Internal("torch._dynamo.trace_rules.clear_lru_cache", "init_process_group empties it in each rank"),
+    Internal("torch.Tensor._version", "whether weights or gradients were changed in place", "class"),
     Internal("torch.utils._python_dispatch._disable_current_modes", "looking at weights under a mode"),
     Internal("torch.utils.data.dataloader._BaseDataLoaderIter._next_index", "samples of each rank", "class"),
     Internal("torch.utils.data.DataLoader._iterator", "a loader with persistent workers", "self"),

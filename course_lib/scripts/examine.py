@@ -11,7 +11,7 @@ from typing import TextIO
 
 from course_lib.doctor.diagnose import explained, without_progress
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.remarks import compared_weights, not_looked_at, silent_about
+from course_lib.doctor.remarks import compared_samples, compared_weights, not_looked_at, silent_about
 from course_lib.doctor.words import steps
 from course_lib.outcome.fold import rank_list, table
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
@@ -194,9 +194,7 @@ def checked(outcome: Outcome) -> list[str]:
     told = list(notes.values())
     sentences = []
     sentences += compared_weights(notes)
-    loaders = [loader for each in told for loader in each.loaders if loader.trains]
-    if loaders:
-        sentences.append("samples of the training loader compared between ranks")
+    sentences += compared_samples(notes)
     numbers = {len(found) for found in outcome.recorded.values()}
     if len(numbers) == 1 and max(numbers):
         sentences.append(f"{steps(numbers.pop(), 'collective')} on every rank, in the same order")

@@ -1,9 +1,17 @@
-"""Which ranks differ from the majority: one rule, wherever ranks are compared."""
+"""Which ranks have the same, and which differ from the majority: one rule, wherever ranks are compared."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
+
+
+def groups_of(values: Mapping[int, Hashable]) -> tuple[tuple[int, ...], ...]:
+    """The ranks that have the same value, group by group, the smallest group first."""
+    ranks: dict[Hashable, list[int]] = {}
+    for rank, value in sorted(values.items()):
+        ranks.setdefault(value, []).append(rank)
+    return tuple(sorted(map(tuple, ranks.values()), key=lambda group: (len(group), group)))
 
 
 def odd_ones(values: Mapping[int, Hashable]) -> tuple[int, ...]:

@@ -93,18 +93,22 @@ class Optimizers:
             known.optimizer = weakref.ref(optimizer)
         return known
 
-    def touched(self) -> bool:
-        """True when somebody has changed weights since the last step of any of them."""
-        changed = [each for each in self.found if each.touched()]  # every one has to be asked
-        return bool(changed)
+    def touched(self) -> list[Stepped]:
+        """Those whose weights somebody else has changed since their last step."""
+        return [each for each in self.found if each.touched()]
 
 
 def is_inner_step() -> bool:
     """True while one optimizer steps inside another's step, such as ZeroRedundancyOptimizer's own."""
+    return steps_around() > 1
+
+
+def steps_around() -> int:
+    """How many steps of optimizers this thread is in."""
     frame, depth = sys._getframe(1), 0
     while frame is not None:
         code = frame.f_code
         if code.co_name == "wrapper" and code.co_filename.endswith("optim/optimizer.py"):
             depth += 1
         frame = frame.f_back  # type: ignore[assignment]
-    return depth > 1
+    return depth

@@ -41,27 +41,29 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
 
     def forward(original: _OfDdp[_P, _R]) -> _OfDdp[_P, _R]:
         def forward(self: DistributedDataParallel, /, *arguments: _P.args, **options: _P.kwargs) -> _R:
-            model = models.forward(self, arguments)
+            model, output = models.forward(self, (arguments, options)), None
             try:
-                return original(self, *arguments, **options)
+                output = original(self, *arguments, **options)
+                return output
             except BaseException as error:
-                models.failed("forward", error)
+                models.failed("forward", error, model)
                 raise
             finally:
                 if model is not None:
-                    models.returned(model)
+                    models.returned(model, output)
 
         return forward
 
     def backward(original: Callable[_P, None]) -> Callable[_P, None]:
         def backward(*arguments: _P.args, **options: _P.kwargs) -> None:
-            pending = models.backward()
+            this = models.backward()
             try:
                 original(*arguments, **options)
             except BaseException as error:
-                models.failed("backward", error)
+                if this is not None:
+                    models.failed("backward", error, this)
                 raise
-            models.reduced(pending or [])
+            models.reduced(this)
 
         return backward
 

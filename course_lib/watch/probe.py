@@ -25,12 +25,14 @@ from course_lib.outcome.probe_notes import (
     ProbeNotes,
     WeightCheck,
 )
+from course_lib.outcome.wrapped import WrappedModel
 from course_lib.ranks.inside import groups
+from course_lib.ranks.inside.wrapped import managed, remember, wrapped_model
 from course_lib.watch.exchanges import Exchanges
 from course_lib.watch.guard import Unseen, guarded
 from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
-from course_lib.watch.optimizers import Optimizers, is_inner_step
+from course_lib.watch.optimizers import Optimizers, is_inner_step, steps_around
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import (
     CheckPlan,
@@ -49,9 +51,14 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.utils.hooks import RemovableHandle
 
+#: The gradients of a model, so that a change is seen without looking at a value.
+Gradients = list[tuple[int, int] | None]
+
 _MOST_EVENTS = 20
-#: Calls of DDP models whose order is reported, the newest.
+#: Calls of DDP models whose order is reported, and steps whose closures are: the newest.
 _MOST_CALLS = 100
+#: Failures whose model is reported, the first.
+_MOST_FAILED_MODELS = 3
 
 
 @dataclass
@@ -65,13 +72,21 @@ class Model:
     ranks: list[int] = field(default_factory=list)
     type: str = ""
     statistics: list[str] = field(default_factory=list)
-    #: The parameters that required a gradient when DDP took those that it manages.
-    managed: list[weakref.ref[Parameter]] = field(default_factory=list)
+    #: The parameters that required no gradient when DDP took those that it manages.
+    frozen: list[weakref.ref[Parameter]] = field(default_factory=list)
     parameters: int = 0
     without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
     forwards: int = 0
     backwards: int = 0
     bare_backwards: int = 0
+    unheard: int = 0
+    output: str = ""
+    unfinished: str = ""
+    wrapped: WrappedModel | None = None  # as it was when a reduction was found unfinished
+    touched: list[int] = field(default_factory=list)
+    #: How often each parameter had been changed in place, after its optimizer's last step.
+    versions: tuple[int, ...] = ()
+    since: int = 0  # forward passes since the last backward pass that reached it
     no_sync_steps: int = 0
     steps: int = 0  # of the optimizers that hold its parameters
     plain_forwards: int = 0
@@ -100,6 +115,11 @@ class Model:
             backwards=self.backwards,
             steps=self.steps,
             bare_backwards=self.bare_backwards,
+            unheard=self.unheard,
+            output=self.output,
+            unfinished=self.unfinished,
+            wrapped=self.wrapped,
+            touched=tuple(self.touched[-_MOST_EVENTS:]),
             no_sync_steps=self.no_sync_steps,
             plain_forwards=self.plain_forwards,
             bypassed=self.bypassed,
@@ -108,6 +128,14 @@ class Model:
             inputs=tuple(self.inputs),
             events=dict(self.events),
         )
+
+
+@dataclass
+class Pass:
+    """A backward pass under way: the models that wait for it, and what the gradients of all of them were before."""
+
+    pending: list[Model]
+    before: dict[int, Gradients]
 
 
 @dataclass
@@ -135,6 +163,9 @@ class Probe:
     kept: list[ProcessGroup] = field(default_factory=list)
     hooks: list[RemovableHandle] = field(default_factory=list)
     calls: deque[ModelCall] = field(default_factory=lambda: deque(maxlen=_MOST_CALLS))
+    under_way: Pass | None = None
+    stepping: int = -1  # the step that an optimizer is in
+    closures: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = WaitingClock(self.unseen)
@@ -151,6 +182,8 @@ class Probe:
             bare_backwards=self.bare_backwards,
             no_sync_steps=self.no_sync_steps,
             failures=tuple(self.failures),
+            closures=dict(self.closures),
+            stepping=self.stepping,
             unseen=self.unseen.told(),
             models=tuple(model.told() for model in self.models),
             calls=Calls(forwards - len(self.calls), tuple(self.calls)),
@@ -175,7 +208,10 @@ class Probe:
         self.models.append(model)
         self.hook(wrapper)
         model.ranks = list(dist.get_process_group_ranks(wrapper.process_group))
-        model.managed = [weakref.ref(p) for p in wrapper.module.parameters() if p.requires_grad]
+        remember(wrapper)
+        if not found:
+            model.frozen = [weakref.ref(p) for p in wrapper.module.parameters() if not p.requires_grad]
+            model.versions = _versions(wrapper)
         model.statistics = [
             f"{name}.{buffer}".lstrip(".")
             for name, module in wrapper.module.named_modules()
@@ -204,7 +240,7 @@ class Probe:
         """What is noted of this wrapper."""
         return next((model for model in self.models if model.wrapper() is wrapper), None)
 
-    def forward(self, wrapper: DistributedDataParallel, arguments: tuple[object, ...]) -> Model | None:
+    def forward(self, wrapper: DistributedDataParallel, arguments: object) -> Model | None:
         """A DDP model is about to be called; gives what is noted of it."""
         import torch
 
@@ -212,10 +248,12 @@ class Probe:
         if model is None:
             return None
         model.inside = True
+        self.looked_for_changes(model, wrapper)
         if not torch.is_grad_enabled():
             model.plain_forwards += 1
             return model
         model.forwards += 1
+        model.since += 1
         model.no_sync = not wrapper.require_backward_grad_sync
         model.pending |= not model.no_sync
         self.calls.append(ModelCall(model.number, learners_line()))
@@ -223,24 +261,39 @@ class Probe:
         guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
         return model
 
-    def looked_at(
-        self, model: Model, wrapper: DistributedDataParallel, arguments: tuple[object, ...]
-    ) -> None:
+    def looked_at(self, model: Model, wrapper: DistributedDataParallel, arguments: object) -> None:
         """The weights of a model before one of its forward passes, where they are to be compared; its first inputs."""
-        if len(model.inputs) < 4:
-            model.inputs.append(input_digest(arguments))
+        if len(model.inputs) < 4 and (crc := input_digest(arguments)) is not None:
+            model.inputs.append(crc)
         if self.due() and (model.number, self.steps) not in self.checked_at:
             self.checked_at.add((model.number, self.steps))
-            self.weights.append(weight_check(wrapper, model.number, self.steps, model.managed, self.unseen))
+            self.weights.append(weight_check(wrapper, model.number, self.steps, model.frozen, self.unseen))
 
-    def returned(self, model: Model) -> None:
-        """A DDP model's forward is over, well or not."""
+    def looked_for_changes(
+        self, model: Model, wrapper: DistributedDataParallel, step: int | None = None
+    ) -> None:
+        """Has anybody changed this model's weights since its optimizer's last step, or since it was wrapped?"""
+        found = _versions(wrapper)
+        if model.versions and found != model.versions and self.stepping < 0:
+            model.touched.append(self.steps if step is None else step)
+        model.versions = found
+
+    def returned(self, model: Model, output: object) -> None:
+        """A DDP model's forward is over, well or not (None)."""
         model.inside = False
+        wrapper = model.wrapper()
+        if wrapper is None or output is None or not (wrapper.static_graph or wrapper.find_unused_parameters):
+            return
+        model.output = "" if _tensors_found(wrapper, output) else type(output).__name__
 
     def due(self, step: int | None = None) -> bool:
         """True when weights are to be compared now: by plan, or because somebody has changed them between two steps."""
-        if self.optimizers.touched():
+        for each in self.optimizers.touched():
             self.touched_at = self.steps
+            numbers = each.models([model.wrapper() for model in self.models])
+            for model in self.models:
+                if model.number in numbers and self.steps not in model.touched[-1:]:
+                    model.touched.append(self.steps)
         return self.plan.due(self.steps if step is None else step) or self.touched_at == self.steps
 
     def entering(self, module: nn.Module) -> None:
@@ -255,35 +308,66 @@ class Probe:
                 model.bypassed += 1
                 model.note("bypassed")
 
-    def backward(self) -> list[Model]:
-        """A backward pass begins; returns the models whose gradients it reduces."""
+    def backward(self) -> Pass | None:
+        """A backward pass begins; None for one that is made within another, by reentrant checkpointing."""
+        if self.under_way is not None:
+            return None
         pending = [model for model in self.models if model.pending]
-        if pending:
-            self.backwards += 1
-        elif any(model.forwards for model in self.models) and not any(model.no_sync for model in self.models):
-            # The reducer has finished what the last forwards have begun: this pass it does not see.
-            self.bare_backwards += 1
-            for model in self.models:
-                model.bare_backwards += bool(model.forwards)
-                model.note("bare_backward")
+        self.backwards += bool(pending)
+        if self.stepping >= 0 and not steps_around():
+            self.stepping = -1  # a step that has raised has not said that it is over
+        if self.stepping >= 0:
+            self.closures[self.stepping] = self.closures.get(self.stepping, 0) + 1
+            if len(self.closures) > _MOST_CALLS:
+                del self.closures[min(self.closures)]
         for model in pending:
             model.pending = False
             model.backwards += 1
             model.reduced = {}
-        return pending
+            model.note("backward")
+        called = [model for model in self.models if model.forwards]
+        # One model that waits for the only backward pass is what most scripts have: nothing to tell apart.
+        apart = called if len(called) > 1 or not pending else []
+        self.under_way = Pass(pending, {model.number: _gradients(model) for model in apart})
+        return self.under_way
 
-    def reduced(self, models: list[Model]) -> None:
-        """A backward pass is over, and with it the reduction of these models' gradients."""
-        for model in models:
+    def reduced(self, this: Pass | None) -> None:
+        """A backward pass is over, and with it the reduction of the gradients that it has reached."""
+        if this is None:
+            return
+        self.under_way = None
+        self.told_apart(this)
+        for model in this.pending:
             wrapper = model.wrapper()
-            if wrapper is not None:
-                managed = wrapper._module_parameters
-                model.parameters, model.without_gradient = len(managed), []
-                if any(p.grad is None for p in managed):
+            if wrapper is not None and not model.pending:
+                taken = managed(wrapper)
+                model.parameters, model.without_gradient = len(taken), []
+                model.unheard += not getattr(wrapper, "_static_graph_delay_allreduce_enqueued", True)
+                if any(p.grad is None for p in taken):
                     named = wrapper.module.named_parameters()
                     model.without_gradient = [name for name, p in named if p.requires_grad and p.grad is None]
                 if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
+
+    def told_apart(self, this: Pass) -> None:
+        """Which models has this backward pass reached? One that did not wait for it does not reduce its gradients."""
+        bare = False
+        for model in self.models:
+            before = this.before.get(model.number)
+            reached = before is None or _gradients(model) != before
+            if model in this.pending:
+                if reached:
+                    model.since = 0
+                else:
+                    model.pending = True
+                    model.backwards -= 1
+            elif before is not None and reached and not model.no_sync:
+                # The reducer has finished what the last forwards have begun: this pass it does not see.
+                bare = True
+                model.bare_backwards += 1
+                model.note("bare_backward")
+        self.bare_backwards += bare
+        self.backwards -= bool(this.pending) and all(model.pending for model in this.pending)
 
     def step(self, optimizer: Optimizer) -> None:
         """An optimizer is about to step."""
@@ -298,20 +382,42 @@ class Probe:
             self.loaders.trained()
         own = self.optimizers.of(optimizer)
         wrappers = [model.wrapper() for model in self.models]
+        self.stepping = self.steps
         if self.plan.due(self.steps):
             reduced = {name: left for model in self.models for name, left in model.reduced.items()}
             self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced, self.unseen))
         if self.due(own.steps):
             self.outside.append(outside_check(optimizer, wrappers, own.number, own.steps, self.unseen))
         for model in self.models:
-            model.steps += model.number in own.models(wrappers)
+            if model.number in own.models(wrappers):
+                model.steps += 1
+                self.looked_for_unfinished(model)
         own.steps += 1
         self.steps += 1
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped."""
-        if not is_inner_step():
-            self.optimizers.of(optimizer).remember()
+        if is_inner_step():
+            return
+        self.stepping = -1
+        own = self.optimizers.of(optimizer)
+        own.remember()
+        numbers = own.models([model.wrapper() for model in self.models])
+        for model in self.models:
+            wrapper = model.wrapper()
+            if wrapper is not None and model.number in numbers:
+                model.versions = _versions(wrapper)
+
+    def looked_for_unfinished(self, model: Model) -> None:
+        """Does DDP still wait for gradients of a model that an optimizer is about to step?"""
+        wrapper = model.wrapper()
+        if wrapper is None or model.wrapped is not None or not model.backwards:
+            return
+        try:
+            wrapper._check_reducer_finalized()
+        except RuntimeError as error:
+            model.unfinished, model.wrapped = str(error)[:2000], wrapped_model(wrapper)
+            model.note("unfinished")
 
     def leaving(self) -> None:
         """The process group is about to be destroyed: its connections are kept open.
@@ -323,10 +429,32 @@ class Probe:
         self.kept.extend(groups.world().pg_map)
         self.finish()  # the models may be gone when the script has ended
 
-    def failed(self, what: str, error: BaseException) -> None:
+    def failed(self, what: str, error: BaseException, where: Model | Pass | None) -> None:
         """A forward or backward pass raised; the learner's code may swallow it and go on."""
-        if len(self.failures) < _MOST_EVENTS:
-            self.failures.append(Failure(what, type(error).__name__, learners_line(), str(error)[:2000]))
+        model: Model | None
+        if isinstance(where, Pass):
+            # A pass that no model waits for belongs to the one that was called last.
+            called = [self.models[call.model] for call in self.calls][-1:]
+            model = next(iter(where.pending or called), None)
+        else:
+            model = where
+        forwards = model.since if model is not None else 0
+        if isinstance(where, Pass):
+            self.under_way = None
+            self.told_apart(where)
+        if len(self.failures) >= _MOST_EVENTS:
+            return
+        wrapper = model.wrapper() if model is not None else None
+        self.failures.append(
+            Failure(
+                what,
+                type(error).__name__,
+                learners_line(),
+                str(error)[:2000],
+                wrapped_model(wrapper) if wrapper and len(self.failures) < _MOST_FAILED_MODELS else None,
+                forwards,
+            )
+        )
 
     def finish(self) -> None:
         """The training is over: the weights as they are at the end; told once more, the newer ones count."""
@@ -334,12 +462,34 @@ class Probe:
             wrapper = model.wrapper()
             # One from an earlier cell that is not used here is none of this run's business.
             if wrapper is not None and (model.forwards or not model.found):
-                self.weights.append(weight_check(wrapper, model.number, -1, model.managed, self.unseen))
+                self.looked_for_changes(model, wrapper, -1)
+                self.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
         wrappers = [model.wrapper() for model in self.models]
         for each in self.optimizers.found:
             optimizer = each.optimizer()
             if optimizer is not None:
                 self.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
+
+
+def _versions(wrapper: DistributedDataParallel) -> tuple[int, ...]:
+    """How often each parameter of the model has been changed in place."""
+    return tuple(parameter._version for parameter in wrapper._module_parameters)
+
+
+def _gradients(model: Model) -> Gradients:
+    wrapper = model.wrapper()
+    grads = [p.grad for p in managed(wrapper)] if wrapper is not None else []
+    return [None if grad is None else (id(grad), grad._version) for grad in grads]
+
+
+def _tensors_found(wrapper: DistributedDataParallel, output: object) -> bool:
+    """Whether DDP finds a tensor in what forward has returned that a backward pass could begin at."""
+    from torch import Tensor
+    from torch.nn.parallel import distributed
+    from torch.utils import _pytree
+
+    found = _pytree.tree_leaves(output) if wrapper.static_graph else distributed._find_tensors(output)
+    return any(isinstance(each, Tensor) and each.requires_grad for each in found)
 
 
 CURRENT: Probe | None = None

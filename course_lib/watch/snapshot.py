@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from course_lib.outcome.facts import NO_FACTS, NamedShape, WrappedModel
+from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.fold import Folded, beside, fold, rank_label
 from course_lib.outcome.html import panel, pre, table
 from course_lib.outcome.outcome import Collective, Outcome, exit_text
 from course_lib.outcome.places import Frame, is_learners
+from course_lib.outcome.wrapped import NamedShape, WrappedModel
 
 _NEWEST, _NAMES = 4, 4
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from course_lib.outcome.probe_notes import Digest, GradientCheck, OutsideCheck, OutsideParameter, WeightCheck
+from course_lib.ranks.inside.wrapped import managed
 from course_lib.watch.digest import checksum, dense_parts, sampled
 from course_lib.watch.guard import Unseen
 from course_lib.watch.names import names_in_the_code
@@ -135,28 +136,30 @@ def weight_check(
     wrapper: DistributedDataParallel,
     number: int,
     step: int,
-    managed: Iterable[Callable[[], Parameter | None]],
+    frozen: Iterable[Callable[[], Parameter | None]],
     unseen: Unseen,
 ) -> WeightCheck:
     """The parameters and floating-point buffers of a DDP model before step number `step` (-1: at the end).
 
-    `late` are the parameters that require a gradient and are not among those that DDP manages (weak references).
+    `frozen` are the parameters that required no gradient when it was wrapped (weak references).
     """
     module = wrapper.module
-    known = {id(parameter()) for parameter in managed}
+    known = {id(parameter) for parameter in managed(wrapper)}
+    before = {id(parameter()) for parameter in frozen}
     ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
     named = list(module.named_parameters())
     buffers = [
         (name, b) for name, b in module.named_buffers() if b.is_floating_point() and name not in ignored
     ]
-    late = [n for n, p in named if p.requires_grad and id(p) not in known and n not in ignored]
+    late = [(n, p) for n, p in named if p.requires_grad and id(p) not in known and n not in ignored]
     return WeightCheck(
         model=number,
         step=step,
         parameters=_digests([(n, p) for n, p in named if n not in ignored], "weights", unseen),
         buffers=_digests(buffers, "buffers", unseen),
         managed=wrapper.forward_sync_buffers,
-        late=tuple(late[:_MOST_TENSORS]),
+        late=tuple(name for name, _ in late[:_MOST_TENSORS]),
+        thawed=tuple(name for name, p in late[:_MOST_TENSORS] if id(p) in before),
     )
 
 
@@ -262,12 +265,13 @@ def _looked_at(
         return otherwise
 
 
-def input_digest(arguments: Iterable[object]) -> int:
-    """A checksum of the tensors a model is called with."""
+def input_digest(arguments: object) -> int | None:
+    """A checksum of the tensors a model is called with, also of those in lists and dictionaries; None without any."""
     import torch
+    from torch.utils import _pytree
 
-    crc = 0
-    for argument in arguments:
-        if isinstance(argument, torch.Tensor) and not argument.is_meta and argument.layout is torch.strided:
-            crc = zlib.crc32(str(digest(argument).crc).encode(), crc)
+    crc = None
+    for each in _pytree.tree_leaves(arguments):
+        if isinstance(each, torch.Tensor) and not each.is_meta and each.layout is torch.strided:
+            crc = zlib.crc32(str(digest(each).crc).encode(), crc or 0)
     return crc

@@ -804,9 +804,8 @@ with tempfile.TemporaryDirectory() as folder:
     print(verdict_text(examine(str(script), ranks=2)))
 
 # %% [markdown]
-# It finds *that* gradients differ, and since when. Why, you know from the matrix, and that is not in its advice. (“With
-# averaging” counts the backwards for which DDP was armed; here the average never comes.) Return a tuple or a dictionary, register
-# the dataclass, or leave the flag out.
+# The weights differ from the second step on, and no backward was averaged: DDP hears of the first backward through the tensors
+# in the output, and there is none that it can see. Return a tuple or a dictionary, register the dataclass, or leave the flag out.
 #
 # - **The error names a layer that you use.** It is used in the forward, but not in the loss; or it is behind a `detach()`, an
 #   `argmax`, a `no_grad`.

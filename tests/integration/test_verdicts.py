@@ -120,12 +120,39 @@ def test_a_collective_left_out_is_named_and_not_the_innocent_one_that_meets_it(s
 def test_a_collective_left_open_is_told_by_the_cell_that_leaves_it(ranks):
     outcome = ranks(SKIPPED)
     assert outcome.kind is Kind.OK
-    assert (outcome.diagnosis.kind, outcome.diagnosis.culprits) == ("unequal_collectives", (1,))
+    assert (outcome.diagnosis.kind, outcome.diagnosis.culprits) == ("unequal_collectives", ())
     assert outcome.diagnosis.warning
     assert "at In [1], line 3, and rank 1 has not" in outcome.diagnosis.summary
     later = ranks("dist.all_reduce(torch.ones(2))")
     assert later.proved
     assert (later.diagnosis.kind, later.diagnosis.culprits) == ("skipped_collective", (1,))
+
+
+FINE_TUNING = (
+    "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+    "net = torch.nn.ModuleDict(dict(body=torch.nn.Linear(2, 3), head=torch.nn.Linear(3, 9)))\n"
+    "net.forward = lambda x: net['head'](net['body'](x))\n"
+    "ddp = DDP(net)\n{}\n"
+    "for _ in range(2):\n    ddp(torch.ones(1, 2)).sum().backward()"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (
+            "net['head'] = torch.nn.Linear(3, 2)",
+            "parameters_replaced",
+            "one of shape 9x3 and one of shape 9 are no",
+        ),
+        ("net['body'].requires_grad_(False)", "parameters_frozen", "body.weight and body.bias were frozen"),
+        ("net.forward = lambda x: net['body'](x)", "unused_parameters", "head.weight and head.bias"),
+    ],
+)
+def test_what_ddp_waits_for_in_vain_is_told_apart_though_nobody_watched(ranks, change, kind, words):
+    outcome = ranks(FINE_TUNING.format(change))
+    assert outcome.diagnosis.kind == kind
+    assert words in outcome.diagnosis.summary
 
 
 def test_messages_from_rank_to_rank_leave_nothing_open(shared_ranks):

@@ -4,9 +4,10 @@ import pytest
 
 from course_lib.doctor.absences import rank_left
 from course_lib.doctor.diagnose import diagnose
-from course_lib.outcome.facts import Facts, WrappedModel
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
+from course_lib.outcome.wrapped import WrappedModel
 from tests.made_up.outcomes import blocked, collective, outcome, stuck
 from tests.made_up.watched import SCRIPT, models, notes, record, under_a_condition, watched
 
@@ -203,7 +204,7 @@ def test_the_same_collective_at_the_same_line_in_groups_of_the_same_ranks_is_one
 @pytest.mark.parametrize(
     ("stages", "said_of_it"),
     [
-        (("gradients", "buffers", "buffers"), ("different_order", (0,))),
+        (("gradients", "buffers", "buffers"), ("different_order", ())),
         (("gradients", "", "buffers"), ("waiting_in_a_circle", ())),
     ],
 )

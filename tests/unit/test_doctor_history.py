@@ -62,7 +62,7 @@ def test_the_first_tensor_is_named_and_the_largest_gap_told():
             ("first", {0: Digest(1, (1.0,)), 1: Digest(1, (1.0,)), 2: Digest(2, (1.5,))}),
         ],
     ).difference
-    assert (found.step, found.name, found.at_least, found.odd) == (3, "first", 3.0, (2,))
+    assert (found.step, found.name, found.at_least, found.alike) == (3, "first", 3.0, ((2,), (0, 1)))
     assert found.names == ("first", "second")
 
 
@@ -96,9 +96,9 @@ def apart(step, **tensors):
 def test_a_lasting_difference_begins_with_the_first_tensor_and_ends_with_the_ranks_and_tensors_of_the_last():
     found = lasting([apart(1, a=(1.0, 1.0, 3.0)), apart(2, a=(1.0, 1.5, 1.0), b=(4.0, 4.0, 4.5))])
     assert (found.step, found.name, found.names) == (1, "a", ("a", "b"))
-    assert (found.at_least, found.odd) == (0.5, (1,))
+    assert (found.at_least, found.alike) == (0.5, ((1,), (0, 2)))
 
 
 def test_where_the_last_samples_do_not_tell_the_first_ones_do():
     found = lasting([apart(1, a=(1.0, 1.0, 3.0)), apart(2, b=("x", "x", "y"))])
-    assert (found.at_least, found.name, found.names, found.odd) == (2.0, "a", ("b",), (2,))
+    assert (found.at_least, found.name, found.names, found.alike) == (2.0, "a", ("b",), ((2,), (0, 1)))

@@ -47,6 +47,36 @@ def test_what_was_not_looked_at_is_said_with_the_reason_and_the_ranks():
     assert text.splitlines()[1] == "  weights were not looked at everywhere on ranks 0 and 1: TypeError: no"
 
 
+def drawn(*indices, number=0):
+    epoch = {"indices": list(indices), "batches": 2, "crc": 1}
+    return {
+        "number": number,
+        "sampler": "RandomSampler",
+        "shuffles": True,
+        "samples": 9,
+        "trains": True,
+        "epochs": [epoch],
+    }
+
+
+def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_so():
+    def told(rank, *loaders):
+        return notes(models=models(0), weights=weights(1), loaders=list(loaders))
+
+    numbered = watched(told(0, drawn(0, 1)), told(1, drawn(2, 3)))
+    said = checked(numbered)[1]
+    assert said.startswith(
+        "numbers of the samples that the training loader drew compared between ranks (not what"
+    )
+    streamed = watched(told(0, drawn()), told(1, drawn()), recorded=SOME_COLLECTIVE)
+    assert not any("samples" in sentence for sentence in checked(streamed))
+    assert "samples of a training loader that gives them no numbers (a stream) were not compared" in report(
+        told(0, drawn()), told(1, drawn()), recorded=SOME_COLLECTIVE
+    )
+    both = watched(told(0, drawn(0, 1), drawn(5, 6, number=1)), told(1, drawn(2, 3), drawn(7, 8, number=1)))
+    assert "2 training loaders" in checked(both)[1]
+
+
 class Hooks:
     def well(self):
         return 3

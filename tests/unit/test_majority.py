@@ -5,7 +5,7 @@ import pytest
 from course_lib.doctor.diagnose import diagnose
 from course_lib.watch.majority import odd_ones
 from tests.made_up.outcomes import blocked, meeting, stuck
-from tests.made_up.watched import notes, record, watched, weights
+from tests.made_up.watched import gradients, models, notes, record, watched, weights
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,39 @@ def test_of_two_against_two_nobody_is_blamed():
     assert (found.kind, found.culprits) == ("different_sizes", ())
 
 
-def test_of_three_against_one_the_one_is_blamed():
+def test_of_three_against_one_nobody_is_blamed_either_and_it_is_told_who_differs_from_whom():
     found = diagnose(met(4, 4, 8, 4))
-    assert (found.kind, found.culprits) == ("different_sizes", (2,))
+    assert (found.kind, found.culprits) == ("different_sizes", ())
+    assert "rank 2 brings all_reduce() (8 float32), ranks 0, 1 and 3 bring all_reduce() (4" in found.summary
 
 
-def test_weights_that_differ_two_against_two_blame_nobody():
-    each = [notes(weights=weights(1, 10 + (rank > 1))) for rank in range(4)]
-    assert diagnose(watched(*each)).culprits == ()
+@pytest.mark.parametrize(
+    ("values", "who"),
+    [
+        ((10, 10, 11, 10), ": rank 2 from ranks 0, 1 and 3."),
+        ((10, 11, 10, 11), ": ranks 0 and 2 from ranks 1 and 3."),
+        ((10, 12, 11, 10), ": rank 1, rank 2, ranks 0 and 3, each from the others."),
+        ((10, 11, 12, 13), "since step 1."),
+    ],
+)
+def test_weights_that_differ_blame_nobody_and_it_is_told_who_differs_from_whom(values, who):
+    found = diagnose(watched(*(notes(weights=weights(1, value)) for value in values)))
+    assert found.culprits == ()
+    assert who in found.summary
+
+
+def test_weights_that_one_rank_has_changed_outside_of_its_optimizer_are_its_own():
+    each = [
+        notes(
+            weights=weights(1, 10 + (rank == 0)),
+            gradients=gradients(5, 5),
+            models=[{**models(0)[0], "touched": [1] if rank == 0 else []}],
+        )
+        for rank in range(2)
+    ]
+    found = diagnose(watched(*each))
+    assert (found.kind, found.culprits) == ("weights_differ", (0,))
+    assert "rank 0 changed the weights otherwise" in found.summary
 
 
 def test_collectives_that_do_not_fit_are_told_before_ranks_that_are_missing():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_lib.outcome.facts import Facts, InitArguments, NamedShape, StoreAddress, ThreadPlace, WrappedModel
+from course_lib.outcome.facts import Facts, InitArguments, StoreAddress, ThreadPlace
 from course_lib.outcome.packed import NotSent
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
@@ -25,6 +25,7 @@ from course_lib.outcome.probe_notes import (
     WaitingShare,
     WeightCheck,
 )
+from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.ranks import messages, starting
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.look import Look

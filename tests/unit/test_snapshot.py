@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from course_lib.outcome.facts import Facts, NamedShape, WrappedModel
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.places import Frame
+from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.watch import snapshot
 from tests.made_up.outcomes import collective, died, hung, outcome, raised
 

@@ -16,16 +16,18 @@ from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from course_lib.outcome.facts import Facts, InitArguments, NamedShape, StoreAddress, ThreadPlace, WrappedModel
+from course_lib.outcome.facts import Facts, InitArguments, StoreAddress, ThreadPlace
 from course_lib.outcome.places import Frame, is_learners
 from course_lib.outcome.probe_notes import Counts, ProbeNotes
+from course_lib.outcome.wrapped import WrappedModel
 from course_lib.ranks.inside import groups
 from course_lib.ranks.inside.idle import idles
+from course_lib.ranks.inside.wrapped import wrapped_model
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
-_MOST_MODELS, _MOST_PARAMETERS = 16, 400
+_MOST_MODELS = 16
 #: Gives what is noted of a watched job, while there is one (see `watch.probe`); the newest counts.
 NOTED: list[Callable[[], ProbeNotes]] = []
 #: What other rooms count that goes up while a script gets on: steps of optimizers, batches.
@@ -39,7 +41,7 @@ def facts_of(main_thread: int) -> Facts:
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    return _facts(_init_arguments(frames))
+    return _facts(_init_arguments(frames), at_rest=False)
 
 
 def facts_at(traceback: TracebackType | None) -> Facts:
@@ -48,17 +50,17 @@ def facts_at(traceback: TracebackType | None) -> Facts:
     while traceback is not None:
         frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
-    return _facts(_init_arguments(frames))
+    return _facts(_init_arguments(frames), at_rest=True)
 
 
-def _facts(init: InitArguments | None) -> Facts:
+def _facts(init: InitArguments | None, at_rest: bool) -> Facts:
     models: tuple[WrappedModel, ...] = ()
     members: dict[str, tuple[int, ...]] = {}
     issued: dict[str, int] = {}
     groups_made = None
     threads: tuple[ThreadPlace, ...] = ()
     with contextlib.suppress(Exception):
-        models = tuple(_model(wrapper) for wrapper in ddp_wrappers()[:_MOST_MODELS])
+        models = tuple(wrapped_model(wrapper, at_rest) for wrapper in ddp_wrappers()[:_MOST_MODELS])
     with contextlib.suppress(Exception):
         members = {name: tuple(ranks) for name, ranks in groups.group_members().items()}
         issued = groups.sequence_numbers()
@@ -140,27 +142,6 @@ def ddp_wrappers() -> list[DistributedDataParallel]:
         kinds.update(new)
     # Asked of the type: an object may answer isinstance() with code of its own.
     return [thing for thing in gc.get_objects() if type(thing) in kinds and "reducer" in vars(thing)]
-
-
-def _model(wrapper: DistributedDataParallel) -> WrappedModel:
-    names = {id(parameter): name for name, parameter in wrapper.module.named_parameters()}
-    managed = list(wrapper._module_parameters)
-    wrapped = {id(parameter) for parameter in managed}
-    return WrappedModel(
-        type=type(wrapper.module).__name__,
-        parameters=tuple(
-            NamedShape(names.get(id(parameter), "?"), tuple(parameter.shape))
-            for parameter in managed[:_MOST_PARAMETERS]
-        ),
-        number=len(managed),
-        without_gradient=tuple(names.get(id(p), "?") for p in managed if p.grad is None)[:_MOST_PARAMETERS],
-        added=tuple(name for key, name in names.items() if key not in wrapped)[:_MOST_PARAMETERS],
-        buffers=sum(1 for _ in wrapper.module.buffers()),
-        syncs_buffers=bool(wrapper.forward_sync_buffers),
-        find_unused_parameters=bool(wrapper.find_unused_parameters),
-        static_graph=bool(wrapper.static_graph),
-        no_sync=not wrapper.require_backward_grad_sync,
-    )
 
 
 def _init_arguments(frames: Sequence[FrameType]) -> InitArguments | None:

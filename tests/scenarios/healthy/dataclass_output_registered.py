@@ -1,0 +1,44 @@
+# kind: none
+# ranks: 2
+# The model returns a dataclass that is registered, and the graph is declared static.
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+@dataclass
+class Prediction:
+    logits: torch.Tensor
+    features: torch.Tensor
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features, self.out = nn.Linear(6, 12), nn.Linear(12, 3)
+
+    def forward(self, x):
+        features = self.features(x).relu()
+        return Prediction(self.out(features), features)
+
+
+def train():
+    torch.manual_seed(0)
+    torch.export.register_dataclass(Prediction)
+    model = DDP(Net(), static_graph=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 + dist.get_rank())
+    for _ in range(8):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(torch.randn(8, 6)).logits, torch.randint(3, (8,))).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    train()
+    dist.destroy_process_group()
