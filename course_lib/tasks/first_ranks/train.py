@@ -118,8 +118,7 @@ class Train(Task[Case, Seen, list[float]]):
         ),
         Misconception(
             "own_share_told",
-            "Rank 0 tells the accuracy on its own share of the test images: no all_reduce sums what all ranks have "
-            "found.",
+            "Rank 0 tells the accuracy on its own share of the images: no all_reduce sums what all ranks have found.",
             taught.COLLECTIVES,
         ),
         Misconception(
