@@ -228,7 +228,8 @@ def _left_out(
     """One side has made backward passes that the other has not; `less`: how many, where that was counted."""
     left_out = (without_backward(outcome, gone[0]) or 0) > 0
     condition = condition_of(outcome, blocked, first.collective, first)
-    if condition is not None or (len(blocked) < len(gone) and not left_out):
+    guarded = condition is not None and len(blocked) <= len(gone)
+    if guarded or (len(blocked) < len(gone) and not left_out):
         because = f", because the line stands under `{condition}`" if condition else ""
         return Diagnosis(
             "extra_backward",

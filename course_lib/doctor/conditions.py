@@ -23,11 +23,15 @@ class Guard(NamedTuple):
     last: int
 
 
-@functools.lru_cache(maxsize=256)
 def guards(file: str, line: int) -> tuple[Guard, ...]:
     """The conditions on the rank around this line, the innermost first."""
+    return _guards("".join(linecache.getlines(file)), line)
+
+
+@functools.lru_cache(maxsize=256)
+def _guards(source: str, line: int) -> tuple[Guard, ...]:
     try:
-        tree = parsed("".join(linecache.getlines(file)))
+        tree = parsed(source)
     except (SyntaxError, ValueError):
         return ()
     found = []

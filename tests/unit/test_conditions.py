@@ -6,7 +6,7 @@ import sysconfig
 
 import pytest
 
-from course_lib.doctor.conditions import condition_of, guards, rank_condition, rank_only_collective
+from course_lib.doctor.conditions import condition_of, rank_condition, rank_only_collective
 from course_lib.doctor.words import positions
 from course_lib.outcome.outcome import Collective, Waiting
 from course_lib.outcome.places import Frame, Spot
@@ -36,7 +36,6 @@ if names["rank"]:
 def script():
     name = "/scripts/conditions.py"
     linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
-    guards.cache_clear()
     yield name
     del linecache.cache[name]
 
