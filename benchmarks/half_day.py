@@ -561,20 +561,16 @@ class HalfDay:
 
 def graded(task: str) -> list[Answer]:
     """Two wrong answers and a right one of the catalogue, judged now on real ranks."""
+    from course_lib.grading.answers import catalogue
     from course_lib.grading.grader import grade
 
-    folder = ROOT / "tests/answers" / task.replace(".", "/")
-    known = [
-        path
-        for path in sorted(folder.glob("wrong_*.py"))
-        if "misconception: none" not in path.read_text("utf-8")
-    ]
+    mine = [one for one in catalogue(ROOT / "tests/answers") if one.task == task]
+    known = [one for one in mine if one.misconceptions]
     answers = []
-    for path in (*known[:2], max(folder.glob("right_*.py"))):
-        source = path.read_text(encoding="utf-8")
-        verdict = grade(task, source)
+    for one in (*known[:2], [one for one in mine if one.right][-1]):
+        verdict = grade(task, one.source)
         ids = tuple(sorted(each.id for each in verdict.misconceptions))
-        answers.append(Answer(task, source, Said("verdict", task, str(verdict.kind), ids)))
+        answers.append(Answer(task, one.source, Said("verdict", task, str(verdict.kind), ids)))
     return answers
 
 

@@ -1,10 +1,7 @@
-"""Where a task's statement and solution stand: in the one source of exercises and solutions, `solutions/sources`."""
+"""Where a task's cell stands: in the one source of exercises and solutions, `solutions/sources`."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +9,6 @@ from course_lib.build.plan import Edition, Target
 from course_lib.build.source import notebook_for
 from course_lib.grading.cells import answer_in_file
 from course_lib.learner.course import course_folder
-from course_lib.outcome.syntax import parsed
 from course_lib.tasks import Task
 
 if TYPE_CHECKING:
@@ -33,34 +29,6 @@ def task_cell(task: Task, *, solved: bool, root: Path | None = None) -> str | No
     cells = _cells(task, solved, root)
     place = _place(task, cells)
     return _below_magic(cells[place]) if place is not None else None
-
-
-def task_statement(task: Task, *, root: Path | None = None) -> str | None:
-    """What a learner reads of the task, in Markdown: the text above its cell, and what its docstrings say.
-
-    Of a script, the docstring is the one at its head. None where there is no cell.
-    """
-    root = root or course_folder()
-    if root is None:
-        return None
-    cells = _cells(task, False, root)
-    place = _place(task, cells)
-    if place is None:
-        return None
-    source = task_cell(task, solved=False, root=root) if task.script else _below_magic(cells[place])
-    if source is None:
-        return None
-    above = [*takewhile(lambda cell: cell.cell_type == "markdown", reversed(cells[:place]))]
-    texts = [str(cell.source) for cell in reversed(above)]
-    return "\n\n".join([*texts, *_docstrings(parsed(source), deep=not task.script)])
-
-
-def _docstrings(module: ast.Module, *, deep: bool) -> Iterator[str]:
-    for node in ast.walk(module) if deep else (module,):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            said = ast.get_docstring(node)
-            if said is not None:
-                yield said
 
 
 def _below_magic(cell: NotebookNode) -> str:

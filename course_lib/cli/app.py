@@ -52,10 +52,6 @@ COMMANDS = {
         "course_lib.cli.selfcheck",
         "Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.",
     ),
-    "new-task": (
-        "course_lib.cli.new_task",
-        "Begin a new task: a small working one, with its cell and a catalogue of answers, to be changed into yours.",
-    ),
     "doctor": (
         "course_lib.cli.doctor",
         "Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.",

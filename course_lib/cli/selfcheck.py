@@ -16,12 +16,13 @@ import typer
 
 from course_lib.build.check import check_notebooks
 from course_lib.build.plan import NOTEBOOK_FOLDERS, BuildError
-from course_lib.build.task_sources import task_cell, task_statement
+from course_lib.build.task_sources import task_cell
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import ANSWERS, checkout_root
 from course_lib.cli.words import words_in
 from course_lib.grading import selfcheck as checks
-from course_lib.grading.selfcheck import Specimen, catalogue, problems_with_catalogue, problems_with_task
+from course_lib.grading.answers import Specimen, catalogue, problems_with_catalogue
+from course_lib.grading.selfcheck import problems_with_task
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 
 #: What running a notebook leaves beside it; lesson 00 writes scripts into `scratch`.
@@ -81,7 +82,7 @@ def problems_on_paper(root: Path) -> list[str]:
     specimens = catalogue(root / ANSWERS)
     problems = problems_with_catalogue(root / ANSWERS)
     for task in all_tasks():
-        problems += problems_with_task(task, specimens, _statement(task, root))
+        problems += problems_with_task(task, specimens)
         lesson = root / "notebooks" / "sources" / f"{task.lesson}.py"
         if not lesson.is_file():
             problems.append(f"{task.name}: there is no lesson {task.lesson}")
@@ -163,14 +164,6 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
         return None
 
 
-def _statement(task: Task, root: Path) -> str | None:
-    """What a learner reads of the task; None where there is no cell for it, or none that can be read."""
-    try:
-        return task_statement(task, root=root)
-    except BuildError:
-        return None
-
-
 def things_to_run(root: Path, names: list[str], seeds: int = 1, *, only_right: bool = False) -> list[Thing]:
     """Everything that these tasks have.
 
@@ -178,7 +171,7 @@ def things_to_run(root: Path, names: list[str], seeds: int = 1, *, only_right: b
         seeds: from how many seeds the cases of right answers and solutions are drawn.
         only_right: leave out stubs and wrong answers.
     """
-    specimens = checks.catalogue(root / ANSWERS)
+    specimens = catalogue(root / ANSWERS)
     todo: list[Thing] = []
     for name in names:
         todo += [] if only_right else [Thing(f"{name}, stubs", name, root, seeds)]

@@ -1,146 +1,34 @@
 """Is a task what it says? Its catalogue of answers decides: right ones pass, wrong ones show their own misconception.
 
-The catalogue is a folder `<lesson>/<task>/` of files `right_*.py` and `wrong_*.py`; the first line of a wrong one
-names the misconception it has: `# misconception: not_reduced`, or all of them: `# misconceptions: local_rank, summed`,
-or `none`, where no idea with a name is behind it. Below it may stand what the answer breaks, a check's sentence or one
-of the task's statement, word for word: `# breaks: All ranks return the same.` Every check that is no gate has a wrong
-answer that breaks it, and so has every sentence of the statement that demands something; `explains.txt` lists those
-that only explain. Each function returns what is wrong, one line each; nothing returned means all is well.
-`problems_with_task` runs nothing, the others run answers on real ranks.
+Every misconception has a wrong answer that shows it, and every check that is no gate one that breaks it (`answers.py`).
+Each function returns what is wrong, one line each; nothing returned means all is well. `problems_with_task` runs
+nothing, the others run answers on real ranks.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
+from course_lib.grading.answers import Specimen
 from course_lib.grading.grader import grade, seed_of
 from course_lib.grading.judge import NO_OBSERVATION
-from course_lib.grading.statement import in_one_line, is_quoted, sentences_in
 from course_lib.grading.verdict import CheckState, Verdict, VerdictKind
-from course_lib.tasks import Task, UnknownTaskError, find_task
+from course_lib.tasks import Task, find_task
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
-#: Beside a task's answers: the sentences of its statement that demand nothing, one a line.
-EXPLAINS = "explains.txt"
 #: Seeds that are tried in the same ranks. The part of them that is enough where nothing is rounded.
 _AT_ONCE, _EXACT = 10, 0.15
 #: What was seen, and what it should be: `is [0.1, …] on rank 0, the mean [0.1, …]`, `returned 3; it is 6`.
 _VALUE = r"(-?\d[\d.,]*(?:e-?\d+)?|\[[^\]]*\])"
 _BETWEEN = r"(?:; it is|; it should be|; without kills it is|,? the mean(?: is)?| instead of|; one process alone has)"
 _COMPARED = re.compile(rf"(?:is|got|returned|was|said) {_VALUE}[^;]*?{_BETWEEN} {_VALUE}")
-_BREAKS = re.compile(r"# breaks: (\S.*)")
-_MISCONCEPTIONS = re.compile(r"# misconceptions?: (\w+(?:, \w+)*)")
 
 
-@dataclass(frozen=True)
-class Specimen:
-    """One file of the catalogue: an answer that is known to be right, or to be wrong in a known way.
-
-    Attributes:
-        path: the file. name: `samplers/evaluate/wrong_padding`. task: the task's name.
-        right: what the file's name says. misconceptions: what its first line names, `declared` whether it does.
-        breaks: the sentences it breaks.
-    """
-
-    path: Path
-    name: str
-    task: str
-    right: bool
-    misconceptions: tuple[str, ...]
-    declared: bool = False
-    breaks: tuple[str, ...] = ()
-
-    @property
-    def source(self) -> str:
-        """The answer."""
-        return self.path.read_text(encoding="utf-8")
-
-
-def catalogue(folder: Path) -> tuple[Specimen, ...]:
-    """Every answer below a folder, in order."""
-    return tuple(_specimen(path, folder) for path in sorted(folder.glob("*/*/*.py")))
-
-
-def _specimen(path: Path, folder: Path) -> Specimen:
-    lesson, task, _ = path.relative_to(folder).parts
-    first_line, *lines = path.read_text(encoding="utf-8").split("\n")
-    found = _MISCONCEPTIONS.fullmatch(first_line.rstrip())
-    broken = itertools.takewhile(lambda match: match is not None, map(_BREAKS.fullmatch, lines))
-    return Specimen(
-        path,
-        path.relative_to(folder).with_suffix("").as_posix(),
-        f"{lesson}.{task}",
-        path.name.startswith("right_"),
-        tuple(found[1].split(", ")) if found and found[1] != "none" else (),
-        found is not None,
-        tuple(match[1] for match in broken if match),
-    )
-
-
-def problems_with_catalogue(folder: Path) -> list[str]:
-    """What in the folder belongs to no task, or is neither right nor wrong. Runs nothing."""
-    problems = []
-    for path in sorted(item for item in folder.glob("*/**/*") if item.is_file()):
-        shown = path.relative_to(folder).as_posix()
-        if "__pycache__" in path.parts:
-            continue
-        if not re.fullmatch(rf"[^/]+/[^/]+/((right|wrong)_\w+\.py|{re.escape(EXPLAINS)})", shown):
-            problems.append(
-                f"{shown}: not an answer; answers are LESSON/TASK/right_*.py and wrong_*.py, beside them {EXPLAINS}"
-            )
-            continue
-        try:
-            find_task(".".join(path.relative_to(folder).parts[:2]))
-        except UnknownTaskError as error:
-            problems.append(f"{shown}: {error}")
-    return problems
-
-
-def problems_with_task(task: Task, specimens: Sequence[Specimen], statement: str | None = None) -> list[str]:
-    """What is missing or inconsistent in a task and its part of the catalogue. Runs nothing.
-
-    Args:
-        statement: what a learner reads of the task, in Markdown; None where nobody knows it.
-    """
+def problems_with_task(task: Task, specimens: Sequence[Specimen]) -> list[str]:
+    """What is missing or inconsistent in a task and its part of the catalogue. Runs nothing."""
     mine = [specimen for specimen in specimens if specimen.task == task.name]
-    problems = [*_problems(task, mine)]
-    if statement is not None:
-        problems += _problems_with_statement(task, mine, sentences_in(statement))
-    return [f"{task.name}: {problem}" for problem in problems]
-
-
-def _problems_with_statement(task: Task, mine: Sequence[Specimen], sentences: Sequence[str]) -> Iterator[str]:
-    """Sentences that no wrong answer breaks, and quotations of what is not said."""
-    explained = _explained(mine)
-    quoted: dict[str, str] = {}
-    checked = {check.sentence for check in task.checks}
-    for specimen in mine:
-        for quotation in specimen.breaks:
-            meant = [sentence for sentence in sentences if is_quoted(quotation, sentence)]
-            quoted |= dict.fromkeys(meant, specimen.name)
-            if not meant and quotation not in checked:
-                yield f"{specimen.name} breaks what is said nowhere: {quotation!r}"
-    for sentence in sentences:
-        if sentence in explained and sentence in quoted:
-            yield f"{quoted[sentence]} breaks a sentence that {EXPLAINS} lists: {sentence!r}"
-        elif sentence not in explained and sentence not in quoted:
-            yield f"no wrong answer breaks, and no {EXPLAINS} lists, this sentence of the statement: {sentence!r}"
-    for sentence in explained:
-        if sentence not in sentences:
-            yield f"{EXPLAINS} lists what the statement does not say: {sentence!r}"
-
-
-def _explained(mine: Sequence[Specimen]) -> tuple[str, ...]:
-    """The lines of the file beside a task's answers."""
-    file = mine[0].path.with_name(EXPLAINS) if mine else None
-    if file is None or not file.is_file():
-        return ()
-    lines = map(in_one_line, file.read_text(encoding="utf-8").splitlines())
-    return tuple(line for line in lines if line)
+    return [f"{task.name}: {problem}" for problem in _problems(task, mine)]
 
 
 def _problems(task: Task, mine: Sequence[Specimen]) -> Iterator[str]:
@@ -167,11 +55,13 @@ def _not_shown(task: Task, wrong: Sequence[Specimen]) -> Iterator[str]:
         yield f"no wrong answer shows the misconception {id_}"
     for specimen in wrong:
         if not specimen.declared or not known.issuperset(specimen.misconceptions):
-            yield f"{specimen.name} must begin with  # misconception: ID  and name one of {sorted(known)}, or none"
-    broken = {sentence for specimen in wrong for sentence in specimen.breaks}
+            yield f"{specimen.name} must name its misconception, one or several of {sorted(known)}, or none"
+    broken = {sentence: specimen.name for specimen in wrong for sentence in specimen.breaks}
+    for sentence in broken.keys() - {check.sentence for check in task.checks}:
+        yield f"{broken[sentence]} breaks a check that there is not: {sentence!r}"
     for check in task.checks:
         if not check.gate and check.sentence not in broken:
-            yield f"no wrong answer says that it breaks this check:  # breaks: {check.sentence}"
+            yield f"no wrong answer says that it breaks this check: {check.sentence!r}"
 
 
 def _not_said(task: Task) -> Iterator[str]:

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.build.task_sources import task_cell, task_statement
+from course_lib.build.task_sources import task_cell
 from course_lib.grading import grader
+from course_lib.grading.answers import catalogue, problems_with_catalogue
 from course_lib.grading.grader import grade
 from course_lib.grading.judge import judge
-from course_lib.grading.selfcheck import (
-    catalogue,
-    problems_with_answer,
-    problems_with_catalogue,
-    problems_with_stubs,
-    problems_with_task,
-)
+from course_lib.grading.selfcheck import problems_with_answer, problems_with_stubs, problems_with_task
 from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import all_tasks, find_task
 
@@ -24,6 +19,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 IMPORT = builtins.__import__
 SPECIMENS = catalogue(HERE)
+SOURCES = {specimen.name: specimen.source for specimen in SPECIMENS}
 SAMPLERS = [task for task in all_tasks() if task.name.startswith("samplers.")]
 SCRIPTS = [task for task in all_tasks() if task.script]
 
@@ -64,9 +60,7 @@ def test_a_bare_ellipsis_gives_none_and_may_be_meant(task):
 
 @pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
 def test_a_task_is_complete(task):
-    statement = task_statement(task)
-    assert statement is not None
-    assert problems_with_task(task, SPECIMENS, statement) == []
+    assert problems_with_task(task, SPECIMENS) == []
 
 
 def test_every_answer_belongs_to_a_task():
@@ -78,14 +72,11 @@ def test_an_answer_in_the_wrong_place_is_a_problem(tmp_path):
     """The checks above can fail: a wrong answer called right, and a right one called wrong."""
     folder = tmp_path / "samplers" / "shard_indices"
     folder.mkdir(parents=True)
-    here = HERE / "samplers" / "shard_indices"
-    (folder / "right_blocks.py").write_text((here / "wrong_blocks.py").read_text())
-    (folder / "wrong_tensor.py").write_text(
-        "# misconception: no_padding\n" + (here / "right_tensor.py").read_text()
-    )
-    (folder / "wrong_blocks.py").write_text(
-        (here / "wrong_blocks.py").read_text().replace("contiguous_blocks", "no_padding")
-    )
+    blocks = "# misconception: contiguous_blocks\n" + SOURCES["samplers/shard_indices/wrong_blocks"]
+    right = SOURCES["samplers/shard_indices/right_tensor"]
+    (folder / "right_blocks.py").write_text(blocks)
+    (folder / "wrong_tensor.py").write_text("# misconception: no_padding\n" + right)
+    (folder / "wrong_blocks.py").write_text(blocks.replace("contiguous_blocks", "no_padding"))
     (folder / "notes.txt").write_text("what is this")
     found = {specimen.path.name: problems_with_answer(specimen) for specimen in catalogue(tmp_path)}
     assert "is right, but" in found["right_blocks.py"][0]
@@ -97,27 +88,24 @@ def test_an_answer_in_the_wrong_place_is_a_problem(tmp_path):
 
 
 def test_a_rank_that_gloo_ends_is_not_said_to_have_ended_itself():
-    verdict = grade(
-        "alternation.train_and_evaluate",
-        (HERE / "alternation/train_and_evaluate/wrong_wrapper.py").read_text(),
-    )
+    verdict = grade("alternation.train_and_evaluate", SOURCES["alternation/train_and_evaluate/wrong_wrapper"])
     if verdict.kind is VerdictKind.ERROR:  # which collectives meet first is the machine's choice
         assert verdict.headline.startswith("gloo ended rank")
         assert "os._exit" not in repr(verdict)
 
 
 def test_memory_that_the_task_itself_takes_away_is_not_the_answer_s():
-    source = (HERE / "out_of_memory/safe_step/wrong_forward_only.py").read_text()
-    headline = grade("out_of_memory.safe_step", source).headline
+    headline = grade(
+        "out_of_memory.safe_step", SOURCES["out_of_memory/safe_step/wrong_forward_only"]
+    ).headline
     assert "let the task's own out-of-memory error through" in headline
     assert "an answer may use" not in headline
 
 
 def test_a_right_answer_passes_with_seeds_that_draw_trainings_which_diverge():
     """Of these seeds, several draw a case for wrappers.Together in which rounding decides: it is drawn again."""
-    (specimen,) = [one for one in SPECIMENS if one.name == "wrappers/Together/right_class"]
     for seed in (11, 213, 278):
-        assert grade(specimen.task, specimen.source, seed=seed).passed
+        assert grade("wrappers.Together", SOURCES["wrappers/Together/right_class"], seed=seed).passed
 
 
 PASTED = {"agree": ["forward_only"], "by_hand": ["ranks_counted", "statistics"]}

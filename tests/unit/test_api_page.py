@@ -103,9 +103,7 @@ def test_every_option_of_the_rank_magic_is_on_the_page(page):
 
 def test_every_command_is_on_the_page(page):
     commands = command_line().commands
-    assert {"lab", "notebooks", "check", "grade", "progress", "selfcheck", "new-task", "doctor"} <= set(
-        commands
-    )
+    assert {"lab", "notebooks", "check", "grade", "progress", "selfcheck", "doctor"} <= set(commands)
     for name in commands:
         assert re.search(rf"^### `ddp-course {name}\b", page, re.MULTILINE), name
     assert "### `ddp-course progress import FILE`" in page

@@ -3,14 +3,15 @@
 That notebooks match their sources is checked in test_house, answers are run in tests/answers.
 """
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from course_lib.cli.selfcheck import problems_on_paper, stray_files, taught_nowhere
-from course_lib.grading.selfcheck import EXPLAINS, catalogue, empty_words, problems_with_task, seeds_for
-from course_lib.grading.statement import is_quoted, sentences_in
+from course_lib.grading.answers import CatalogueError, catalogue, problems_with_catalogue, read
+from course_lib.grading.selfcheck import empty_words, seeds_for
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Misconception
@@ -118,122 +119,60 @@ def test_only_where_rounding_may_decide_all_seeds_are_worth_their_time():
     assert seeds_for(find_task("capstone.train"), 200) == 1
 
 
-STATEMENT = """## 1. A heading. It demands nothing.
+IN_PLACE = """def f(x):
+    y = x + 1
+#~ minus -1 |    y = x - 1
+    z = 2 * y
+#~ single -1
+    print(z)
+#~ single -0 |    z = y
+#~ |    print(y)
+    return z
+#~ minus -3 |    return y
 
-Return the mean of `a.b` over all ranks, on every rank. (One may
-wait.) Ranks are many, e.g. four.
-
-- the sum stays a float;
-- it is `None`. Or not.
-
-```python
-# This is code. It says nothing.
-```
-
-| a table | is given |
+#~ minus: misconceptions: first, second
+#~ minus: breaks: It is right.
+#~ single: misconception: none
 """
 
 
-@pytest.fixture
-def answers(tmp_path):
-    """Writes a wrong answer for the task, and what explains.txt says; gives what is wrong with the statement."""
-
-    def problems(quotations=(), explains=(), statement=STATEMENT):
-        folder = tmp_path / "samplers" / "evaluate"
-        breaks = "".join(f"# breaks: {quotation}\n" for quotation in quotations)
-        write(folder / "wrong_a.py", f"# misconception: none\n{breaks}")
-        write(folder / EXPLAINS, "\n".join(explains))
-        task = find_task("samplers.evaluate")
-        without = problems_with_task(task, catalogue(tmp_path))
-        return [
-            line.removeprefix("samplers.evaluate: ")
-            for line in problems_with_task(task, catalogue(tmp_path), statement)
-            if line not in without
-        ]
-
-    return problems
-
-
-def test_sentences_are_told_from_headings_code_and_tables():
-    assert sentences_in(STATEMENT) == (
-        "Return the mean of `a.b` over all ranks, on every rank.",
-        "(One may wait.)",
-        "Ranks are many, e.g. four.",
-        "the sum stays a float;",
-        "it is `None`.",
-        "Or not.",
+def test_variants_stand_where_the_mistake_is_made(tmp_path):
+    path = tmp_path / "samplers/evaluate/right_one.py"
+    write(path, IN_PLACE)
+    right, minus, single = catalogue(tmp_path)
+    assert (right.name, right.right, right.path) == ("samplers/evaluate/right_one", True, path)
+    assert right.source.rstrip().endswith("y = x + 1\n    z = 2 * y\n    print(z)\n    return z")
+    assert (minus.name, minus.task, minus.right) == (
+        "samplers/evaluate/wrong_minus",
+        "samplers.evaluate",
+        False,
     )
-
-
-def test_a_statement_is_fine_when_each_sentence_is_either_broken_or_explained(answers):
-    quotations = ("Return the mean of `a.b`", "the sum stays a float;", "it is `None`.", "Or not.")
-    explains = ("(One   may wait.)", "", "Ranks are many, e.g. four.")
-    assert answers(quotations, explains) == []
-
-
-def test_a_sentence_that_nobody_breaks_or_explains_is_found(answers):
-    (problem,) = answers(("Return the mean",), (), "Return the mean. Ranks are many.")
-    assert problem.startswith("no wrong answer breaks")
-    assert problem.endswith("'Ranks are many.'")
-
-
-def test_what_is_quoted_or_explained_and_no_longer_said_is_found(answers):
-    (quoted, explained) = answers(
-        ("Return the mean.", "the sum of all"), ("Ranks are few.",), "Return the mean."
-    )
-    assert quoted == "samplers/evaluate/wrong_a breaks what is said nowhere: 'the sum of all'"
-    assert explained == "explains.txt lists what the statement does not say: 'Ranks are few.'"
-
-
-def test_a_part_of_a_sentence_does_not_explain_it(answers):
-    said = answers(("Return the mean.",), ("Ranks are",), "Return the mean. Ranks are many.")
-    assert len(said) == 2
-    assert "'Ranks are many.'" in said[0]
-    assert "explains.txt lists what the statement does not say" in said[1]
-
-
-def test_a_sentence_that_is_broken_and_explained_is_found(answers):
-    (problem,) = answers(("Return the mean",), ("Return the mean now.",), "Return the mean now.")
-    assert problem == (
-        "samplers/evaluate/wrong_a breaks a sentence that explains.txt lists: 'Return the mean now.'"
-    )
+    assert minus.source.rstrip() == "def f(x):\n    y = x - 1\n    return y"
+    assert (minus.misconceptions, minus.breaks) == (("first", "second"), ("It is right.",))
+    assert (single.misconceptions, single.declared, single.breaks) == ((), True, ())
+    assert single.source.rstrip().endswith("y = x + 1\n    print(z)\n    z = y\n    print(y)\n    return z")
 
 
 @pytest.mark.parametrize(
-    ("quotation", "enough"),
+    ("lines", "problem"),
     [
-        ("Return the mean", True),
-        ("on every\trank", True),
-        ("Return the", False),
-        ("in place", True),  # a whole clause
-        ("every rank", False),
-        ("n every rank", False),  # begins in the middle of a word
-        ("Return the mean, on every rank: in place.", True),
+        (["x = 1", "#~ a 1 |x = 2"], "line 2 is no mark of a variant: #~ a 1 |x = 2"),
+        (["#~ |x = 2"], "line 1 is no mark of a variant"),
+        (["x = 1", "#~ a -2"], "line 2 replaces more lines than there are above it"),
+        (["x = 1", "y = 1", "#~ a -1", "z = 1", "#~ a -2"], "line 5 replaces more lines"),
+        (["x = 1", "#~ a: misconception: none"], "the variant a changes nothing"),
     ],
 )
-def test_a_quotation_is_long_enough_or_a_whole_clause(quotation, enough):
-    assert is_quoted(quotation, "Return the mean, on every rank: in place.") == enough
+def test_what_is_no_variant_is_named_with_its_line(tmp_path, lines, problem):
+    with pytest.raises(CatalogueError, match=re.escape(problem)):
+        read(lines)
+    write(tmp_path / "samplers/evaluate/right_one.py", "\n".join(lines))
+    (said,) = problems_with_catalogue(tmp_path)
+    assert said.startswith(f"samplers/evaluate/right_one.py: {problem}")
 
 
-def test_what_a_check_says_need_not_stand_in_the_statement(answers):
-    (sentence, *_) = [check.sentence for check in find_task("samplers.evaluate").checks]
-    assert answers((sentence, "Return the mean."), (), "Return the mean.") == []
-
-
-def test_a_sentence_of_the_statement_without_an_answer_is_found_in_any_course(tmp_path):
-    """Above the cell, in its docstring; and a course without sources has no statement that could be checked."""
-    for part in ("solutions/sources", "tests/answers"):
-        shutil.copytree(ROOT / part, tmp_path / part)
-    source = tmp_path / "solutions/sources/03_samplers.py"
-    text = source.read_text(encoding="utf-8")
-    text = text.replace("# Return the accuracy of", "# Stand on your head. Return the accuracy of")
-    source.write_text(text.replace('"""The share of samples', '"""Stand on one leg. The share of samples'))
-    (above, inside) = (line for line in problems_on_paper(tmp_path) if "'Stand on " in line)
-    assert above.startswith("samplers.evaluate: no wrong answer breaks")
-    assert above.endswith("'Stand on your head.'")
-    assert inside.endswith("'Stand on one leg.'")
-    source.unlink()
-    said = "\n".join(line for line in problems_on_paper(tmp_path) if line.startswith("samplers.evaluate"))
-    assert "has no cell for it" in said
-    assert "this sentence of the statement" not in said
-    assert "said nowhere" not in said
+def test_two_answers_of_one_name_are_found(tmp_path):
+    write(tmp_path / "samplers/evaluate/right_one.py", IN_PLACE)
+    write(tmp_path / "samplers/evaluate/wrong_minus.py", "# misconception: none\n")
+    (said,) = problems_with_catalogue(tmp_path)
+    assert said == "samplers/evaluate/wrong_minus.py: there is another samplers/evaluate/wrong_minus"

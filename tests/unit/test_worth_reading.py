@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.selfcheck import catalogue
+from course_lib.grading.answers import catalogue
 from course_lib.grading.worth_reading import worth_reading
 
 ANSWERS = Path(__file__).parents[1] / "answers"
