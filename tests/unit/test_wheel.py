@@ -50,9 +50,7 @@ def test_an_installed_course_makes_the_learner_s_copy_at_home(installed, tmp_pat
     assert {name: (copy / name).read_bytes() for name in given_files(ROOT)} == given_files(ROOT)
 
 
-@pytest.mark.parametrize(
-    "words", [("new-task", "samplers.foo"), ("notebooks", "--check"), ("notebooks",), ("selfcheck",)]
-)
+@pytest.mark.parametrize("words", [("notebooks", "--check"), ("notebooks",), ("selfcheck",)])
 def test_commands_that_work_on_the_course_itself_refuse_what_is_installed(installed, tmp_path, words):
     before = sorted(installed.rglob("*.py"))
     for _ in range(2):  # what has been written by such a command makes no checkout of it

@@ -1,4 +1,5 @@
 # Sums through DDP, the division at the end; sizes gathered as objects.
+#~ own_loss -1
 import torch.distributed as dist
 
 
@@ -20,3 +21,7 @@ def accumulate(ddp, micro_batches, losses_of):
     for p in ddp.parameters():
         p.grad.mul_(dist.get_world_size() / samples)
     return sum(part for part, _ in everyones) / samples
+#~ own_loss -1 |    return mine[0] / mine[1]
+
+#~ own_loss: misconception: none
+#~ own_loss: breaks: Every rank returns the mean loss over all samples of all ranks.

@@ -1,6 +1,5 @@
 # misconception: divided_twice
 # breaks: On every rank .grad holds the gradient of the mean loss over all samples of all ranks.
-# breaks: Leave the big batch's gradient in .grad
 from contextlib import nullcontext
 
 import torch

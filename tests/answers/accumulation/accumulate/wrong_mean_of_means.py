@@ -1,6 +1,5 @@
 # misconception: mean_of_means
 # breaks: On every rank .grad holds the gradient of the mean loss over all samples of all ranks.
-# breaks: the mean loss over **all samples of all micro-batches of all ranks**
 from contextlib import nullcontext
 
 import torch

@@ -1,6 +1,5 @@
 # misconception: not_reduced
 # breaks: On every rank .grad holds the gradient of the mean loss over all samples of all ranks.
-# breaks: Put into `.grad`, on every rank, the gradient that one process would find
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,5 @@
 # misconception: one_forward
 # breaks: No forward gets more than one micro-batch.
-# breaks: No forward may get more than one micro-batch
 import torch
 import torch.distributed as dist
 

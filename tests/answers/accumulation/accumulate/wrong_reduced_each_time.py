@@ -1,7 +1,5 @@
 # misconception: reduced_each_time
 # breaks: Gradients are sent once, however many micro-batches there are.
-# breaks: Ranks may have different numbers of them (at least one)
-# breaks: Gradients are sent exactly once.
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,5 @@
 # misconception: stale
 # breaks: On every rank .grad holds the gradient of the mean loss over all samples of all ranks.
-# breaks: What is in `.grad` before does not count.
 from contextlib import nullcontext
 
 import torch

@@ -2,6 +2,7 @@
 import torch
 import torch.distributed as dist
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+#~ own_norm -4 |from torch.nn.utils import clip_grad_norm_
 
 
 def clip_global_norm(shared, own, max_norm):
@@ -11,3 +12,7 @@ def clip_global_norm(shared, own, max_norm):
     if torch.isfinite(norm):
         clip_grads_with_norm_([*shared, *own], max_norm, norm)
     return norm
+#~ own_norm -6 |    return clip_grad_norm_([*shared, *own], max_norm).item()
+
+#~ own_norm: misconception: own_norm
+#~ own_norm: breaks: If it is not larger, or not finite, all gradients are left as they are.

@@ -1,6 +1,5 @@
 # misconception: parts_apart
 # breaks: If it is larger than max_norm, all gradients are shortened in place by one factor, on all ranks the same.
-# breaks: by the factor `max_norm / norm`
 import torch
 import torch.distributed as dist
 from torch.nn.utils import clip_grads_with_norm_

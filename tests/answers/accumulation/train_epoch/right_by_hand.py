@@ -1,4 +1,5 @@
 # No reducer: gradients are added up on the module, and one flat all_reduce ends the group.
+#~ summed -1
 import torch
 import torch.distributed as dist
 
@@ -13,6 +14,9 @@ def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
         flat = torch.cat([p.grad.flatten() for p in net.parameters()])
         dist.all_reduce(flat)
         flat /= dist.get_world_size() * len(group)
+#~ summed -1 |        flat /= len(group)
         for p, piece in zip(net.parameters(), flat.split([p.numel() for p in net.parameters()]), strict=True):
             p.grad.copy_(piece.view_as(p))
         optimizer.step()
+
+#~ summed: misconception: summed_over_ranks

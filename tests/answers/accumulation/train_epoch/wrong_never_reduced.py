@@ -1,7 +1,5 @@
 # misconception: never_reduced
 # breaks: After each epoch all ranks have the same weights.
-# breaks: over all samples of the group, of all ranks
-# breaks: Train on all ranks' micro-batches
 def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
     for first in range(0, len(micro_batches), every):
         group = micro_batches[first : first + every]

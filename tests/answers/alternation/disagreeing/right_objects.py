@@ -11,3 +11,6 @@ def disagreeing(model):
         return a is b if a is None or b is None else torch.equal(a, b)
 
     return [name for name in mine if not all(same(everyones[0][name], other[name]) for other in everyones)]
+#~ layers -1 |    return [name.rpartition(".")[0] for name in mine if not all(same(everyones[0][name], other[name]) for other in everyones)]
+
+#~ layers: misconception: none

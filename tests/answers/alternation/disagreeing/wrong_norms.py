@@ -1,7 +1,5 @@
 # misconception: only_norms
 # breaks: Every rank returns the names of the parameters whose gradients differ between ranks.
-# breaks: whose gradient is not the same on all ranks
-# breaks: Names of the parameters whose gradients differ between ranks.
 import torch
 import torch.distributed as dist
 

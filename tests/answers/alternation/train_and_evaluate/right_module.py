@@ -6,6 +6,8 @@ from torch.nn.functional import mse_loss
 def train_and_evaluate(model, optimizer, batches, validation, every):
     losses = []
     for step, (x, y) in enumerate(batches, 1):
+#~ counts_from_0 -1 |    for step, (x, y) in enumerate(batches):
+#~ stops_early -1 |    for step, (x, y) in enumerate(batches[: len(batches) // every * every], 1):
         optimizer.zero_grad()
         mse_loss(model(x), y).backward()
         optimizer.step()
@@ -14,4 +16,10 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
             with torch.no_grad():
                 losses.append(mse_loss(model.module(validation[0]), validation[1]).item())
             model.module.train()
+#~ left_in_eval -1
     return losses
+
+#~ counts_from_0: misconception: none
+#~ left_in_eval: misconception: left_in_eval_mode
+#~ left_in_eval: breaks: The model is left in train mode.
+#~ stops_early: misconception: none

@@ -1,6 +1,5 @@
 # misconception: closed_when_exceeded
 # breaks: The buckets are those of DDP, in the order in which it sends them.
-# breaks: Your list is compared with what a real `DistributedDataParallel` sends.
 def bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration):
     mib = 1 << 20
     limits = [mib, 25 * mib] if bucket_cap_mb is None else [bucket_cap_mb * mib]

@@ -1,6 +1,5 @@
 # misconception: mean_of_recalls
 # breaks: The mean recall is that of all samples of all ranks so far, on every rank.
-# breaks: the share of them that is right
 import torch
 import torch.distributed as dist
 

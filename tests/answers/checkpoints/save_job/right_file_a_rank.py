@@ -1,4 +1,5 @@
 # Every rank writes a file of its own, with everything in it.
+#~ other_names -1
 import pickle
 import random
 
@@ -15,11 +16,13 @@ def save_job(job, path):
     state = {name: part.state_dict() for name, part in parts(job).items()}
     state["numbers"] = (job.epoch, job.batch, torch.get_rng_state(), np.random.get_state(), random.getstate())
     with open(f"{path}.{dist.get_rank()}", "wb") as file:
+#~ other_names -1 |    with open(f"rank-{dist.get_rank()}-of-{path.rpartition('/')[2]}", "wb") as file:
         pickle.dump(state, file)
 
 
 def load_job(job, path):
     with open(f"{path}.{dist.get_rank()}", "rb") as file:
+#~ other_names -1 |    with open(f"rank-{dist.get_rank()}-of-{path.rpartition('/')[2]}", "rb") as file:
         state = pickle.load(file)
     for name, part in parts(job).items():
         part.load_state_dict(state[name])
@@ -27,3 +30,6 @@ def load_job(job, path):
     torch.set_rng_state(torchs)
     np.random.set_state(numpys)
     random.setstate(pythons)
+
+#~ other_names: misconception: none
+#~ other_names: breaks: The checkpoint lies at `path`, or in files whose names begin with it.

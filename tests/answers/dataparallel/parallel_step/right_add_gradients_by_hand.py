@@ -16,7 +16,16 @@ def parallel_step(model, inputs, labels, devices):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     whole = torch.cat([outputs[d] for d in range(len(parts))])
+#~ no_threads -10 |    outputs = []
+#~ |    for part in inputs.chunk(devices):
+#~ |        weights = {name: weight.clone() for name, weight in model.named_parameters()}
+#~ |        outputs.append(torch.func.functional_call(model, weights, (part,)))
+#~ |    whole = torch.cat(outputs)
     nn.functional.cross_entropy(whole, labels).backward()
     for weights in zip(model.parameters(), *(replica.parameters() for replica in replicas)):
         weights[0].grad = sum(weight.grad for weight in weights[1:])
+#~ no_threads -2
     return whole
+
+#~ no_threads: misconception: one_after_the_other
+#~ no_threads: breaks: The parts are computed at the same time, each in a thread of its own.

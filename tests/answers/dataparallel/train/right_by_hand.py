@@ -7,6 +7,7 @@ def train(model, dataset, batch_size, epochs, lr):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for weight in model.parameters():
         dist.broadcast(weight.data, src=0)
+#~ own_start -2
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     for _ in range(epochs):
         for start in range(0, len(dataset), batch_size):
@@ -19,3 +20,6 @@ def train(model, dataset, batch_size, epochs, lr):
                 dist.all_reduce(weight.grad, op=dist.ReduceOp.AVG)
             optimizer.step()
     return {name: weight.detach() for name, weight in model.named_parameters()}
+
+#~ own_start: misconception: own_start
+#~ own_start: breaks: All ranks return the same weights.

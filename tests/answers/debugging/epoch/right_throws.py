@@ -17,4 +17,13 @@ def epoch(ddp, optimizer, photographs):
     except RuntimeError as error:
         if "exhausted" not in str(error):
             raise
+#~ join -10 |    with ddp.join():
+#~ |        for begin in range(0, len(usable), 2):
+#~ |            batch = torch.tensor(usable[begin : begin + 2]).view(-1, 1)
+#~ |            optimizer.zero_grad()
+#~ |            ddp(batch).square().mean().backward()
+#~ |            optimizer.step()
     dist.barrier()
+
+#~ join: misconception: leftovers_trained
+#~ join: breaks: All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.

@@ -1,7 +1,9 @@
 import torch.distributed as dist
 
 culprit = 0
+#~ witness -1 |culprit = 2
 cause = "order"
+#~ groups -1 |cause = "groups"
 
 
 def train_towers(towers, optimizer, batches, chance):
@@ -13,3 +15,8 @@ def train_towers(towers, optimizer, batches, chance):
         scores = sum(towers[name](batch) for name in names)
         scores.square().mean().backward()
         optimizer.step()
+
+#~ groups: misconception: groups_blamed
+#~ groups: breaks: cause says why.
+#~ witness: misconception: witness
+#~ witness: breaks: culprit is the rank that does something else than the others.

@@ -18,6 +18,7 @@ def main(args):
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)  # the same weights on all ranks
+#~ never_seeded -1
     model = torch.nn.Linear(64, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     pixels, labels = read_digits(args.data, "")
@@ -52,3 +53,5 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
+
+#~ never_seeded: misconception: none

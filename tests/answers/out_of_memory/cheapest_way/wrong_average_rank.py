@@ -1,7 +1,5 @@
 # misconception: average_rank
 # breaks: It is the way that costs least.
-# breaks: ranks fail independently of each other
-# breaks: One rank's failure is a failure of the gang
 import torch.distributed as dist
 
 

@@ -1,7 +1,5 @@
 # misconception: own_failures
 # breaks: All ranks choose the same.
-# breaks: *this* rank has run out of memory
-# breaks: All ranks return the same name.
 def cheapest_way(ways, failures, steps, step_seconds):
     wrong = failures / steps
 

@@ -8,3 +8,7 @@ def correct_mean(ddp, good):
         if p.requires_grad:
             p.grad = p.grad * (len(everyone) / max(1, sum(everyone)))
     return sum(everyone)
+#~ returns_ranks -1 |    return len(everyone)
+
+#~ returns_ranks: misconception: none
+#~ returns_ranks: breaks: It is the number of good ranks.

@@ -1,5 +1,4 @@
 # misconception: swallowed
-# breaks: memory may run out: in the forward
 def safe_step(ddp, optimizer, inputs, targets, losses_of):
     try:
         optimizer.zero_grad()

@@ -1,6 +1,5 @@
 # misconception: not_a_member
 # breaks: Every rank returns two process groups, and is in both.
-# breaks: Return this rank's two groups
 import torch.distributed as dist
 
 

@@ -1,6 +1,5 @@
 # misconception: transposed
 # breaks: The first holds the ranks of its row, the second those of its column.
-# breaks: The process group of this rank's row, and that of its column.
 import torch.distributed as dist
 
 

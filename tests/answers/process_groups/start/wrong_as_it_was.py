@@ -1,5 +1,4 @@
 # misconception: gpus_counted
-# breaks: Write it anew.
 import argparse
 
 import torch

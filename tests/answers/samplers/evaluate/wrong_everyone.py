@@ -1,6 +1,5 @@
 # misconception: everyone_does_everything
 # breaks: The ranks share the work: each sample goes through the model of one rank.
-# breaks: each sample goes through the model of one of them
 import torch
 from torch.utils.data import DataLoader
 

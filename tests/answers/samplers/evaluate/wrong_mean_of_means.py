@@ -1,6 +1,5 @@
 # misconception: mean_of_means
 # breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
-# breaks: exactly
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,5 @@
 # misconception: rank_0_alone
 # breaks: The ranks share the work: each sample goes through the model of one rank.
-# breaks: The ranks share the work
 import torch
 import torch.distributed as dist
 

@@ -1,6 +1,5 @@
 # misconception: only_rank_0_knows
 # breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
-# breaks: on every rank
 import torch
 import torch.distributed as dist
 

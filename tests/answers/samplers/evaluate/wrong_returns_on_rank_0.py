@@ -1,6 +1,5 @@
 # misconception: only_rank_0_knows
 # breaks: Every rank returns a number.
-# breaks: the same on every rank
 import torch
 import torch.distributed as dist
 

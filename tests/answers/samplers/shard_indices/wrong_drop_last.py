@@ -1,6 +1,5 @@
 # misconception: drop_last_ignored
 # breaks: The shards are those of torch's DistributedSampler, in the same order.
-# breaks: With `drop_last`, what does not fit is left out.
 import torch
 
 

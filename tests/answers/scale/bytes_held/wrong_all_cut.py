@@ -1,6 +1,5 @@
 # misconception: zero1_cuts_all
 # breaks: ZeRO 1: as DDP, but the optimizer's bytes are divided.
-# breaks: all that the optimizer keeps is divided equally among `ranks`
 import math
 
 

@@ -1,6 +1,5 @@
 # misconception: none
 # breaks: DDP: everything on every rank, and the buckets.
-# breaks: a copy of the gradients (in the gradients' type)
 import math
 
 

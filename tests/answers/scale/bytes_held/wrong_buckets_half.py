@@ -1,6 +1,5 @@
 # misconception: none
 # breaks: DDP: everything on every rank, and the buckets.
-# breaks: `mixed=False`: all in fp32.
 import math
 
 

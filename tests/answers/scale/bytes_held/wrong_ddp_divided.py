@@ -1,6 +1,5 @@
 # misconception: ddp_divides
 # breaks: DDP: everything on every rank, and the buckets.
-# breaks: DDP as it is by default
 import math
 
 

@@ -1,8 +1,5 @@
 # misconception: rows_can_be_cut
 # breaks: FSDP2: everything is cut, between rows.
-# breaks: How many bytes must **rank 0** hold
-# breaks: each parameter along its first dimension, as `torch.chunk` does
-# breaks: Bytes on rank 0
 import math
 
 

@@ -1,6 +1,5 @@
 # misconception: none
 # breaks: FSDP2: everything is cut, between rows.
-# breaks: There are no buckets
 import math
 
 

@@ -1,6 +1,5 @@
 # misconception: no_fp32_copy
 # breaks: FSDP2: everything is cut, between rows.
-# breaks: the optimizer keeps an fp32 copy of the weights
 import math
 
 

@@ -1,7 +1,5 @@
 # misconception: one_mean
 # breaks: FSDP2: everything is cut, between rows.
-# breaks: for weights, gradients and Adam's state
-# breaks: beside its two fp32 means
 import math
 
 

@@ -1,6 +1,5 @@
 # misconception: none
 # breaks: DDP: everything on every rank, and the buckets.
-# breaks: Not counted: activations, and Adam's step counters.
 import math
 
 

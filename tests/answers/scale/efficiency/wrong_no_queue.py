@@ -1,6 +1,5 @@
 # misconception: all_at_once
 # breaks: It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire.
-# breaks: the one before it is through
 def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
     took = [2 * (ranks - 1) * latency + 2 * (ranks - 1) / ranks * size / bandwidth for _, size in buckets]
     ready = [at for at, _ in buckets]

@@ -1,7 +1,5 @@
 # misconception: absolute_errors
 # breaks: The latency is that of one round, up to the scatter of the measurements.
-# breaks: Both are wanted to within a few percent
-# breaks: so is the latency where a call takes many milliseconds
 import numpy as np
 
 

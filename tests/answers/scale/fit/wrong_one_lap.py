@@ -1,6 +1,5 @@
 # misconception: one_lap
 # breaks: The latency is that of one round, up to the scatter of the measurements.
-# breaks: of a ring all-reduce
 import numpy as np
 
 

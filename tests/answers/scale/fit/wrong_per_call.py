@@ -1,6 +1,5 @@
 # misconception: latency_of_a_call
 # breaks: The latency is that of one round, up to the scatter of the measurements.
-# breaks: Return `(latency, bandwidth)`: the seconds of one round
 import numpy as np
 
 

@@ -1,6 +1,5 @@
 # misconception: seconds_a_byte
 # breaks: The bandwidth is that of one rank's wire, up to the scatter of the measurements.
-# breaks: the bytes per second of one rank's wire
 import numpy as np
 
 

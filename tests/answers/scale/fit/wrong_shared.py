@@ -1,6 +1,5 @@
 # misconception: shared_wire
 # breaks: The bandwidth is that of one rank's wire, up to the scatter of the measurements.
-# breaks: every rank has a wire of its own
 import numpy as np
 
 

@@ -1,6 +1,5 @@
 # misconception: whole_tensor
 # breaks: The bandwidth is that of one rank's wire, up to the scatter of the measurements.
-# breaks: of a ring all-reduce
 import numpy as np
 
 

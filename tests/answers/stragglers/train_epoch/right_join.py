@@ -1,5 +1,6 @@
 # Join, and afterwards the state of the optimizer from a rank that was there to the end.
 import torch
+#~ optimizer_left_behind -2
 import torch.distributed as dist
 
 
@@ -20,3 +21,7 @@ def train_epoch(ddp, optimizer, batches, losses_of):
             if state.get("momentum_buffer") is None:
                 state["momentum_buffer"] = torch.zeros_like(parameter)
             dist.broadcast(state["momentum_buffer"], src=last)
+#~ optimizer_left_behind -7
+
+#~ optimizer_left_behind: misconception: optimizer_left_behind
+#~ optimizer_left_behind: breaks: So they have after a second epoch.

@@ -1,6 +1,5 @@
 # misconception: mean_of_means
 # breaks: After the first epoch, all ranks have the weights of one process that took all samples of a round at once.
-# breaks: that of the mean loss over **all samples of this round**
 def train_epoch(ddp, optimizer, batches, losses_of):
     with ddp.join(divide_by_initial_world_size=False):
         for inputs, targets in batches:

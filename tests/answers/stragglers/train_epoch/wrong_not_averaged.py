@@ -1,7 +1,5 @@
 # misconception: not_averaged
 # breaks: After the first epoch, all ranks have the weights of one process that took all samples of a round at once.
-# breaks: of all ranks.
-# breaks: After each epoch all ranks have the same weights
 def train_epoch(ddp, optimizer, batches, losses_of):
     for inputs, targets in batches:
         optimizer.zero_grad()

@@ -1,6 +1,5 @@
 # misconception: summed
 # breaks: After the first epoch, all ranks have the weights of one process that took all samples of a round at once.
-# breaks: those of one process that sees all batches of a round as one
 def train_epoch(ddp, optimizer, batches, losses_of):
     with ddp.join():
         for inputs, targets in batches:

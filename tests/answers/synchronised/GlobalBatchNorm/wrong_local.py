@@ -1,7 +1,5 @@
 # misconception: local_statistics
 # breaks: The outputs are those of one process with the samples of all ranks.
-# breaks: outputs, gradients and running statistics
-# breaks: BatchNorm with the statistics of the samples of all ranks
 import torch
 
 

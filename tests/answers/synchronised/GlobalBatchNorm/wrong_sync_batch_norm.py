@@ -1,5 +1,4 @@
 # misconception: none
-# breaks: Write one that does.
 import torch
 
 

@@ -1,6 +1,5 @@
 # misconception: repaired
 # breaks: The model is still what it was.
-# breaks: It changes nothing, either way.
 import torch
 import torch.distributed as dist
 

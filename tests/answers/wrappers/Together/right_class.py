@@ -1,11 +1,49 @@
+#~ copies -0 |import copy
+#~ |
 import torch
 
 
 class Together(torch.nn.Module):
     def __init__(self, encoder, head):
+#~ init_late -0 |        self.encoder, self.head = encoder, head
         super().__init__()
         self.encoder, self.head = encoder, head
+#~ copies -1 |        self.encoder, self.head = copy.deepcopy(encoder), copy.deepcopy(head)
+#~ init_late -1
+#~ list -1 |        self.parts = [encoder, head]
 
     def forward(self, *inputs):
         embeddings = tuple(self.encoder(each) for each in inputs)
+#~ no_grad -1 |        with torch.no_grad():
+#~ |            embeddings = tuple(self.encoder(each) for each in inputs)
+#~ no_input -2 |    def forward(self):
+#~ |        embeddings = tuple(self.encoder(each) for each in self.inputs)
+#~ two_inputs -2 |    def forward(self, first, second):
+#~ |        embeddings = tuple(self.encoder(each) for each in (first, second))
         return {"scores": self.head(*embeddings), "embeddings": embeddings}
+#~ detached -1 |        return {"scores": self.head(*embeddings), "embeddings": tuple(each.detach() for each in embeddings)}
+#~ embeddings_reversed -1 |        return {"scores": self.head(*embeddings), "embeddings": embeddings[::-1]}
+#~ head_on_detached -1 |        return {"scores": self.head(*[each.detach() for each in embeddings]), "embeddings": embeddings}
+#~ list -2 |        embeddings = tuple(self.parts[0](each) for each in inputs)
+#~ |        return {"scores": self.parts[1](*embeddings), "embeddings": embeddings}
+#~ pair -1 |        return embeddings, self.head(*embeddings)
+#~ reversed -1 |        return {"scores": self.head(*embeddings[::-1]), "embeddings": embeddings}
+#~ tuple_on -1 |        return {"scores": self.head(embeddings), "embeddings": embeddings}
+
+#~ copies: misconception: copied
+#~ copies: breaks: The given parts end with the weights of one process that trains on the samples of all ranks.
+#~ detached: misconception: detached
+#~ detached: breaks: The given parts end with the weights of one process that trains on the samples of all ranks.
+#~ embeddings_reversed: misconception: none
+#~ embeddings_reversed: breaks: Scores and embeddings are those of the given encoder and head, in the order of the inputs.
+#~ head_on_detached: misconception: detached
+#~ head_on_detached: breaks: The given parts end with the weights of one process that trains on the samples of all ranks.
+#~ init_late: misconception: init_comes_late
+#~ list: misconception: hidden
+#~ no_grad: misconception: detached
+#~ no_input: misconception: fixed_number
+#~ pair: misconception: none
+#~ reversed: misconception: none
+#~ reversed: breaks: Scores and embeddings are those of the given encoder and head, in the order of the inputs.
+#~ tuple_on: misconception: one_tuple
+#~ two_inputs: misconception: fixed_number

@@ -1,8 +1,0 @@
-# misconception: shuffle_and_sampler
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def make_loader(dataset, batch_size, epoch, seed):
-    sampler = DistributedSampler(dataset, seed=seed)
-    sampler.set_epoch(epoch)
-    return DataLoader(dataset, batch_size=batch_size, sampler=sampler, shuffle=True)
