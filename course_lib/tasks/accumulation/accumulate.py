@@ -252,7 +252,6 @@ class Accumulate(Task[Case, Seen, Oracle]):
 
     @check("Every rank returns the mean loss over all samples of all ranks.")
     def right_loss(self, trial: ThisTrial) -> Miss | None:
-        """The same everywhere."""
         for rank, seen in trial.seen.items():
             if not abs(seen["loss"] - trial.oracle["loss"]) < 1e-4 * (1 + abs(trial.oracle["loss"])):
                 return Miss(

@@ -225,7 +225,6 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
         "If it is larger than max_norm, all gradients are shortened in place by one factor, on all ranks the same."
     )
     def clipped(self, trial: ThisTrial) -> Miss | None:
-        """max_norm / norm."""
         if trial.case["broken"] >= 0 or trial.oracle["right"][0]["shared"][0] == 1.0:
             return None
         return self._factors(trial)

@@ -177,7 +177,6 @@ class TrainEpoch(Task[Case, list[Epoch], Oracle]):
 
     @check("After each epoch all ranks have the same weights.")
     def same(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding."""
         for epoch in range(EPOCHS):
             for rank, seen in trial.seen.items():
                 mine, first = seen[epoch]["weights"], trial.seen[0][epoch]["weights"]
@@ -191,7 +190,6 @@ class TrainEpoch(Task[Case, list[Epoch], Oracle]):
 
     @check("They are those of one process that takes all samples of a group, of all ranks, at once.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """In both epochs."""
         for epoch in range(EPOCHS):
             mine, right = trial.seen[0][epoch]["weights"], trial.oracle["right"][epoch]
             if not close(mine, right):

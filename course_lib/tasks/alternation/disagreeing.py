@@ -176,7 +176,6 @@ class Disagreeing(Task[Case, Seen, list[str]]):
 
     @check("The gradients are still what they were.")
     def unchanged(self, trial: ThisTrial) -> Miss | None:
-        """Bit by bit, None included."""
         for rank, seen in trial.seen.items():
             if not seen["kept"]:
                 return Miss(

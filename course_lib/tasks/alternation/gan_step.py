@@ -156,7 +156,6 @@ class GanStep(Task[Case, Seen, Oracle]):
 
     @check("All ranks end with the same weights.")
     def agree(self, trial: ThisTrial) -> Miss | None:
-        """On both models."""
         for name in reversed(_NAMES):
             for rank, seen in trial.seen.items():
                 gap = farthest(seen[name]["weights"], trial.seen[0][name]["weights"])
@@ -170,7 +169,6 @@ class GanStep(Task[Case, Seen, Oracle]):
 
     @check("The weights are those of one process that trains on the samples of all ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding."""
         for name in reversed(_NAMES):
             right = trial.oracle["right"][name]
             for rank, seen in trial.seen.items():

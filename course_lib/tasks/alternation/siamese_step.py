@@ -148,7 +148,6 @@ class SiameseStep(Task[Case, Seen, Oracle]):
 
     @check("All ranks end with the same weights.")
     def agree(self, trial: ThisTrial) -> Miss | None:
-        """After all steps."""
         for rank, seen in trial.seen.items():
             gap = farthest(seen["weights"], trial.seen[0]["weights"])
             if gap > 1e-6:
@@ -161,7 +160,6 @@ class SiameseStep(Task[Case, Seen, Oracle]):
 
     @check("The weights are those of one process that trains on the pairs of all ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding."""
         for rank, seen in trial.seen.items():
             gap = farthest(seen["weights"], trial.oracle["right"]["weights"])
             if not close(seen["weights"], trial.oracle["right"]["weights"]):

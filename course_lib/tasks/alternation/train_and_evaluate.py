@@ -180,7 +180,6 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
 
     @check("The weights are those of a training without evaluations.")
     def weights(self, trial: ThisTrial) -> Miss | None:
-        """On every rank."""
         for rank, seen in trial.seen.items():
             if not close(seen["weights"], trial.oracle["weights"]):
                 gap = farthest(seen["weights"], trial.oracle["weights"])
@@ -194,7 +193,6 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
 
     @check("The losses are those of the model in eval mode.")
     def right_losses(self, trial: ThisTrial) -> Miss | None:
-        """Each of them."""
         seen = trial.seen[0]["losses"]
         for number, (mine, right) in enumerate(zip(seen, trial.oracle["losses"], strict=True)):
             if not abs(mine - right) < 1e-3:
@@ -220,7 +218,6 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
 
     @check("The model is left in train mode.")
     def in_train_mode(self, trial: ThisTrial) -> Miss | None:
-        """On every rank, whoever evaluated."""
         for rank, seen in trial.seen.items():
             if not seen["training"]:
                 return Miss(f"on rank {rank} of {trial.world_size} it is in eval mode", "left_in_eval_mode")

@@ -203,7 +203,6 @@ class BucketList(Task[Case, Buckets, Oracle]):
 
     @check("The buckets are those of DDP, in the order in which it sends them.")
     def same_as_ddp(self, trial: ThisTrial) -> Miss | None:
-        """Which parameters, in which order."""
         for rank, seen in trial.seen.items():
             if seen != trial.oracle["right"]:
                 return Miss(

@@ -170,12 +170,10 @@ class BucketedDDP(Synchronized):
 
     @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
     def is_a_module(self, trial: ThisTrial) -> Miss | None:
-        """Anything else cannot be trained."""
         return self.odd(trial)
 
     @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
     def starts_equal(self, trial: ThisTrial) -> Miss | None:
-        """As DDP's constructor does."""
         return self.start_differs(trial)
 
     @check("Every forward begins with rank 0's buffers.")
@@ -206,7 +204,6 @@ class BucketedDDP(Synchronized):
 
     @check("After the last step all ranks have the weights of one process that trained on everything.")
     def ends_equal(self, trial: ThisTrial) -> Miss | None:
-        """The promise of data parallelism."""
         return self.end_differs(trial)
 
     @check("Gradients travel in buckets of about bucket_size_mb.")

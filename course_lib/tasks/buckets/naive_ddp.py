@@ -90,12 +90,10 @@ class NaiveDDP(Synchronized):
 
     @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
     def is_a_module(self, trial: ThisTrial) -> Miss | None:
-        """Anything else cannot be trained."""
         return self.odd(trial)
 
     @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
     def starts_equal(self, trial: ThisTrial) -> Miss | None:
-        """As DDP's constructor does."""
         return self.start_differs(trial)
 
     @check("After finish_gradient_synchronization(), every .grad is the mean over all ranks, in every step.")
@@ -105,7 +103,6 @@ class NaiveDDP(Synchronized):
 
     @check("After three steps all ranks have the weights of one process that trained on everything.")
     def ends_equal(self, trial: ThisTrial) -> Miss | None:
-        """The promise of data parallelism."""
         return self.end_differs(trial)
 
     def _known(self, trial: ThisTrial, step: int) -> str | None:

@@ -142,7 +142,6 @@ class Train(Task[Case, Seen, None]):
 
     @check("A process that is four seconds late is waited for.")
     def patience(self, trial: ThisTrial) -> Miss | None:
-        """The slow process."""
         seen = _launch(trial, "slow")
         if seen is None:
             return None
@@ -182,7 +181,6 @@ class Train(Task[Case, Seen, None]):
 
     @check("Both passes through the Classifier reach the gradients of all ranks.")
     def both_passes(self, trial: ThisTrial) -> Miss | None:
-        """Two passes, then two backwards."""
         return _wrong_gradients(trial, first_two_backwards, "two_backwards")
 
     @check("The Completer's gradients are averaged.")
@@ -279,7 +277,6 @@ class Train(Task[Case, Seen, None]):
 
     @check("Killed while it writes, it leaves a checkpoint that can be read.")
     def whole(self, trial: ThisTrial) -> Miss | None:
-        """The second kill."""
         seen = _launch(trial, "killed")
         if seen is None:
             return None

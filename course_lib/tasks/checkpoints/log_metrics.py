@@ -143,7 +143,6 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
 
     @check("The accuracy is that of all samples of all ranks so far, on every rank.")
     def accuracy(self, trial: ThisTrial) -> Miss | None:
-        """In every step."""
         return _compared(trial, 0, "an accuracy")
 
     @check("The mean recall is that of all samples of all ranks so far, on every rank.")
@@ -153,7 +152,6 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
 
     @check("`counts` holds this rank's own counts, after every step.")
     def own_counts(self, trial: ThisTrial) -> Miss | None:
-        """Ready for the next batch."""
         for rank, seen in trial.seen.items():
             right = [[0, 0] for _ in range(CLASSES)]
             for number, step in enumerate(seen):

@@ -194,7 +194,6 @@ class Save(Task[Case, Seen, None]):
 
     @check("load returns None when nothing has been saved.")
     def none_yet(self, trial: ThisTrial) -> Miss | None:
-        """And raises nothing."""
         for rank, seen in sorted(trial.seen.items()):
             if "before" in seen and seen["before"] is not None:
                 return Miss(f"before the first save, load on rank {rank} returned or raised {seen['before']}")
@@ -204,7 +203,6 @@ class Save(Task[Case, Seen, None]):
         "When save returns on a rank, load finds that step and these weights there, with or without a wrapper."
     )
     def found(self, trial: ThisTrial) -> Miss | None:
-        """At once."""
         for rank, seen in sorted(trial.seen.items()):
             for number, loads in enumerate(seen.get("loads", ())):
                 for how, loaded in loads.items():
@@ -227,7 +225,6 @@ class Save(Task[Case, Seen, None]):
 
     @check("One rank writes.")
     def one_writes(self, trial: ThisTrial) -> Miss | None:
-        """Counted in calls of torch.save."""
         writers = [rank for rank, seen in sorted(trial.seen.items()) if seen.get("writes")]
         if len(writers) > 1:
             return Miss(f"{len(writers)} of {trial.world_size} ranks wrote", "all_write")
@@ -235,7 +232,6 @@ class Save(Task[Case, Seen, None]):
 
     @check("load runs nothing that is in the file.")
     def runs_nothing(self, trial: ThisTrial) -> Miss | None:
-        """It may raise."""
         ran = any(seen.get("ran") for seen in trial.seen.values())
         return Miss("code in the file was run", "runs_files") if ran else None
 

@@ -167,14 +167,12 @@ class SaveJob(Task[Case, Seen, Oracle]):
 
     @check("Saving leaves the run as it is.")
     def undisturbed(self, trial: ThisTrial) -> Miss | None:
-        """Bit by bit."""
         if self._right(trial, "uninterrupted"):
             return self._differs(trial, "saved", "after save_job, the run continues with", "run_disturbed")
         return Miss(f"with {self.describe(trial.case)}, the run that was never saved is another one already")
 
     @check("The resumed run equals the uninterrupted one, bit by bit, on every rank.")
     def equal(self, trial: ThisTrial) -> Miss | None:
-        """Losses and final weights."""
         return self._differs(trial, "resumed", "after load_job, the run continues with", None)
 
     @check("The checkpoint lies at `path`, or in files whose names begin with it.")

@@ -128,12 +128,10 @@ class BytesSent(Task[Case, list[float], Oracle]):
 
     @check("DataParallel: each device sends as many bytes as are copied from it in a step.")
     def data_parallel(self, trial: ThisTrial) -> Miss | None:
-        """Exact."""
         return self._miss(trial) if trial.case["scheme"] == "dp" else None
 
     @check("DDP: each rank sends as many bytes as a ring all-reduce of the gradients does.")
     def ddp(self, trial: ThisTrial) -> Miss | None:
-        """Exact."""
         return self._miss(trial) if trial.case["scheme"] == "ddp" else None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:

@@ -247,7 +247,6 @@ class ParallelStep(Task[Case, Seen, Oracle]):
 
     @check("Afterwards the model has the gradient of the loss of the whole batch.")
     def gradient(self, trial: ThisTrial) -> Miss | None:
-        """As one device finds it."""
         seen, oracle = trial.seen[0]["gradients"], trial.oracle
         if _close(seen, oracle["right"]):
             return None

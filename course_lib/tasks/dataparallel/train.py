@@ -175,7 +175,6 @@ class Train(Task[Case, Seen, Oracle]):
 
     @check("The names are those of the model itself.", gate=True)
     def names(self, trial: ThisTrial) -> Miss | None:
-        """Without `module.`."""
         right = list(trial.oracle["right"])
         for rank, seen in trial.seen.items():
             names = list(seen["weights"])
@@ -190,7 +189,6 @@ class Train(Task[Case, Seen, Oracle]):
 
     @check("All ranks return the same weights.")
     def equal(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding."""
         odd = [
             rank for rank, seen in trial.seen.items() if not _close(seen["weights"], trial.seen[0]["weights"])
         ]
@@ -206,7 +204,6 @@ class Train(Task[Case, Seen, Oracle]):
 
     @check("The weights are those of the old script in one process.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """Same steps, same batches."""
         seen, right = trial.seen[0]["weights"], trial.oracle["right"]
         if _close(seen, right):
             return None

@@ -139,7 +139,6 @@ class Checkpoint(Mystery[Case, Run, None]):
 
     @check("Only the writer writes, and once.")
     def writes_once(self, trial: ThisTrial) -> Miss | None:
-        """Counted."""
         for rank, seen in trial.seen.items():
             if seen["run"]["written"] != (rank == trial.case["writer"]):
                 return Miss(
@@ -149,7 +148,6 @@ class Checkpoint(Mystery[Case, Run, None]):
 
     @check("Every rank returns what was written.")
     def reads(self, trial: ThisTrial) -> Miss | None:
-        """Not what was there before."""
         for rank, seen in trial.seen.items():
             returned = seen["run"]["returned"]
             if toys.is_odd(returned):

@@ -167,7 +167,6 @@ class Epoch(Mystery[Case, Run, Oracle]):
 
     @check("All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """The weights tell."""
         for rank, seen in trial.seen.items():
             weights, where = seen["run"]["weights"], f"with {self.describe(trial.case)}"
             if not close(weights, trial.oracle["right"]):

@@ -112,7 +112,6 @@ class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
 
     @check("culprit is the rank that does something else than the others.", gate=True)
     def right_rank(self, trial: Trial[CaseT, Seen[SeenT], OracleT]) -> Miss | None:
-        """In the lesson's run."""
         named = trial.seen[0]["culprit"]
         if named == self.solution.culprit:
             return None

@@ -134,7 +134,6 @@ class Totals(Mystery[Case, Run, Oracle]):
 
     @check("Every rank returns a dictionary of counts.", gate=True)
     def gives_counts(self, trial: ThisTrial) -> Miss | None:
-        """By label."""
         for rank, seen in trial.seen.items():
             run = seen["run"]
             for found in (run,) if toys.is_odd(run) else run["totals"].values():
@@ -144,7 +143,6 @@ class Totals(Mystery[Case, Run, Oracle]):
 
     @check("The counts are right, for all labels that any rank has seen.")
     def counts(self, trial: ThisTrial) -> Miss | None:
-        """On every rank."""
         for rank, seen in trial.seen.items():
             totals, right = seen["run"]["totals"], trial.oracle["totals"]
             if totals == right:

@@ -148,7 +148,6 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
 
     @check("Only rank 0 logs.")
     def one_logs(self, trial: ThisTrial) -> Miss | None:
-        """The others are silent."""
         for rank, seen in trial.seen.items():
             if rank and seen["run"]["logged"]:
                 return Miss(f"rank {rank} logged {len(seen['run']['logged'])} lines", "logged_everywhere")
@@ -156,7 +155,6 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
 
     @check("What rank 0 logs, after every second step, is the mean of all ranks' losses.")
     def logs_means(self, trial: ThisTrial) -> Miss | None:
-        """Number by number."""
         logged, means = trial.seen[0]["run"]["logged"], _meant(trial)["means"]
         if any(map(toys.is_odd, logged)):
             return Miss("rank 0 logged something that is not a number")

@@ -138,7 +138,6 @@ class TrainFiles(Mystery[Case, list[float], Oracle]):
 
     @check("A file that one rank cannot read is left out by all ranks; all others are trained on.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """The weights tell."""
         for rank, seen in trial.seen.items():
             if not close(seen["run"], trial.oracle["right"]):
                 gap = farthest(seen["run"], trial.oracle["right"])

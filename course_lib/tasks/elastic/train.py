@@ -142,7 +142,6 @@ class Train(Task[Case, list[Note], Oracle]):
 
     @check("All ranks go on from the same step.", gate=True)
     def together(self, trial: ThisTrial) -> Miss | None:
-        """Whichever that is."""
         for life in range(_LAST + 1):
             first = _first_steps(trial, life)
             if len(set(first.values())) > 1:
@@ -174,7 +173,6 @@ class Train(Task[Case, list[Note], Oracle]):
 
     @check("It goes on from the last checkpoint that was due.")
     def resumes(self, trial: ThisTrial) -> Miss | None:
-        """Counted in steps done."""
         began = [min(_first_steps(trial, life).values(), default=0) for life in range(_LAST + 1)]
         kills = {note["life"]: note.get("step", 0) for note in reversed(_notes(trial, "kill"))}
         for life in range(_LAST):
@@ -205,7 +203,6 @@ class Train(Task[Case, list[Note], Oracle]):
 
     @check("It does all steps.")
     def finishes(self, trial: ThisTrial) -> Miss | None:
-        """In the last life."""
         if not _notes(trial, "end"):
             return Miss(f"{_life(_LAST)}, train did not return on any rank")
         last = max(note["step"] for note in _notes(trial, "batch") if note["life"] == _LAST)
@@ -228,7 +225,6 @@ class Train(Task[Case, list[Note], Oracle]):
 
     @check("Every rank asks for the batch of a step once.")
     def asks_once(self, trial: ThisTrial) -> Miss | None:
-        """In each life."""
         asked: set[tuple[int, int, int]] = set()
         for note in _notes(trial, "batch"):
             call = note["life"], note["rank"], note["step"]

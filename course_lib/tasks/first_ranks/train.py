@@ -179,7 +179,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     @check("All processes end by themselves, with exit code 0.")
     def ends_well(self, trial: ThisTrial) -> Miss | None:
-        """No exception, nobody left waiting."""
         seen = trial.seen[0]
         if seen["ok"]:
             return None
@@ -240,7 +239,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     @check("weights.pt holds the weights of one process that trains on whole batches.")
     def right_weights(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding."""
         seen, right = trial.seen[0], trial.oracle
         if seen["problem"]:
             # Two processes that write one file at the same time can leave one that nobody can read.
@@ -268,7 +266,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     @check("The accuracy that is printed is that of the saved weights on the test images.")
     def right_accuracy(self, trial: ThisTrial) -> Miss | None:
-        """However it is rounded."""
         right, lines = trial.seen[0]["right"], _accuracy_lines(trial)
         if not right or len(lines) != 1 or accuracy.tells(lines[0], accuracy.of(right)):
             return None

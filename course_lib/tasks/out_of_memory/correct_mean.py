@@ -158,7 +158,6 @@ class CorrectMean(Task[Case, Seen, Oracle]):
 
     @check("It is the number of good ranks.")
     def counted(self, trial: ThisTrial) -> Miss | None:
-        """On every rank the same."""
         for rank, seen in sorted(trial.seen.items()):
             if seen["returned"] != sum(trial.case["good"]):
                 return Miss(

@@ -236,7 +236,6 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
 
     @check("All ranks have the same weights after each step, bit by bit.")
     def equal(self, trial: ThisTrial) -> Miss | None:
-        """NaN is no weight."""
         for step, weights in enumerate(trial.seen[0]["after"]):
             for rank, seen in sorted(trial.seen.items()):
                 if seen["after"][step] != weights and not any(map(math.isnan, weights)):
@@ -277,7 +276,6 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
 
     @check("An error that has nothing to do with memory is raised.")
     def others(self, trial: ThisTrial) -> Miss | None:
-        """Such as one about shapes."""
         quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["raised"] is None]
         if trial.case["kind"] == "other" and quiet:
             return Miss(f"{self._where(trial)}: rank {quiet[0]} raised nothing", "catches_everything")

@@ -123,7 +123,6 @@ class Grid(Task[Case, Seen, Oracle]):
 
     @check("Every rank returns two process groups, and is in both.", gate=True)
     def gives_groups(self, trial: ThisTrial) -> Miss | None:
-        """A pair of groups."""
         for rank, seen in trial.seen.items():
             where = f"with {self.describe(trial.case)}, rank {rank}"
             odd = [members for members in seen["members"] if is_odd(members)]
@@ -136,7 +135,6 @@ class Grid(Task[Case, Seen, Oracle]):
 
     @check("The first holds the ranks of its row, the second those of its column.")
     def right_members(self, trial: ThisTrial) -> Miss | None:
-        """By global ranks."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank]
             for what, have, want in zip(("row", "column"), seen["members"], right, strict=True):
@@ -164,7 +162,6 @@ class Grid(Task[Case, Seen, Oracle]):
 
     @check("A sum over each group is the sum over its members.")
     def sums_right(self, trial: ThisTrial) -> Miss | None:
-        """The groups work."""
         for rank, seen in trial.seen.items():
             wanted = [float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]]
             if seen["sums"] is not None and seen["sums"] != wanted:

@@ -197,7 +197,6 @@ class Setup(Task[Case, Seen, None]):
 
     @check("The group's timeout is the one asked for.")
     def has_timeout(self, trial: ThisTrial) -> Miss | None:
-        """In seconds."""
         wanted = trial.case["timeout"]
         for rank, seen in trial.seen.items():
             if abs(seen["timeout"] - wanted) > 1e-3:
@@ -209,7 +208,6 @@ class Setup(Task[Case, Seen, None]):
 
     @check("A second setup() leaves the group as it is.")
     def keeps_group(self, trial: ThisTrial) -> Miss | None:
-        """The same object."""
         made = [rank for rank, seen in trial.seen.items() if not seen.get("same", True)]
         if made:
             return Miss(f"after setup() and setup(), {rank_list(made)} had another group", "made_anew")
@@ -217,7 +215,6 @@ class Setup(Task[Case, Seen, None]):
 
     @check("After cleanup() there is no process group.")
     def leaves_nothing(self, trial: ThisTrial) -> Miss | None:
-        """On any rank."""
         left = [rank for rank, seen in trial.seen.items() if seen["left"]]
         if left:
             return Miss(

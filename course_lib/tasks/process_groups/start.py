@@ -229,7 +229,6 @@ class Start(Task[Case, Seen, None]):
 
     @check("start returns what train returns, and lets its exception pass.")
     def hands_on(self, trial: ThisTrial) -> Miss | None:
-        """One or the other."""
         for rank, seen in trial.seen.items():
             if trial.case["fails"] and not seen["raised"]:
                 return Miss(f"train raised on rank {rank}, and start did not")

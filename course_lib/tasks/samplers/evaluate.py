@@ -157,7 +157,6 @@ class Evaluate(Task[Case, Seen, Oracle]):
 
     @check("Every rank returns the accuracy over the whole data set, each sample counted once.")
     def exact(self, trial: ThisTrial) -> Miss | None:
-        """As one process finds it."""
         right = trial.oracle["right"][0]
         wrong = {
             rank: seen["accuracy"] for rank, seen in trial.seen.items() if not _close(seen["accuracy"], right)

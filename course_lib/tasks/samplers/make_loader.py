@@ -201,7 +201,6 @@ class MakeLoader(Task[Case, Seen, None]):
 
     @check("The order changes from epoch to epoch.")
     def epochs_differ(self, trial: ThisTrial) -> Miss | None:
-        """On at least one rank."""
         if not trial.case["orders"] or any(seen["0"] != seen["1"] for seen in trial.seen.values()):
             return None
         first = _shared_shards(trial)[0]
@@ -210,7 +209,6 @@ class MakeLoader(Task[Case, Seen, None]):
 
     @check("The same epoch and seed give the same order again.")
     def repeatable(self, trial: ThisTrial) -> Miss | None:
-        """Runs can be repeated."""
         for rank, seen in trial.seen.items():
             if trial.case["orders"] and seen["1"] != seen["1 again"]:
                 one, two = ([i for batch in seen[run] for i in batch] for run in ("1", "1 again"))

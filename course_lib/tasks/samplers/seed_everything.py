@@ -117,7 +117,6 @@ class SeedEverything(Task[Case, Seen, None]):
 
     @check("Every rank gets the model.", gate=True)
     def gives_model(self, trial: ThisTrial) -> Miss | None:
-        """A torch.nn.Module."""
         for rank, seen in trial.seen.items():
             for run in seen.values():
                 if is_odd(run):
@@ -126,7 +125,6 @@ class SeedEverything(Task[Case, Seen, None]):
 
     @check("All ranks start from the same weights.")
     def same_weights(self, trial: ThisTrial) -> Miss | None:
-        """Bit by bit."""
         first = trial.seen[0]["first"]["weights"]
         for rank, seen in trial.seen.items():
             mine = seen["first"]["weights"]
@@ -141,7 +139,6 @@ class SeedEverything(Task[Case, Seen, None]):
 
     @check("Every rank draws its own random numbers: from torch, numpy and random.")
     def own_noise(self, trial: ThisTrial) -> Miss | None:
-        """No two ranks alike."""
         for name in ("torch", "numpy", "random"):
             drawn: dict[tuple[float, ...], int] = {}
             for rank, seen in trial.seen.items():
@@ -156,7 +153,6 @@ class SeedEverything(Task[Case, Seen, None]):
 
     @check("The same seed gives the same weights and the same random numbers again.")
     def repeatable(self, trial: ThisTrial) -> Miss | None:
-        """Runs can be repeated."""
         for rank, seen in trial.seen.items():
             first, again = seen["first"], seen["again"]
             seed = trial.case["seed"]
@@ -173,7 +169,6 @@ class SeedEverything(Task[Case, Seen, None]):
 
     @check("Another seed gives other weights and other random numbers.")
     def seed_matters(self, trial: ThisTrial) -> Miss | None:
-        """On every rank."""
         for rank, seen in trial.seen.items():
             seeds = f"seeds {trial.case['seed']} and {trial.case['other_seed']}"
             if seen["first"]["weights"] == seen["other"]["weights"]:

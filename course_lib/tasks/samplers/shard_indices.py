@@ -125,7 +125,6 @@ class ShardIndices(Task[Case, list[int], Oracle]):
 
     @check("Every rank gets a list of sample numbers.", gate=True)
     def gives_lists(self, trial: ThisTrial) -> Miss | None:
-        """Whole numbers, nothing else."""
         for rank, seen in trial.seen.items():
             if is_odd(seen):
                 return Miss(f"{self._call(trial, rank)} gave {seen['odd']}")
@@ -143,7 +142,6 @@ class ShardIndices(Task[Case, list[int], Oracle]):
 
     @check("The shards are those of torch's DistributedSampler, in the same order.")
     def same_as_torch(self, trial: ThisTrial) -> Miss | None:
-        """The oracle decides."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank]
             if seen != right:

@@ -185,7 +185,6 @@ class SplitStream(Task[Case, Seen, Oracle]):
 
     @check("No sample is read twice, by whichever rank and worker.")
     def nothing_twice(self, trial: ThisTrial) -> Miss | None:
-        """Counted over all ranks."""
         twice = [sample for sample, count in Counter(_together(trial)).items() if count > 1]
         if not twice:
             return None

@@ -117,7 +117,6 @@ class BytesHeld(Task[Case, float, Oracle]):
 
     @check("DDP: everything on every rank, and the buckets.")
     def ddp(self, trial: ThisTrial) -> Miss | None:
-        """Exact."""
         return self._miss(trial, "ddp")
 
     @check("ZeRO 1: as DDP, but the optimizer's bytes are divided.")
@@ -127,7 +126,6 @@ class BytesHeld(Task[Case, float, Oracle]):
 
     @check("FSDP2: everything is cut, between rows.")
     def fsdp(self, trial: ThisTrial) -> Miss | None:
-        """Exact."""
         return self._miss(trial, "fsdp")
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:

@@ -125,14 +125,12 @@ class Efficiency(Task[Case, float, Oracle]):
 
     @check("One rank alone has an efficiency of 1: it sends nothing.")
     def alone(self, trial: ThisTrial) -> Miss | None:
-        """However large its buckets are."""
         return self._miss(trial) if trial.case["ranks"] == 1 else None
 
     @check(
         "It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire."
     )
     def right(self, trial: ThisTrial) -> Miss | None:
-        """Exact."""
         return self._miss(trial) if trial.case["ranks"] > 1 else None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:

@@ -143,12 +143,10 @@ class Fit(Task[Case, list[float], Oracle]):
 
     @check("The latency is that of one round, up to the scatter of the measurements.")
     def latency(self, trial: ThisTrial) -> Miss | None:
-        """Microseconds."""
         return self._miss(trial, 0, "a latency of {:.3g} s")
 
     @check("The bandwidth is that of one rank's wire, up to the scatter of the measurements.")
     def bandwidth(self, trial: ThisTrial) -> Miss | None:
-        """Bytes a second."""
         return self._miss(trial, 1, "a bandwidth of {:.3g} bytes/s")
 
     def _miss(self, trial: ThisTrial, which: int, words: str) -> Miss | None:

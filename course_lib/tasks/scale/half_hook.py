@@ -152,7 +152,6 @@ class HalfHook(Task[Case, Seen, Oracle]):
 
     @check("Gradients are finite.", gate=True)
     def finite(self, trial: ThisTrial) -> Miss | None:
-        """Neither infinite nor no number."""
         for rank, seen in trial.seen.items():
             if not seen["finite"]:
                 return Miss(

@@ -164,7 +164,6 @@ class SyncInterval(Task[Case, int, Oracle]):
 
     @check("It is between 1 and `longest`.")
     def within(self, trial: ThisTrial) -> Miss | None:
-        """Both ends included."""
         for rank, seen in trial.seen.items():
             if not 1 <= seen <= trial.case["longest"]:
                 known = "bound_ignored" if seen > trial.case["longest"] and self._well(trial, seen) else None

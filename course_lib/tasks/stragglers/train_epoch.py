@@ -145,7 +145,6 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
 
     @check("So they have after a second epoch.")
     def second(self, trial: ThisTrial) -> Miss | None:
-        """What the optimizer remembers counts."""
         return self._off(trial, 1)
 
     def _off(self, trial: ThisTrial, epoch: int) -> Miss | None:

@@ -186,7 +186,6 @@ class AssertInSync(Task[Case, Seen, bool]):
 
     @check("The model is still what it was.")
     def unchanged(self, trial: ThisTrial) -> Miss | None:
-        """Bit by bit."""
         for rank, seen in trial.seen.items():
             if not seen["kept"]:
                 return Miss(
@@ -196,7 +195,6 @@ class AssertInSync(Task[Case, Seen, bool]):
 
     @check("Nothing is raised where all ranks have the same model.")
     def silent(self, trial: ThisTrial) -> Miss | None:
-        """Also with NaN in it."""
         for rank, seen in trial.seen.items():
             if not trial.oracle and seen["message"] is not None:
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {seen['message'][:200]}")
@@ -204,7 +202,6 @@ class AssertInSync(Task[Case, Seen, bool]):
 
     @check("Every rank raises where one rank differs.")
     def rings(self, trial: ThisTrial) -> Miss | None:
-        """The innocent ones, too."""
         quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["message"] is None]
         if trial.oracle and quiet:
             return Miss(
@@ -226,7 +223,6 @@ class AssertInSync(Task[Case, Seen, bool]):
 
     @check("The error says the same on every rank.")
     def alike(self, trial: ThisTrial) -> Miss | None:
-        """Word for word."""
         messages = {seen["message"] for seen in trial.seen.values()}
         if trial.oracle and len(messages) > 1 and None not in messages:
             rank = _other(trial)

@@ -188,7 +188,6 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
 
     @check("The outputs are those of one process with the samples of all ranks.")
     def outputs(self, trial: ThisTrial) -> Miss | None:
-        """In the first step."""
         for rank, seen in sorted(trial.seen.items()):
             gap = farthest(seen["output"], trial.oracle["right"]["outputs"][rank])
             if gap > 1e-3:
@@ -206,7 +205,6 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
 
     @check("Training goes on like that.")
     def later_gradients(self, trial: ThisTrial) -> Miss | None:
-        """In all steps."""
         for rank, seen in sorted(trial.seen.items()):
             for step, right in enumerate(trial.oracle["gradients"]):
                 gap = farthest(seen["gradients"][step], right)
@@ -218,7 +216,6 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
 
     @check("The running statistics are those of one process, on every rank.")
     def running(self, trial: ThisTrial) -> Miss | None:
-        """After all steps."""
         if self.right_gradients(trial):
             return None  # with other weights, statistics are others
         for rank, seen in sorted(trial.seen.items()):

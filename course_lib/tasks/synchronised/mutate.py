@@ -227,7 +227,6 @@ class Mutate(Task[Case, list[Generation], None]):
 
     @check("The model's parameters are those that DDP and the optimizer know.", gate=True)
     def in_place(self, trial: ThisTrial) -> Miss | None:
-        """The same objects."""
         for rank, seen in trial.seen.items():
             if not all(told["in_place"] for told in seen):
                 return Miss(
@@ -259,7 +258,6 @@ class Mutate(Task[Case, list[Generation], None]):
 
     @check("A mutant differs from the model in every number, by noise of strength sigma.")
     def strength(self, trial: ThisTrial) -> Miss | None:
-        """The standard deviation, roughly."""
         sigma = trial.case["sigma"]
         for rank, seen in trial.seen.items():
             for told in seen:
@@ -317,7 +315,6 @@ class Mutate(Task[Case, list[Generation], None]):
 
     @check("The model is the fittest mutant, or what it was if no mutant is fitter.")
     def fittest(self, trial: ThisTrial) -> Miss | None:
-        """Of all ranks."""
         if self.shared(trial):
             return None  # there is no such thing as the model
         for number in range(len(trial.seen[0])):
@@ -356,7 +353,6 @@ class Mutate(Task[Case, list[Generation], None]):
 
     @check("Every rank returns the fitness of the model that all have now.")
     def told_fitness(self, trial: ThisTrial) -> Miss | None:
-        """Within rounding."""
         for rank, seen in trial.seen.items():
             for number, told in enumerate(seen):
                 right = told["after_fitness"]
@@ -372,7 +368,6 @@ class Mutate(Task[Case, list[Generation], None]):
 
     @check("Training goes on: the next backward gives the same gradients on all ranks.")
     def trains(self, trial: ThisTrial) -> Miss | None:
-        """As DDP promises."""
         for number in range(len(trial.seen[0])):
             for rank, seen in sorted(trial.seen.items()):
                 if seen[number]["gradients"] != trial.seen[0][number]["gradients"]:

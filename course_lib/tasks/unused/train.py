@@ -175,7 +175,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     @check("The way that was asked for is taken, and no other.")
     def way_taken(self, trial: ThisTrial) -> Miss | None:
-        """Told from the wrapper's flags."""
         way = trial.case["way"]
         for rank, seen in trial.seen.items():
             flags = seen["flags"]
@@ -213,7 +212,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     @check("All ranks end with the same weights.")
     def agree(self, trial: ThisTrial) -> Miss | None:
-        """After all steps."""
         for rank, seen in trial.seen.items():
             gap = farthest(seen["weights"], trial.seen[0]["weights"])
             if gap > 1e-6:
@@ -227,7 +225,6 @@ class Train(Task[Case, Seen, list[float]]):
 
     @check("The weights are those of one process that trains on the batches of all ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding."""
         for rank, seen in trial.seen.items():
             if not close(seen["weights"], trial.oracle):
                 gap = farthest(seen["weights"], trial.oracle)

@@ -222,7 +222,6 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
 
     @check("No gradient has changed.", gate=True)
     def unchanged(self, trial: ThisTrial) -> Miss | None:
-        """Bit by bit, None included."""
         for rank, seen in trial.seen.items():
             if not seen["kept"]:
                 return Miss(
@@ -249,7 +248,6 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
 
     @check("loss.backward() can still follow, and gives the averaged gradients.")
     def backward_follows(self, trial: ThisTrial) -> Miss | None:
-        """Where all parameters are used."""
         for rank, seen in trial.seen.items():
             if "error" in seen:
                 return Miss(f"loss.backward() after it raises on rank {rank}: {seen['error']}", "graph_freed")

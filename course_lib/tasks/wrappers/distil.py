@@ -209,7 +209,6 @@ class Distil(Task[Case, Seen, Oracle]):
 
     @check("The teacher is not in DDP, and has no gradients.")
     def plain(self, trial: ThisTrial) -> Miss | None:
-        """It is only evaluated."""
         for rank, seen in trial.seen.items():
             if seen["wrapped"]:
                 return Miss(f"on rank {rank} it is a DistributedDataParallel", "teacher_in_ddp")
@@ -219,12 +218,10 @@ class Distil(Task[Case, Seen, Oracle]):
 
     @check("The student ends with the weights of one process that trains on the samples of all ranks.")
     def student_right(self, trial: ThisTrial) -> Miss | None:
-        """On every rank."""
         return self._compare(trial, "student")
 
     @check("The teacher is the one that process has, on every rank.")
     def teacher_right(self, trial: ThisTrial) -> Miss | None:
-        """After the last step, too."""
         return self._compare(trial, "teacher")
 
     def _compare(self, trial: ThisTrial, who: Literal["student", "teacher"]) -> Miss | None:

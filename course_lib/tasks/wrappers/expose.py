@@ -194,7 +194,6 @@ class Expose(Task[Case, Seen, Oracle]):
 
     @check("All ranks begin with rank 0's weights.")
     def starts_equal(self, trial: ThisTrial) -> Miss | None:
-        """When expose has returned."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][0]
             if not close(seen["weights"][0], right):
@@ -209,7 +208,6 @@ class Expose(Task[Case, Seen, Oracle]):
 
     @check("net is trained: each step changes its weights.")
     def moves(self, trial: ThisTrial) -> Miss | None:
-        """The ones that were given."""
         for rank, seen in trial.seen.items():
             if seen["weights"][-1] == seen["weights"][0]:
                 return Miss(
@@ -220,7 +218,6 @@ class Expose(Task[Case, Seen, Oracle]):
 
     @check("After each step, all ranks have the weights of one process that has all samples.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        """Whichever methods the step calls."""
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
                 right, added = (trial.oracle[way][step] for way in ("right", "added_up"))

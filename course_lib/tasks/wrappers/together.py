@@ -197,7 +197,6 @@ class Together(Task[Case, Seen, Oracle]):
 
     @check("The given parts end with the weights of one process that trains on the samples of all ranks.")
     def right_weights(self, trial: ThisTrial) -> Miss | None:
-        """After three steps."""
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"]["weights"]
             if not close(seen["weights"], right):
