@@ -18,7 +18,8 @@ from course_lib.outcome.fold import fold, rank_list, table
 from course_lib.outcome.outcome import Ending, Kind, Outcome, exit_text
 from course_lib.outcome.report import steady_message_in
 from course_lib.outcome.syntax import compile_cell, remember_cell
-from course_lib.tasks.task import Misconception, Miss, Task
+from course_lib.tasks.task import Miss, Task
+from course_lib.tasks.words import Misconception
 
 #: What gloo says before it ends a rank that receives more bytes than it expects.
 _GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")

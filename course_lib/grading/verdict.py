@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from course_lib.ranks.codec import decode
 from course_lib.tasks.catalogue import all_tasks, find_task
-from course_lib.tasks.task import Misconception
+from course_lib.tasks.words import Misconception
 
 
 class VerdictKind(enum.StrEnum):

@@ -6,7 +6,8 @@ are run on. May import `doctor`, `watch` and `ranks`; importing it imports no to
 """
 
 from course_lib.tasks.catalogue import UnknownTaskError, all_tasks, find_task
-from course_lib.tasks.task import Check, Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Check, Miss, Task, Trial, check
+from course_lib.tasks.words import Misconception
 
 __all__ = [
     "Check",

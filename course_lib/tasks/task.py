@@ -9,6 +9,8 @@ A task is a class with four parts, each in the place where it runs:
 * `@check` methods (grader): one sentence each, and what was observed when it does not hold. Nothing of the answer is
   there any more, only data.
 
+What a task says to learners (its title, hints and misconceptions) stands in `tasks.toml` beside it: see `words`.
+
 `Task[Case, Seen, Oracle]` names the types of these data, usually TypedDicts, because they travel as JSON: `Case` is
 what `cases` yields; `Seen` is what `trial` returns on one rank; `Oracle` is what `oracle` returns, with its functions
 called.
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeGuard, 
 
 from course_lib.outcome.outcome import Outcome, RankError
 from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.words import Misconception, words_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as _Open  # with a default: a plain `Task` is a task of any types
@@ -42,20 +45,6 @@ _Predicted = TypeVar("_Predicted")
 
 #: What `Task.recognise` gives: the id of a misconception, the ids of several that act together, or nothing.
 Recognised = str | tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class Misconception:
-    """A wrong idea with a name. A task lists its misconceptions in the order of their gravity.
-
-    Attributes:
-        id: unique within its task. sentence: what the learner reads: what happens, and why that is wrong.
-        taught: the lesson and section where it is explained.
-    """
-
-    id: str
-    sentence: str
-    taught: str
 
 
 @dataclass(frozen=True)
@@ -154,30 +143,50 @@ class Task(Generic[CaseT, SeenT, OracleT]):
 
     Attributes:
         name: `lesson.function`; the answer must define a function of that name (after the dot).
-        title: a few words. signature: the function's first line without `def`.
-        lesson: number and name of the lesson, such as `03_samplers`; place: the task's number in it, from 1.
         script: where the answer stands, below `exercises/` and `solutions/`, if it is a whole script. Such an answer
             is not called in ranks: `trial` runs once for each number of ranks, in one process, and starts them.
         not_handed_out: the misconceptions that such a script does not show as it is handed out.
         world_sizes: gang sizes the answer runs on. seconds: time limit of one call; all together may take more.
-        hints: two or more, each a step further than the one before.
-        misconceptions: the gravest first; a verdict names them in this order.
         tolerance: how far a right answer's numbers may be from `reference`, where they are rounded on the way.
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    signature: ClassVar[str]
-    lesson: ClassVar[str]
-    place: ClassVar[int]
     script: ClassVar[str] = ""
     not_handed_out: ClassVar[tuple[str, ...]] = ()
     world_sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
     seconds: ClassVar[float] = 10.0
     backend: ClassVar[str] = "gloo"
-    hints: ClassVar[tuple[str, ...]]
-    misconceptions: ClassVar[tuple[Misconception, ...]] = ()
     tolerance: ClassVar[Tolerance | None] = None
+
+    @property
+    def title(self) -> str:
+        """A few words."""
+        return words_of(self.name).title
+
+    @property
+    def signature(self) -> str:
+        """The function's first line without `def`."""
+        return words_of(self.name).signature
+
+    @property
+    def lesson(self) -> str:
+        """Number and name of the lesson, such as `03_samplers`."""
+        return words_of(self.name).lesson
+
+    @property
+    def place(self) -> int:
+        """The task's number in its lesson, from 1."""
+        return words_of(self.name).place
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Two or more, each a step further than the one before."""
+        return words_of(self.name).hints
+
+    @property
+    def misconceptions(self) -> tuple[Misconception, ...]:
+        """The gravest first; a verdict names them in this order."""
+        return words_of(self.name).misconceptions
 
     @property
     def function(self) -> str:

@@ -22,7 +22,8 @@ from course_lib.grading.verdict import (
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.tasks import find_task
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, Trial, check
+from course_lib.tasks.words import Misconception
 from tests.made_up.outcomes import died, error, hung, outcome, raised
 from tests.made_up.submissions import TASK
 

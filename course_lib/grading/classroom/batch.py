@@ -13,7 +13,7 @@ from course_lib.grading.classroom.workers import grade_all
 from course_lib.grading.verdict import Verdict
 from course_lib.grading.worth_reading import worth_reading
 from course_lib.tasks import Task, all_tasks
-from course_lib.tasks.task import Misconception
+from course_lib.tasks.words import Misconception
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
-from course_lib.tasks.accumulation import taught
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text, short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
@@ -72,59 +71,8 @@ class Accumulate(Task[Case, Seen, Oracle]):
     """The gradient of one big batch from micro-batches of any number and size, with one reduction."""
 
     name = "accumulation.accumulate"
-    title = "One big batch, whatever is left over"
-    signature = "accumulate(ddp, micro_batches, losses_of)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "A mean over all samples is a sum, divided once by all of them. Before the first forward every rank knows "
-            "how many samples it has itself; one small all_reduce tells how many there are in all."
-        ),
-        (
-            "DDP divides by the number of ranks. So the loss of a micro-batch is the sum of its samples' losses, times "
-            "the number of ranks, divided by all samples of all ranks."
-        ),
-        (
-            "Each rank leaves no_sync() for its own last micro-batch, whichever number that is: then every rank takes "
-            "part in exactly one reduction. The loss to return is one more small sum over ranks."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "mean_of_means",
-            "Means over micro-batches or over ranks are averaged: a sample counts more, the fewer there are beside it.",
-            taught.LEFT_OVER,
-        ),
-        Misconception(
-            "divided_twice",
-            "The sum is divided by the samples of all ranks, and then by the number of ranks: DDP does that as well.",
-            taught.LEFT_OVER,
-        ),
-        Misconception(
-            "not_reduced",
-            "The last micro-batch is under no_sync(), too: each rank keeps the gradient of its own samples.",
-            taught.READ,
-        ),
-        Misconception(
-            "stale",
-            "What stood in .grad before is added: it must be zeroed before the first micro-batch.",
-            taught.NO_SYNC,
-        ),
-        Misconception(
-            "reduced_each_time",
-            "Gradients are reduced after every micro-batch: too often, and where ranks have different "
-            "numbers of micro-batches, somebody waits for ever.",
-            taught.LEFT_OVER,
-        ),
-        Misconception(
-            "one_forward",
-            "The micro-batches are put together into one forward: that is the batch that does not fit into memory.",
-            taught.COPIED,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equally many, the last one short; then any number of any size, and gradients left from before."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
-from course_lib.tasks.accumulation import taught
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 
 if TYPE_CHECKING:
@@ -70,59 +69,8 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
     """Clip by the norm of a model of which each rank holds another part."""
 
     name = "accumulation.clip_global_norm"
-    title = "One norm for the whole model"
-    signature = "clip_global_norm(shared, own, max_norm)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
     tolerance = Tolerance(0.0, 1e-4)
-    hints = (
-        (
-            "A norm is the root of a sum of squares. Which squares does every rank know already, and which only one? "
-            "Add up the squares of the second kind over the ranks, and take the root at the end."
-        ),
-        (
-            "Every rank must call the all_reduce, also one that has no parameters of its own or no gradients there: it "
-            "adds 0."
-        ),
-        (
-            "Then all ranks have the same norm and come to the same decision: nothing to do if it is at most max_norm "
-            "or not finite, else multiply every gradient by max_norm / norm, in place."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "own_norm",
-            "Each rank clips by the norm of what it holds itself: shared gradients are shortened differently, and the "
-            "ranks drift apart.",
-            taught.CLIP,
-        ),
-        Misconception(
-            "shared_counted_by_all",
-            "The shared gradients are summed over ranks, too: they are in the norm as many times as there are ranks.",
-            taught.CLIP,
-        ),
-        Misconception(
-            "norms_added",
-            "Norms are added. It is the squares that add up.",
-            taught.CLIP,
-        ),
-        Misconception(
-            "parts_apart",
-            "Shared and own gradients are clipped by a norm each: that changes the direction of the whole.",
-            taught.CLIP,
-        ),
-        Misconception(
-            "infinite",
-            "With an inf or nan in one rank's gradients, all are multiplied by max_norm / norm: by 0 or nan.",
-            taught.SCALER,
-        ),
-        Misconception(
-            "somebody_missing",
-            "Some ranks do not call the collective, and the others wait for them.",
-            taught.CLIP,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Too long; short enough; one rank without own parameters; an inf or a nan on one rank only."""

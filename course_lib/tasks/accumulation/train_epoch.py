@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
-from course_lib.tasks.accumulation import taught
 from course_lib.tasks.accumulation.epochs import (
     EPOCHS,
     RATE,
@@ -21,7 +20,7 @@ from course_lib.tasks.accumulation.epochs import (
     trained,
 )
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
@@ -52,65 +51,8 @@ class TrainEpoch(Task[Case, list[Epoch], Oracle]):
     """A loop that accumulates, with several things wrong in it."""
 
     name = "accumulation.train_epoch"
-    title = "Repair the loop"
-    signature = "train_epoch(ddp, optimizer, micro_batches, loss_of, every)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2)
     tolerance = ROUNDING
-    hints = (
-        (
-            "Ask of every line: does it belong to a micro-batch, or to a step? zero_grad() belongs to a step. So does "
-            "the reduction, and a step comes after the last micro-batch, too."
-        ),
-        (
-            "Cut the list into groups first: micro_batches[i : i + every]. Inside a group it is plain which one is the "
-            "last, and how many there are."
-        ),
-        (
-            "no_sync() stands around forward and backward of all micro-batches of a group but the last. The loss of "
-            "each is divided by the number of micro-batches in *this* group."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "zeroed_inside",
-            "The optimizer sees the last micro-batch of a group only: the others are wiped out by zero_grad().",
-            taught.COPIED,
-        ),
-        Misconception(
-            "not_divided",
-            "The mean losses of the micro-batches are added: the gradient is as many times too long as there are.",
-            taught.READ,
-        ),
-        Misconception(
-            "never_reduced",
-            "The last backward of a group is under no_sync() as well: every rank steps with its own gradient.",
-            taught.READ,
-        ),
-        Misconception(
-            "left_over",
-            "Micro-batches that do not fill a group get no step of their own: they are lost, or leak into what comes "
-            "next.",
-            taught.LEFT_OVER,
-        ),
-        Misconception(
-            "short_group",
-            "The short group at the end is divided by `every`: its step is smaller than its samples deserve.",
-            taught.LEFT_OVER,
-        ),
-        Misconception(
-            "summed_over_ranks",
-            "The gradients are added over the ranks. The mean over all ranks is asked for: a sum makes steps that are "
-            "too long by the number of ranks.",
-            taught.READ,
-        ),
-        Misconception(
-            "reduced_each_time",
-            "Gradients are reduced after every micro-batch. That is right, and all but the last are for nothing.",
-            taught.NO_SYNC,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A short group at the end; fewer micro-batches than a group has."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.alternation import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_blindness
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_blindness
 from course_lib.tasks.toys import is_odd, without_wrapper
 from course_lib.tasks.weights import drawn, network
 
@@ -56,57 +55,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
     """The check that finds gradients which are not the same on all ranks."""
 
     name = "alternation.disagreeing"
-    title = "Find silent divergence"
-    signature = "disagreeing(model)"
-    lesson = taught.LESSON
-    place = 4
     world_sizes = (1, 2, 3)
-    hints = (
-        "Every rank has to see all gradients: dist.all_gather for tensors, or dist.all_gather_object for anything.",
-        (
-            "Compare values, not norms or sums: [1, 2] and [2, 1] have the same of both. A gradient that is None on "
-            "one rank and a tensor on another is a difference, too."
-        ),
-        (
-            "Every rank must make the same collectives whatever its gradients are, so no `continue` before one. "
-            "Collect p.grad.clone() or None of all parameters into one dictionary and send that once."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "only_norms",
-            "Only a norm, a sum or a mean of each gradient is compared: two different gradients can have the same.",
-            taught.TWO_BACKWARDS,
-        ),
-        Misconception(
-            "tolerance",
-            "Small differences are let through. After a reduction, gradients are equal bit by bit: a small one is the "
-            "beginning of a large one.",
-            taught.REAL_LIFE,
-        ),
-        Misconception(
-            "own_view",
-            "The ranks return different lists: each compares itself with rank 0, or with the mean, and nobody hears of "
-            "what the others found.",
-            taught.REAL_LIFE,
-        ),
-        Misconception(
-            "weights_compared",
-            "Weights are compared. They are still equal when the first wrong gradients have just been computed.",
-            taught.TWO_BACKWARDS,
-        ),
-        Misconception(
-            "gradients_changed",
-            "The check changes what it checks: a collective that works in place was given the gradient itself.",
-            taught.REAL_LIFE,
-        ),
-        Misconception(
-            "missing_gradient",
-            "A gradient that is None on one rank only is passed over, or taken for zeros. Where a collective is left "
-            "out for it, the ranks stop meeting in the same ones.",
-            taught.REAL_LIFE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equal gradients; those that two backwards leave; one rank that differs, in ways that are easy to miss."""

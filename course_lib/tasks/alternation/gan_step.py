@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, not_averaged
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -51,59 +50,8 @@ class GanStep(Task[Case, Seen, Oracle]):
     """One step of a GAN, with every gradient averaged."""
 
     name = "alternation.gan_step"
-    title = "A GAN step"
-    signature = (
-        "gan_step(generator, discriminator, generator_optimizer, discriminator_optimizer, real, noise)"
-    )
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "Write down the order of forwards (F) and backwards (B) of each model. A forward arms its model; arming "
-            "twice is arming once. The next backward averages what is in .grad, and disarms."
-        ),
-        (
-            "The discriminator's step can be F F B, with the two losses added, or F B F B. F F B B is the order "
-            "that is silently wrong."
-        ),
-        (
-            "In the discriminator's step the generated samples are detached, or made under no_grad: otherwise that "
-            "backward runs on into the generator and disarms it. Clear the discriminator's gradients at "
-            "the start of its step, because the generator's backward has left some."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "two_backwards",
-            "Two backwards of the discriminator follow each other without a forward between: only the first is "
-            "averaged, the second adds what each rank computed alone.",
-            taught.TWO_BACKWARDS,
-        ),
-        Misconception(
-            "fake_not_detached",
-            "The discriminator's backward runs on into the generator, because the generated samples are not detached. "
-            "The generator's own backward then comes second.",
-            taught.REDUCER,
-        ),
-        Misconception(
-            "around_the_wrapper",
-            "A model is called through .module in training: DDP never sees that forward, and does not average.",
-            taught.MATRIX,
-        ),
-        Misconception(
-            "stale_gradients",
-            "The discriminator's gradients are not cleared before its step: what the generator's backward left in "
-            "them is added.",
-            taught.REAL_LIFE,
-        ),
-        Misconception(
-            "old_discriminator",
-            "The generator's loss is computed before the discriminator's step; it is to meet the new discriminator.",
-            taught.REAL_LIFE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two GANs, three steps each."""

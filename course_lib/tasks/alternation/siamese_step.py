@@ -9,9 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, not_averaged
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check, gate
+from course_lib.tasks.task import Miss, Task, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -61,53 +60,8 @@ class SiameseStep(Task[Case, Seen, Oracle]):
     """One step on a Siamese network."""
 
     name = "alternation.siamese_step"
-    title = "A Siamese loss"
-    signature = "siamese_step(model, optimizer, first, second, same)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (2, 3)
     tolerance = ROUNDING
-    hints = (
-        "Two forwards through the wrapper are fine, as long as one backward follows.",
-        (
-            "Put both parts of the loss into one number and call backward() once: the gradients are then averaged "
-            "without anything else from you."
-        ),
-        "The loss is another matter: DDP averages gradients, not losses. Average a detached copy with all_reduce.",
-    )
-    misconceptions = (
-        Misconception(
-            "two_backwards",
-            "Each part of the loss has a backward of its own, but only the first of them is averaged.",
-            taught.TWO_BACKWARDS,
-        ),
-        Misconception(
-            "around_the_wrapper",
-            "The images go through .module: DDP never sees the forward, and no gradient is averaged.",
-            taught.MATRIX,
-        ),
-        Misconception(
-            "one_branch_detached",
-            "Only one of the two branches gets a gradient: the other was computed without, or detached.",
-            taught.ONE_BACKWARD,
-        ),
-        Misconception(
-            "distance_not_squared",
-            "The loss is made of the distances themselves; the statement's loss is made of their squares.",
-            taught.ONE_BACKWARD,
-        ),
-        Misconception(
-            "reduced_twice",
-            "The gradients are added over the ranks by hand, after DDP has averaged them: the step is too long by the "
-            "number of ranks.",
-            taught.REDUCER,
-        ),
-        Misconception(
-            "local_loss",
-            "The gradients are right, but each rank returns the loss of its own pairs: DDP averages gradients only.",
-            taught.REDUCER,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two networks, three steps each."""

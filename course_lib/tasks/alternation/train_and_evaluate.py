@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.alternation import taught
 from course_lib.tasks.alternation.wrapped import Usage, Watched
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -78,47 +77,8 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
     """Rank 0 evaluates in the middle of training, and nothing else notices."""
 
     name = "alternation.train_and_evaluate"
-    title = "An evaluation in the middle of training"
-    signature = "train_and_evaluate(model, optimizer, batches, validation, every)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "With a BatchNorm every forward through the wrapper begins with a broadcast. If only rank 0 makes one, "
-            "somebody is left over."
-        ),
-        "model.module is the network itself: its forward sends nothing, so one rank may call it alone.",
-        (
-            "Put model.module into eval() for the evaluation and back into train() after it, and evaluate under "
-            "torch.no_grad(). In train mode a forward uses the batch's statistics, and changes the running ones."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "wrapper_on_one_rank",
-            "Rank 0 alone calls the wrapper. With buffers that forward begins with a broadcast, and it meets something "
-            "else on the other ranks.",
-            taught.ALONE,
-        ),
-        Misconception(
-            "evaluated_in_train_mode",
-            "The model is evaluated in train mode: BatchNorm then uses the statistics of the validation samples, and "
-            "puts them into its running statistics.",
-            taught.ALONE,
-        ),
-        Misconception(
-            "left_in_eval_mode",
-            "The model stays in eval mode after the evaluation, and goes on training with frozen statistics.",
-            taught.ALONE,
-        ),
-        Misconception(
-            "trained_around_the_wrapper",
-            "The training itself goes through .module: no gradient is averaged.",
-            taught.MATRIX,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """An evaluation after every step, where buckets are rebuilt in between, and one after every second."""

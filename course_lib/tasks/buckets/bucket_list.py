@@ -9,9 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.buckets import taught
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Model,
     Odd,
@@ -58,87 +56,7 @@ class BucketList(Task[Case, Buckets, Oracle]):
     """The list of buckets, told before DDP makes it."""
 
     name = "buckets.bucket_list"
-    title = "Predict the buckets"
-    signature = "bucket_list(sizes, ready, bucket_cap_mb, find_unused_parameters, iteration)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (2,)
-    hints = (
-        (
-            "Write one function that deals a list of parameters out to buckets, given the limits: add parameters one "
-            "by one, and close the bucket as soon as its bytes are at least its limit."
-        ),
-        (
-            "What differs is what goes into that function. Iteration 0 without find_unused_parameters: no limit at "
-            "all, parameters in their order 0, 1, 2, ... Later: in the order of `ready`."
-        ),
-        (
-            "The limits: bucket_cap_mb MiB for every bucket. With None, 1 MiB for the first bucket that is filled and "
-            "25 MiB for all others."
-        ),
-        (
-            "With find_unused_parameters=True, the constructor deals out 0, 1, 2, ... with those limits, and then "
-            "reverses the list of buckets (not what is in them). This never changes."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "buckets_from_the_start",
-            "Iteration 0 has one bucket with everything in it: DDP makes the others in the second forward.",
-            taught.REBUILT,
-        ),
-        Misconception(
-            "cap_never_exceeded",
-            "A bucket is closed before it would exceed the cap. DDP closes it when it has reached the cap: the last "
-            "gradient may go far beyond.",
-            taught.CAP,
-        ),
-        Misconception(
-            "closed_when_exceeded",
-            "A bucket is closed when it holds more than the cap. DDP closes it when it has reached the cap: a bucket "
-            "that is just full takes nothing more.",
-            taught.CAP,
-        ),
-        Misconception(
-            "first_bucket_like_the_others",
-            "Without bucket_cap_mb the first bucket is closed at 1 MiB already.",
-            taught.FIRST,
-        ),
-        Misconception(
-            "first_bucket_always_small",
-            "The small first bucket is there only without bucket_cap_mb; a number sets the limit of all buckets.",
-            taught.FIRST,
-        ),
-        Misconception(
-            "reverse_order",
-            "The buckets follow the reverse order of the parameters. DDP goes by the order in which gradients became "
-            "ready.",
-            taught.REBUILT,
-        ),
-        Misconception(
-            "never_rebuilt",
-            "What is sent in the first iteration is sent in all of them. After it the buckets are built anew, in the "
-            "order in which gradients became ready.",
-            taught.REBUILT,
-        ),
-        Misconception(
-            "unused_rebuilt",
-            "With find_unused_parameters=True nothing is rebuilt: the constructor's buckets stay.",
-            taught.FIRST,
-        ),
-        Misconception(
-            "unused_not_reversed",
-            "With find_unused_parameters=True the list of buckets is reversed after dealing out: the first layers' "
-            "bucket is sent last.",
-            taught.FIRST,
-        ),
-        Misconception(
-            "unused_dealt_from_the_end",
-            "With find_unused_parameters=True the parameters are dealt out in the order 0, 1, 2, ..., then the list of "
-            "buckets is reversed. Who reverses the parameters first gets other buckets.",
-            taught.FIRST,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Small parameters with a small cap, large ones with the default; in every iteration, with and without."""
@@ -194,7 +112,7 @@ class BucketList(Task[Case, Buckets, Oracle]):
     def oracle(self, case: Case, world_size: int) -> Oracle:
         """What DDP sends, seen by a communication hook; and what misconceptions give."""
         told = _telling(case)
-        return {"right": _sent_by_ddp(case), "models": {name: told({name}) for name in _MISTAKES}}
+        return {"right": _sent_by_ddp(case), "models": {name: told({name}) for name in self._mistakes()}}
 
     #: Whole numbers in lists.
     gives_lists = gate(
@@ -210,10 +128,13 @@ class BucketList(Task[Case, Buckets, Oracle]):
                 )
         return None
 
+    def _mistakes(self) -> list[str]:
+        return [item.id for item in self.misconceptions]
+
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these lists?"""
         known: list[Model[ThisTrial, Buckets]] = models(
-            [item.id for item in self.misconceptions],
+            self._mistakes(),
             lambda trial, name: trial.everywhere(trial.oracle["models"][name]),
         )
         return recognise_by_models(
@@ -226,7 +147,7 @@ class BucketList(Task[Case, Buckets, Oracle]):
 
     def _together(self, trials: Sequence[ThisTrial]) -> list[Model[ThisTrial, Buckets]]:
         """Two or three misconceptions at once: the fewest first, then the gravest."""
-        found = {id(trial): _several(trial.case) for trial in trials}
+        found = {id(trial): _several(trial.case, self._mistakes()) for trial in trials}
         named = {" + ".join(ids): ids for ids in found[id(trials[0])]}
         return models(named, lambda trial, name: trial.everywhere(found[id(trial)][named[name]]))
 
@@ -273,9 +194,9 @@ def _sent_by_ddp(case: Case) -> Buckets:
     return sent[-1]
 
 
-def _several(case: Case) -> dict[tuple[str, ...], Buckets]:
+def _several(case: Case, mistakes: Sequence[str]) -> dict[tuple[str, ...], Buckets]:
     told = _telling(case)
-    return {names: told(set(names)) for count in (2, 3) for names in combinations(_MISTAKES, count)}
+    return {names: told(set(names)) for count in (2, 3) for names in combinations(mistakes, count)}
 
 
 def _telling(case: Case) -> Callable[[set[str]], Buckets]:
@@ -329,6 +250,3 @@ def _dealt(
             found.append([])
         found[-1].append(number)
     return found
-
-
-_MISTAKES = tuple(item.id for item in BucketList.misconceptions)

@@ -8,10 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
-from course_lib.tasks.buckets import taught
 from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
 from course_lib.tasks.buckets.training import Case, Seen, close, train
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, check
+from course_lib.tasks.task import Miss, Odd, Recognised, check
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,115 +25,8 @@ class BucketedDDP(Synchronized):
     """DDP with buckets that are sent while backward is running."""
 
     name = "buckets.BucketedDDP"
-    title = "DDP with buckets"
-    signature = "BucketedDDP(module, bucket_size_mb)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
     seconds = 15.0
-    hints = (
-        (
-            "Decide in __init__ which parameter goes into which bucket: trainable ones only, each once, last ones "
-            "first. The hook of step 3 then tells a bucket that one of its gradients is there."
-        ),
-        (
-            "All ranks must send their buckets in the same order, whatever is ready first: bucket 1 waits until bucket "
-            "0 has been sent. DDP does so with a counter, next_bucket_."
-        ),
-        (
-            "A gradient that never comes keeps its bucket from being sent. finish_gradient_synchronization() sends "
-            "what is left, in order, with zeros in place of a gradient that is None - and gives the mean to parameters "
-            "without a gradient, too: another rank may have used them."
-        ),
-        (
-            "finish_gradient_synchronization() ends with: wait for each bucket, copy the pieces back into .grad, and "
-            "make everything ready for the next backward."
-        ),
-        "Buffers: dist.broadcast(buffer, src=0) for each, at the beginning of every forward.",
-    )
-    misconceptions = (
-        Misconception(
-            "not_broadcast",
-            "The ranks train different models: nothing brings rank 0's weights to the others at the start.",
-            taught.SENT,
-        ),
-        Misconception(
-            "frozen_not_broadcast",
-            "Frozen parameters keep the values they were drawn with on each rank. They are not trained, but they are "
-            "part of the model: they must be equal, too.",
-            taught.SENT,
-        ),
-        Misconception(
-            "buffers_ignored",
-            "Buffers are never sent, so every rank computes with its own. DDP sends rank 0's before a training "
-            "forward.",
-            taught.BY_HAND,
-        ),
-        Misconception(
-            "summed", "Gradients are added up, not averaged: somebody has to divide.", taught.AVERAGE
-        ),
-        Misconception(
-            "not_copied_back",
-            "The flat buffer is reduced, but the result never gets back into .grad: a buffer made by torch.cat is a "
-            "copy.",
-            taught.FLAT,
-        ),
-        Misconception(
-            "not_waited",
-            "finish_gradient_synchronization() returns while all-reduces are still under way: the optimizer would use "
-            "whatever is in .grad at that moment. Call wait() on each work.",
-            taught.HOOKS,
-        ),
-        Misconception(
-            "no_overlap",
-            "Nothing is sent until backward is over: the network idles meanwhile. Hooks can begin earlier.",
-            taught.HOOKS,
-        ),
-        Misconception(
-            "blocking",
-            "The all-reduce in the hook blocks: backward stops until all ranks have joined. async_op=True "
-            "returns at once.",
-            taught.HOOKS,
-        ),
-        Misconception(
-            "one_bucket", "bucket_size_mb changes nothing: all gradients travel together.", taught.BY_HAND
-        ),
-        Misconception(
-            "bucket_each",
-            "Every parameter travels on its own: a call costs as much for 1 KiB as for 4.",
-            taught.FLAT,
-        ),
-        Misconception(
-            "never_sent",
-            "A bucket waits for a gradient that never comes (a frozen or unused parameter), and is not sent at all: "
-            "its other gradients stay local.",
-            taught.REAL,
-        ),
-        Misconception(
-            "order_differs",
-            "Buckets are sent as they fill up. Where ranks use different layers, they fill up in different orders, and "
-            "gradients of different layers are added up.",
-            taught.REBUILT,
-        ),
-        Misconception(
-            "absent_stays_none",
-            "A rank that did not use a parameter leaves its .grad at None, while others used it and have a gradient: "
-            "the weights drift apart.",
-            taught.REAL,
-        ),
-        Misconception(
-            "mean_of_users",
-            "The mean is taken over the ranks that have used a layer. It is one over all ranks: those that have not "
-            "used the layer count with zeros.",
-            taught.REAL,
-        ),
-        Misconception(
-            "only_once",
-            "The first step is right, the second is not: what is counted or collected is not made ready for the next "
-            "backward.",
-            taught.BY_HAND,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One model of each kind; small buckets where ranks use different layers, and a late rank."""

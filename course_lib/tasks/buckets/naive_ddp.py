@@ -7,10 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
-from course_lib.tasks.buckets import taught
 from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
 from course_lib.tasks.buckets.training import Case, Seen, train
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, check
+from course_lib.tasks.task import Miss, Odd, Recognised, check
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,64 +19,7 @@ class NaiveDDP(Synchronized):
     """DDP in its first form: average after backward."""
 
     name = "buckets.NaiveDDP"
-    title = "DDP in its first form"
-    signature = "NaiveDDP(module)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
-    hints = (
-        (
-            "Two moments matter. When the wrapper is made, all ranks must get rank 0's weights; after backward, every "
-            "gradient must become the mean over ranks. Nothing else is ever sent."
-        ),
-        (
-            "dist.broadcast(tensor.detach(), src=0) for every parameter, trainable or not. It writes into the tensor "
-            "on the other ranks."
-        ),
-        (
-            "dist.all_reduce(parameter.grad) adds up in place: divide by the world size. A frozen parameter, and one "
-            "that was not used, has no gradient: its .grad is None."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "not_broadcast",
-            "The ranks train different models: nothing brings rank 0's weights to the others at the start.",
-            taught.SENT,
-        ),
-        Misconception(
-            "frozen_not_broadcast",
-            "Frozen parameters keep the values they were drawn with on each rank. They are not trained, but they are "
-            "part of the model: they must be equal, too.",
-            taught.SENT,
-        ),
-        Misconception(
-            "not_reduced",
-            "Every rank keeps the gradient of its own part: the models drift apart with the first step.",
-            taught.AVERAGE,
-        ),
-        Misconception(
-            "summed",
-            "Gradients are added up, not averaged: all_reduce sums, and the step becomes as many times too long as "
-            "there are ranks.",
-            taught.AVERAGE,
-        ),
-        Misconception(
-            "only_rank_0_averages",
-            "Only rank 0 has the mean: what reduce(dst=0) leaves on the others is not defined.",
-            taught.AVERAGE,
-        ),
-        Misconception(
-            "gradient_of_rank_0",
-            "Every rank gets rank 0's gradient: the work of all others is thrown away.",
-            taught.AVERAGE,
-        ),
-        Misconception(
-            "gradient_is_none",
-            "A parameter that is frozen or was not used has .grad None: there is nothing to reduce.",
-            taught.REAL,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One model of each kind."""

@@ -10,8 +10,6 @@ from random import Random
 
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
-from course_lib.tasks.capstone import taught
-from course_lib.tasks.capstone.bugs import BUGS
 from course_lib.tasks.capstone.cases import TESTS, Case, cases
 from course_lib.tasks.capstone.evidence import Evidence, Seen, ThisTrial, other_statistics
 from course_lib.tasks.capstone.gradients import (
@@ -34,32 +32,9 @@ class Train(Task[Case, Seen, None]):
     """The training script, repaired."""
 
     name = "capstone.train"
-    title = "Rescue the training script"
-    signature = "train()"
     script = "capstone/train.py"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3, 4)
     seconds = 60.0
-    hints = (
-        (
-            "The report shows one fault at a time, and names a lesson: its rule of thumb is often the repair. "
-            "What the script promises is in its first lines."
-        ),
-        (
-            "The doctor tells more than the report: ddp-course doctor --ranks 2 capstone/train.py --epochs 1, and the "
-            "same with 3 ranks, or with --micro-batch 4."
-        ),
-        (
-            "Read train_epoch aloud for two micro-batches and one step: what is zeroed, what is sent, what is divided, "
-            "and when. Then ask the same for a process whose micro-batch raises."
-        ),
-        (
-            "main has faults of its own: who is who, how long others are waited for, what a checkpoint holds, how it "
-            "is written, and who calls what at the end."
-        ),
-    )
-    misconceptions = BUGS
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The launches on so many processes."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.checkpoints import taught
 from course_lib.tasks.checkpoints.counting import CLASSES, Batch, Counts, Pair, counted, predictions
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd
 
 if TYPE_CHECKING:
@@ -40,62 +39,7 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
     """An exact accuracy over all ranks that may be read after every step."""
 
     name = "checkpoints.log_metrics"
-    title = "A number for the log, after every step"
-    signature = "log_metrics(counts, scores, labels)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
-    hints = (
-        "counts has a memory: it stays this rank's own. What is reduced is a copy.",
-        (
-            "The two columns of counts can be added over ranks; accuracies and recalls cannot. all_reduce a clone of "
-            "counts, and compute both metrics from the sum."
-        ),
-        (
-            "A rank with an empty batch adds nothing, and joins the all_reduce like all others. For the mean recall, "
-            "leave out the classes whose total of samples is 0."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "counts_spoilt",
-            "The counter itself is reduced. It then holds everybody's counts, and the next step adds them up again: "
-            "the first samples get ever more votes.",
-            taught.LOG,
-        ),
-        Misconception(
-            "mean_of_means",
-            "The ranks' metrics are averaged, but the ranks have different numbers of samples.",
-            taught.AVERAGES,
-        ),
-        Misconception(
-            "mean_of_recalls",
-            "The ranks' recalls are averaged. A class that is rare on one rank gets too much weight there: compute the "
-            "recall from sums of counts.",
-            taught.AVERAGES,
-        ),
-        Misconception(
-            "absent_as_zero",
-            "A class of which no rank has seen a sample counts as a recall of 0: leave it out.",
-            taught.AVERAGES,
-        ),
-        Misconception("not_reduced", "Every rank returns the metrics of its own samples.", taught.LOG),
-        Misconception(
-            "this_batch_only",
-            "The metrics are those of the last batches: the counter is not used, or begins anew in every step.",
-            taught.LOG,
-        ),
-        Misconception(
-            "only_rank_0_knows",
-            "Only rank 0 has the metrics: what reduce leaves on the others is not defined.",
-            taught.LOG,
-        ),
-        Misconception(
-            "empty_batch_leaves",
-            "A rank with an empty batch does not join the collective, and the others wait for it.",
-            taught.AVERAGES,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Steps with unequal batches, some of them empty, and a class that comes late or never."""

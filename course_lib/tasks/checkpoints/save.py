@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.checkpoints import early, killing, taught
+from course_lib.tasks.checkpoints import early, killing
 from course_lib.tasks.process_groups.bare import without_group
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, gate
+from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import network, numbers
 
 if TYPE_CHECKING:
@@ -93,71 +93,8 @@ class Save(Task[Case, Seen, None]):
     """A checkpoint that survives a kill at any moment."""
 
     name = "checkpoints.save"
-    title = "A checkpoint that survives a kill"
-    signature = "save(model, step, path)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1, 3)
     seconds = 20.0
-    hints = (
-        "Rank 0 writes, into another file beside path, and puts it in place with os.replace when it is complete.",
-        (
-            "Step and weights go into one file: two files can be of different steps. Save model.module.state_dict(), "
-            "and in load find out whether the model is wrapped."
-        ),
-        (
-            "A barrier after the `if` of rank 0, not before it and not in it. In load, look whether path is there, and "
-            "leave weights_only as it is."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "in_place",
-            "The old checkpoint is written over. From the first byte to the last there is nothing to load.",
-            taught.SLOW,
-        ),
-        Misconception(
-            "copied_over",
-            "A complete new file is copied over the old one. A copy is a write, byte by byte: rename instead.",
-            taught.SLOW,
-        ),
-        Misconception(
-            "removed_first",
-            "The old checkpoint is gone before the new one is in its place. os.replace does both in one step.",
-            taught.SLOW,
-        ),
-        Misconception(
-            "two_files",
-            "Step and weights are in two files. A kill between them leaves the weights of one step with the number of "
-            "another.",
-            taught.KILLED,
-        ),
-        Misconception(
-            "leaves_early",
-            "Other ranks return from save before rank 0 has written: a barrier is missing, or comes too early.",
-            taught.BARRIER,
-        ),
-        Misconception(
-            "all_write",
-            "Every rank writes the file. They hold the same, and get into each other's way.",
-            taught.BARRIER,
-        ),
-        Misconception(
-            "prefix_kept",
-            "The names in the file begin with `module.`, and a model without a wrapper knows no such names.",
-            taught.PREFIX,
-        ),
-        Misconception(
-            "not_strict",
-            "With strict=False nothing is loaded when the names do not fit, and nobody notices.",
-            taught.PREFIX,
-        ),
-        Misconception(
-            "runs_files",
-            "Loading runs what is in the file: pickle, or weights_only=False.",
-            taught.WEIGHTS_ONLY,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Saves and loads of all ranks; on one rank also a file with code in it, and kills."""

@@ -10,9 +10,8 @@ from typing import Literal, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.checkpoints import jobs, taught
+from course_lib.tasks.checkpoints import jobs
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -60,65 +59,8 @@ class SaveJob(Task[Case, Seen, Oracle]):
     """A run that resumes bit by bit."""
 
     name = "checkpoints.save_job"
-    title = "Resume bit by bit"
-    signature = "save_job(job, path)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2)
     tolerance = ROUNDING
-    hints = (
-        "What has a memory? The weights, the momentum, the schedule, the place in the data, three random generators.",
-        (
-            "Each rank has random states of its own: gather them with dist.all_gather_object, or write a file for each "
-            "rank. The rest is the same on all ranks."
-        ),
-        (
-            "torch.get_rng_state(), numpy.random.get_state() and random.getstate() have setters beside them. numpy's "
-            "state holds an array, which weights_only refuses: save it as a list. Set job.epoch and job.batch, too."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "nothing_loaded",
-            "The run begins from the start again: nothing of the checkpoint gets into the job.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "momentum_forgotten",
-            "The optimizer's state is not loaded: its momentum begins from zero.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "schedule_forgotten",
-            "The scheduler is not loaded: it goes through its first steps once more.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "place_forgotten",
-            "The epoch, or how far it had come, is not loaded: other samples come than in the uninterrupted run.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "random_forgotten",
-            "The random states are not loaded: the new process draws the numbers of its start once more.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "rank_0s_random",
-            "All ranks get the random states of rank 0: save those of every rank.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "only_torch",
-            "Not all generators are restored: torch, numpy.random and random each have a state of their own.",
-            taught.RESUME,
-        ),
-        Misconception(
-            "run_disturbed",
-            "Saving changes the run: it goes on otherwise than a run in which nothing was saved.",
-            taught.RESUME,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A stop in the middle of an epoch; on one rank also at its end."""

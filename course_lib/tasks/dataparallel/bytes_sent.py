@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from course_lib.tasks import toys
-from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.dataparallel.traffic import Case, predictions
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
 #: For `right` and for each misconception, the bytes of each device.
@@ -21,67 +20,7 @@ class BytesSent(Task[Case, list[float], Oracle]):
     """How many bytes each device sends in a step."""
 
     name = "dataparallel.bytes_sent"
-    title = "Every byte, as a formula"
-    signature = "bytes_sent(scheme, devices, samples, weights, sample_in, sample_out)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1,)
-    hints = (
-        "Go through a step of DataParallel in order, and ask of each copy: from where, to where, how often, how large?",
-        (
-            "Everything that goes forward has a gradient that comes back, but for the inputs: out go parts of the "
-            "inputs, weights and the outputs' gradients; back come outputs and the weights' gradients."
-        ),
-        (
-            "How many parts are there? chunk makes parts of ceil(samples / devices), as long as there are samples. A "
-            "device without a part gets no weights either."
-        ),
-        (
-            "DDP: a ring all-reduce of as many bytes as the weights have, in two laps of devices - 1 sends, each of "
-            "one piece of weights / devices bytes. Nothing else."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "no_way_back",
-            "Only the forward is counted: in the backward, the gradients of outputs and weights are copied, too.",
-            taught.BYTES,
-        ),
-        Misconception(
-            "output_gradients_forgotten",
-            "In the backward, device 0 sends to each other device the gradient of the outputs that came from there.",
-            taught.BYTES,
-        ),
-        Misconception(
-            "to_itself", "Device 0 sends nothing to itself: it has N - 1 others, not N.", taught.BYTES
-        ),
-        Misconception(
-            "equal_parts",
-            "The parts are counted as equal. chunk makes parts of ceil(samples / devices), and what is left goes last.",
-            taught.STEP,
-        ),
-        Misconception(
-            "idle_device_counted",
-            "A device that gets no part of the batch is counted: it gets no copy of the weights and sends nothing.",
-            taught.STEP,
-        ),
-        Misconception("batch_forgotten", "Inputs and outputs travel, too, not only weights.", taught.BYTES),
-        Misconception(
-            "one_lap",
-            "A ring all-reduce has two laps: one adds the pieces up, the other tells everybody the sums.",
-            taught.BYTES,
-        ),
-        Misconception(
-            "everybody_to_everybody",
-            "In a ring, a rank sends pieces to its neighbour only, never the whole to all others.",
-            taught.BYTES,
-        ),
-        Misconception(
-            "ddp_has_a_master",
-            "DDP has no device 0 that hands out weights: all ranks send equally much, and only gradients.",
-            taught.BYTES,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Both schemes: batches that divide, that do not, and too few samples for all devices."""

@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.dataparallel import taught, telling
+from course_lib.tasks.dataparallel import telling
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 if TYPE_CHECKING:
@@ -55,65 +55,8 @@ class ParallelStep(Task[Case, Seen, Oracle]):
     """One step of DataParallel by hand."""
 
     name = "dataparallel.parallel_step"
-    title = "One step by hand"
-    signature = "parallel_step(model, inputs, labels, devices)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1,)
     tolerance = Tolerance(_CLOSE)
-    hints = (
-        "Four steps: cut the batch, make a copy of the model for each part, call them in threads, put together.",
-        (
-            "copy.deepcopy(model) is a copy that is not connected with the original. After backward of the loss of the "
-            "whole batch, each copy has the gradients of its part in .grad: add them up in those of the original."
-        ),
-        (
-            "Or let autograd add them up: weight.clone() is a copy whose gradient flows back to the original, and "
-            "torch.func.functional_call(copy.deepcopy(model), clones, (part,)) runs a model with other weights, given "
-            "by name. It puts them into the module while it runs, so each thread needs a module of its own."
-        ),
-        (
-            "A thread returns nothing: let it write into its own place of a list. Start all threads, then join all. "
-            "torch.cat puts the outputs together; the loss is that of the whole."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "other_parts",
-            "The parts are not those of scatter, which is inputs.chunk(devices): its parts can be fewer than devices.",
-            taught.STEP,
-        ),
-        Misconception(
-            "one_after_the_other",
-            "The copies do not run at the same time: each is called, or its thread joined, before the next starts.",
-            taught.STEP,
-        ),
-        Misconception(
-            "one_model_for_all",
-            "All threads use the same weights. On several devices there is a copy on each of them.",
-            taught.STEP,
-        ),
-        Misconception(
-            "order_of_arrival",
-            "The outputs are in the order in which threads finished, not in that of the batch.",
-            taught.STEP,
-        ),
-        Misconception(
-            "cut_off",
-            "The copies are not connected with the original: their gradients stay with them (or nobody went back).",
-            taught.STEP,
-        ),
-        Misconception(
-            "mean_of_means",
-            "The losses of the parts are averaged. With parts of different sizes that is not the loss of the batch.",
-            taught.STEP,
-        ),
-        Misconception(
-            "sum_of_means",
-            "The losses of the parts are added up: with n parts, the gradient is about n times too large.",
-            taught.STEP,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Batches that divide, that do not, and such that a device is left without a part."""

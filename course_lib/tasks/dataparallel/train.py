@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
-from course_lib.tasks.dataparallel import taught
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -51,68 +50,8 @@ class Train(Task[Case, Seen, Oracle]):
     """A DataParallel script turned into one for DDP."""
 
     name = "dataparallel.train"
-    title = "From DataParallel to DDP"
-    signature = "train(model, dataset, batch_size, epochs, lr)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 4)
     tolerance = Tolerance(_CLOSE)
-    hints = (
-        "Two lines change: the wrapper, and the loader. The loop, the loss and the optimizer stay as they are.",
-        (
-            "DistributedSampler deals out the samples; it shuffles unless shuffle=False. Its ranks take every "
-            "N-th sample, so that the k-th batches of all ranks together are the k-th batch of the old script."
-        ),
-        (
-            "batch_size is the size of a step. A rank's loader gets batch_size // world_size, or the step is N times "
-            "as large. Return the state of the model inside the wrapper."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "not_averaged",
-            "Each rank trains a model of its own: nothing averages the gradients. On one device, DataParallel only "
-            "calls the model.",
-            taught.REAL_LIFE,
-        ),
-        Misconception(
-            "own_start",
-            "Each rank starts from its own weights. Averaged gradients move all ranks by the same amount, so the ranks "
-            "stay apart: rank 0's weights must be sent first.",
-            taught.CONVERT,
-        ),
-        Misconception(
-            "batch_not_divided",
-            "Each rank takes batch_size samples, so a step takes N times as many as before, and there are fewer steps.",
-            taught.CONVERT,
-        ),
-        Misconception(
-            "everyone_does_everything",
-            "The weights are right, but every rank goes through the whole data set: no sampler deals it out.",
-            taught.CONVERT,
-        ),
-        Misconception(
-            "shuffled",
-            "The order is another one: DistributedSampler shuffles, unless it gets shuffle=False.",
-            taught.CONVERT,
-        ),
-        Misconception(
-            "steps_too_large",
-            "The steps are N times as large: the learning rate was scaled, or gradients were added up. DDP averages, "
-            "so with the same batch the same learning rate is right.",
-            taught.CONVERT,
-        ),
-        Misconception(
-            "steps_too_small",
-            "The steps are an N-th: DDP has averaged the gradients already, so nothing is to be divided.",
-            taught.CONVERT,
-        ),
-        Misconception(
-            "wrapped_names",
-            "The names begin with module.: they are those of the wrapper, and a bare model cannot load them.",
-            taught.REAL_LIFE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """With and without a smaller last batch; every batch can be dealt out evenly."""

@@ -12,9 +12,8 @@ from unittest.mock import patch
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
-from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
+from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
+from course_lib.tasks.task import Miss, Recognised, Trial, check
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -53,9 +52,6 @@ class Checkpoint(Mystery[Case, Run, None]):
     """The network is down, say some."""
 
     name = "debugging.checkpoint"
-    title = "Mystery 3: the network is down"
-    signature = "checkpoint(writer, write, read)"
-    place = 3
     solution = Solution(
         culprit=1,
         cause="late",
@@ -71,34 +67,6 @@ class Checkpoint(Mystery[Case, Run, None]):
             "skipped": "the exception comes after the barrier was called, not before",
         },
         tempting={"network": "network_blamed"},
-    )
-    hints = (
-        "Two different errors. Which came first, and what was the rank that got the other one doing at that time?",
-        "Writing takes longer than the group is willing to wait. It is honest work, and there is nothing to free.",
-        "Give the group a timeout above the longest honest pause: minutes, not parts of a second.",
-    )
-    misconceptions = (
-        Misconception(
-            "witness",
-            "A rank whose wait timed out is a witness: ask for whom it waited.",
-            taught.TIMEOUTS,
-        ),
-        Misconception(
-            "network_blamed",
-            "A closed connection is no broken network. The ranks that had waited long enough closed it.",
-            taught.FATES,
-        ),
-        Misconception(
-            "read_too_early",
-            "Nobody waits for the writer any more, and the others read what is not there yet.",
-            taught.TIMEOUTS,
-        ),
-        Misconception(
-            "still_too_short",
-            "The group still gives up before the writer is done: a timeout belongs above the longest honest pause.",
-            taught.TIMEOUTS,
-        ),
-        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

@@ -10,9 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
+from course_lib.tasks.task import Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -56,9 +55,6 @@ class Epoch(Mystery[Case, Run, Oracle]):
     """It hangs after the last batch."""
 
     name = "debugging.epoch"
-    title = "Mystery 1: after the last batch"
-    signature = "epoch(ddp, optimizer, photographs)"
-    place = 1
     still_hangs = "still_uneven"
     tolerance = ROUNDING
     solution = Solution(
@@ -75,44 +71,6 @@ class Epoch(Mystery[Case, Run, Oracle]):
             "died": "all three ranks have a stack",
         },
         tempting={"late": "only_late"},
-    )
-    hints = (
-        "Two ranks are waiting in backward(), one in the barrier below the loop. Which of them has made fewer steps?",
-        "How many batches of two does each rank make of its eight photographs, once the damaged ones are out?",
-        (
-            "Before the loop, let the ranks agree on the number of steps: all_reduce with ReduceOp.MIN of the "
-            "number of batches. Leave out what is left over."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "witness",
-            "A rank that waits in backward() is a witness. Look for the rank that is not there.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "only_late",
-            "A slow rank comes in the end. Two equal stacks, and all ranks waiting: nobody is on the way.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "leftovers_trained",
-            "The ranks with more batches go on, and those without add zeros to the mean: that is what Join does. Asked "
-            "for was to leave out what is left over.",
-            "lesson 05, A rank runs out of batches",
-        ),
-        Misconception(
-            "number_written_in",
-            "The number of steps is the one of the lesson's run. With other photographs it is another one: the ranks "
-            "must agree on it.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "still_uneven",
-            "The ranks still do different numbers of steps: whoever does one more waits for ever.",
-            taught.RECORDER,
-        ),
-        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

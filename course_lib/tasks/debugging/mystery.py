@@ -14,10 +14,8 @@ from typing import Any, ClassVar, Generic, TypedDict, cast
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.debugging import taught
 from course_lib.tasks.task import (
     CaseT,
-    Misconception,
     Miss,
     Odd,
     OracleT,
@@ -40,15 +38,6 @@ CAUSES = {
     "network": "a message was lost on the way",
     "died": "the process of a rank has ended",
 }
-
-
-#: Each mystery has it, as the least of its misconceptions.
-OTHER_CAUSE = Misconception(
-    "other_cause",
-    "The cause fits a part of what was seen, and something else speaks against it. Go through all ranks: a cause has "
-    "to explain each of them.",
-    taught.PATIENT,
-)
 
 
 class Seen(TypedDict, Generic[SeenT]):
@@ -82,7 +71,6 @@ class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
         still_hangs: the misconception that a repaired script shows which hangs, too; empty where that says nothing.
     """
 
-    lesson = taught.LESSON
     world_sizes = (3,)
     solution: ClassVar[Solution]
     still_hangs: ClassVar[str] = ""

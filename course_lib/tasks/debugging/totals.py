@@ -10,9 +10,8 @@ from typing import TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
-from course_lib.tasks.task import Misconception, Miss, Recognised, Trial, check
+from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
+from course_lib.tasks.task import Miss, Recognised, Trial, check
 
 _SHOWN = (
     ("cat", "dog", "cat", "bird", "cat", "dog"),
@@ -47,9 +46,6 @@ class Totals(Mystery[Case, Run, Oracle]):
     """Nothing hangs, and it does not add up."""
 
     name = "debugging.totals"
-    title = "Mystery 6: it does not add up"
-    signature = "totals(labels)"
-    place = 6
     solution = Solution(
         culprit=2,
         cause="order",
@@ -66,38 +62,6 @@ class Totals(Mystery[Case, Run, Oracle]):
             "skipped": "nothing in this script catches anything",
         },
         tempting={"types": "types_blamed"},
-    )
-    hints = (
-        "Write down, for each rank, which label its first all_reduce is about. Then the second, then the third.",
-        (
-            "A dictionary is gone through in the order in which its keys came. Sorting helps as long as all ranks have "
-            "the same labels, and then a rank comes that has seen no bird."
-        ),
-        "First agree on the list of labels: all_gather_object of the dictionaries knows all of them, and their counts.",
-    )
-    misconceptions = (
-        Misconception(
-            "witness",
-            "Two ranks do the same, and the third does not: there is no other sense in which one of them is wrong.",
-            taught.ANALYSER,
-        ),
-        Misconception(
-            "types_blamed",
-            "Shapes and types are equal. No tool can see that a number means cats on one rank and birds on another.",
-            taught.LEVELS,
-        ),
-        Misconception(
-            "own_labels",
-            "Each rank still goes through its own labels. Sorted or not: a rank that has not seen a label has one "
-            "all_reduce less.",
-            taught.RECORDER,
-        ),
-        Misconception(
-            "still_mixed",
-            "The k-th label of one rank is still added to the k-th label of another, whichever it is.",
-            taught.LEVELS,
-        ),
-        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

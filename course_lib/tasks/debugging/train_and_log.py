@@ -8,9 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
+from course_lib.tasks.task import Miss, Trial, check
 from course_lib.tasks.weights import close
 
 if TYPE_CHECKING:
@@ -47,9 +46,6 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
     """It hangs since the loss is logged."""
 
     name = "debugging.train_and_log"
-    title = "Mystery 5: one line in the log"
-    signature = "train_and_log(weight, batches, log)"
-    place = 5
     still_hangs = "still_one_rank"
     solution = Solution(
         culprit=0,
@@ -66,42 +62,6 @@ class TrainAndLog(Mystery[Case, Run, Oracle]):
             "types": "the operations differ, not the tensors",
         },
         tempting={"late": "only_late"},
-    )
-    hints = (
-        "The three lists have the same length. What is the third call on each rank?",
-        (
-            "gather brings the tensors of all ranks to one of them. All ranks take part in it, also those that get "
-            "nothing."
-        ),
-        "All ranks compute the mean, rank 0 logs it: move the condition behind the collective.",
-    )
-    misconceptions = (
-        Misconception(
-            "witness",
-            "Two ranks do the same thing, and that is what the script does without the log. They are the witnesses.",
-            "lesson 13, What goes wrong in real life",
-        ),
-        Misconception(
-            "only_late",
-            "A rank that works would not be in a collective: a rank that waits is not late.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "own_loss",
-            "What is logged is the loss of one rank. Asked for was the mean over all.",
-            "lesson 09, What DDP never touches",
-        ),
-        Misconception(
-            "logged_everywhere",
-            "All ranks log. All ranks compute, one of them logs.",
-            "lesson 00, What goes wrong in real life",
-        ),
-        Misconception(
-            "still_one_rank",
-            "A collective still stands behind a condition that not all ranks fulfil.",
-            taught.RECORDER,
-        ),
-        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

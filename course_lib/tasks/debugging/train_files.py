@@ -8,9 +8,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
-from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
+from course_lib.tasks.task import Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ class TrainFiles(Mystery[Case, list[float], Oracle]):
     """It always hangs on the last file."""
 
     name = "debugging.train_files"
-    title = "Mystery 2: always the last file"
-    signature = "train_files(ddp, optimizer, files, read)"
-    place = 2
     still_hangs = "still_shifted"
     tolerance = ROUNDING
     solution = Solution(
@@ -61,41 +57,6 @@ class TrainFiles(Mystery[Case, list[float], Oracle]):
             "one_rank": "all ranks run the same lines, and no line asks for the rank",
         },
         tempting={"fewer_batches": "data_blamed"},
-    )
-    hints = (
-        "Compare what the ranks have printed, line by line from the top. Where do they part, and where do they hang?",
-        (
-            "After the exception, rank 1 is one step ahead of the others. Its all_reduce for file C met theirs for "
-            "file B: all gradients since then were mixed."
-        ),
-        (
-            "Whether a file is trained on must be decided by all ranks together, before the first collective of the "
-            "step: read, then all_reduce (ReduceOp.MIN) of 1 or 0, then train or go on."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "witness",
-            "The rank that hangs is a witness. It is where it should be; somebody else is not.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "data_blamed",
-            "All ranks have the same number of files. The last one is only where it comes to light.",
-            taught.ANALYSER,
-        ),
-        Misconception(
-            "half_left_out",
-            "The file is left out by the rank that cannot read it, or something else takes its place there, and the "
-            "others train on it. Asked for was that all leave it out.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "still_shifted",
-            "One rank still does fewer steps: its peers meet its next step, and in the end nobody.",
-            taught.PATIENT,
-        ),
-        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

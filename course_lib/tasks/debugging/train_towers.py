@@ -9,9 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from course_lib.tasks import toys
-from course_lib.tasks.debugging import taught
-from course_lib.tasks.debugging.mystery import OTHER_CAUSE, Mystery, Seen, Solution
-from course_lib.tasks.task import Misconception, Miss, Trial, check
+from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
+from course_lib.tasks.task import Miss, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -87,9 +86,6 @@ class TrainTowers(Mystery[Case, Run, list[float]]):
     """It hangs in the second step, in a forward pass without collectives."""
 
     name = "debugging.train_towers"
-    title = "Mystery 4: the second step"
-    signature = "train_towers(towers, optimizer, batches, chance)"
-    place = 4
     still_hangs = "still_own_order"
     tolerance = ROUNDING
     solution = Solution(
@@ -108,44 +104,6 @@ class TrainTowers(Mystery[Case, Run, list[float]]):
             "skipped": "nothing in this script catches anything",
         },
         tempting={"groups": "groups_blamed"},
-    )
-    hints = (
-        "In which process group does each rank wait? Two ranks wait in one, and one rank in the other.",
-        (
-            "In the second forward, DDP tells all ranks how it has arranged its buckets: a broadcast, and it blocks "
-            "(lesson 04). Whoever calls the towers in another order waits in the other group."
-        ),
-        "The order must be the same on all ranks. A generator that differs by rank must not decide it.",
-    )
-    misconceptions = (
-        Misconception(
-            "witness",
-            "Two ranks in the same place are the majority: the odd one out is the third.",
-            taught.ANALYSER,
-        ),
-        Misconception(
-            "groups_blamed",
-            "Groups of their own keep collectives apart. They do not keep a rank from waiting: a blocking call in one "
-            "group holds up all that comes after it in another.",
-            taught.RECORDER,
-        ),
-        Misconception(
-            "one_tower_left",
-            "Both towers are to be trained in every step: leaving one out gives other weights.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "still_own_order",
-            "The ranks still come to different orders: the generator that draws is another one on each rank.",
-            taught.PATIENT,
-        ),
-        Misconception(
-            "chance_taken",
-            "The ranks' own generators are made equal. From then on, all else that is drawn from them is equal, too; "
-            "what all ranks must draw alike belongs into a generator of its own, or one rank tells the others.",
-            taught.PATIENT,
-        ),
-        OTHER_CAUSE,
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

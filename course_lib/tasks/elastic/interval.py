@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.elastic import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: What saving and redoing may cost, as a multiple of the least.
@@ -48,52 +47,7 @@ class Interval(Task[Case, int, Oracle]):
     """How often to save, from the log of a smaller job."""
 
     name = "elastic.interval"
-    title = "How often to save"
-    signature = "interval(log, ranks_then, ranks_now)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1,)
-    hints = (
-        (
-            "The formula wants two numbers: what a save costs, and the mean time between two failures. Both are in the "
-            "log: how long did the saves take, and how many failures came in how much time?"
-        ),
-        (
-            "The log is of a job of another size. Each rank fails as often as before, so twice the ranks fail twice as "
-            "often: the time between failures is divided by ranks_now / ranks_then."
-        ),
-        (
-            "sqrt(2 * save * between) are seconds of training between two saves. Divide by the seconds of a step, and "
-            "round to a whole number of steps, at least 1."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "job_not_scaled",
-            "The failures are counted as if the new job had as many ranks as the old one. Each rank brings its own "
-            "failures.",
-            taught.OFTEN,
-        ),
-        Misconception(
-            "scaled_the_wrong_way",
-            "The time between failures is multiplied by ranks_now / ranks_then. More ranks fail more often: it gets "
-            "shorter.",
-            taught.OFTEN,
-        ),
-        Misconception(
-            "restart_counted",
-            "The restart is put into the formula with the save, or instead of it. A restart costs the same however "
-            "often you save: the best interval does not depend on it.",
-            taught.OFTEN,
-        ),
-        Misconception("seconds_returned", "These are seconds; what is asked for are steps.", taught.OFTEN),
-        Misconception(
-            "half_forgotten",
-            "A factor is missing: a failure costs half an interval, not a whole one, so it is the root of 2 * save * "
-            "between.",
-            taught.OFTEN,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Logs of jobs with few failures, of many steps and of few; the new job is larger, or smaller."""

@@ -11,12 +11,11 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
-from course_lib.tasks.elastic import taught
 from course_lib.tasks.elastic.agent import Case, Note, read_log, run_job
 from course_lib.tasks.elastic.toy import batch, curve, make
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.process_groups.bare import without_group
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, Trial, check
 
 if TYPE_CHECKING:
     from course_lib.tasks.elastic.agent import Answer
@@ -40,63 +39,9 @@ class Train(Task[Case, list[Note], Oracle]):
     """A training that is killed three times, and does not show it."""
 
     name = "elastic.train"
-    title = "Three kills, one curve"
-    signature = "train(make, batch_of, steps, every, path)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1,)
     seconds = 60.0  # agents have a patience of their own; an answer that works needs a second or two
     tolerance = Tolerance(1e-5, 1e-3)
-    hints = (
-        (
-            "Nothing tells a worker that it is not the first. The file does: if os.path.exists(path), there is "
-            "something to load, on every rank and before the first step."
-        ),
-        (
-            "What does the next step depend on? The weights, the number of the step, and what the optimizer remembers: "
-            "it has a state_dict(), too."
-        ),
-        (
-            "A worker that dies in torch.save leaves half a file. Let rank 0 write to path + '.new' and then "
-            "os.replace it: `path` is always whole. One file for all, because there may be new ranks next time."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "starts_over",
-            "Every restart begins with step 0: the agent starts processes, going on is the script's work.",
-            taught.KILLS,
-        ),
-        Misconception(
-            "step_done_again",
-            "The checkpoint holds the number of the step that was just done, and the restart begins with it: its batch "
-            "is trained on twice.",
-            taught.SCRIPT,
-        ),
-        Misconception(
-            "optimizer_forgotten",
-            "The optimizer is a new one after each restart: its momentum is not in the checkpoint.",
-            taught.SCRIPT,
-        ),
-        Misconception(
-            "half_written",
-            "The checkpoint is written over the last one. A worker that is killed while it writes leaves half of the "
-            "new one, and nothing of the old.",
-            taught.SCRIPT,
-        ),
-        Misconception(
-            "all_write",
-            "All ranks write the same file at the same time. Whoever is late finds it renamed, or leaves half of it to "
-            "the others. One rank writes.",
-            taught.SCRIPT,
-        ),
-        Misconception(
-            "not_everywhere",
-            "The ranks go on from different steps: each has a file of its own, or only one of them loads. All ranks "
-            "load the same file.",
-            taught.SCRIPT,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Killed before the first save, in the middle of one, and after one; then it has an end."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.data import load_digits
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
-from course_lib.tasks.first_ranks import accuracy, taught
+from course_lib.tasks.first_ranks import accuracy
 from course_lib.tasks.first_ranks.process import Note, run_script, writers
 from course_lib.tasks.launching import launch
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,67 +66,9 @@ class Train(Task[Case, Seen, list[float]]):
     """A script for torchrun."""
 
     name = "first_ranks.train"
-    title = "A script for torchrun"
-    signature = "train()"
     script = "first_ranks/train.py"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2)
     seconds = 30.0
-    hints = (
-        "Go through the lines of main and ask of each: who does this, one process or all of them? And who should?",
-        (
-            "Two things make training distributed: a share of each batch, batch[rank::world_size], and the wrapper "
-            "DistributedDataParallel. The seed need not be the same everywhere: the wrapper copies rank 0's weights."
-        ),
-        (
-            "What only rank 0 does must not be a collective: all call all_reduce, then one of them prints "
-            "and saves. Save ddp.module.state_dict(): the names in it are those of the bare model."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "rank_0_alone",
-            "Rank 0 calls a collective that the others never call: they come to their end, and rank 0 with an error.",
-            taught.SAYS,
-        ),
-        Misconception(
-            "not_averaged",
-            "Each process trains a model of its own: nobody averages the gradients.",
-            taught.TRAIN,
-        ),
-        Misconception(
-            "whole_batch",
-            "Every process computes the whole batch: more processes do more work, and the training is not faster.",
-            taught.TRAIN,
-        ),
-        Misconception(
-            "batch_times_ranks",
-            "Every process takes 48 images of its own in each step. A batch is then as many times larger as there are "
-            "processes, and there are fewer steps: that is another training.",
-            taught.TRAIN,
-        ),
-        Misconception(
-            "all_write",
-            "Every process does what one should do: all write the same file, or print the same line.",
-            taught.SCRIPT,
-        ),
-        Misconception(
-            "added_up",
-            "An all_reduce sums what each of the ranks has found, and the sum is not divided by all that is in it.",
-            taught.COLLECTIVES,
-        ),
-        Misconception(
-            "own_share_told",
-            "Rank 0 tells the accuracy on its own share of the images: no all_reduce sums what all ranks have found.",
-            taught.COLLECTIVES,
-        ),
-        Misconception(
-            "made_up",
-            "What is printed does not come from the model that was trained: every launch prints the same.",
-            taught.SCRIPT,
-        ),
-    )
     not_handed_out = ("batch_times_ranks", "added_up", "own_share_told", "made_up")
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:

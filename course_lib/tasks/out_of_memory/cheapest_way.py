@@ -9,8 +9,7 @@ from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, ranks_text
 
 #: The cheapest way is cheaper than the next one by this factor at least.
@@ -40,80 +39,7 @@ class CheapestWay(Task[Case, str, Oracle]):
     """Which way out costs least, given what the ranks have seen?"""
 
     name = "out_of_memory.cheapest_way"
-    title = "Decide by cost"
-    signature = "cheapest_way(ways, failures, steps, step_seconds)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
-    hints = (
-        (
-            "A step goes wrong when any rank fails. Ranks fail independently of each other: the chance that none does "
-            "is the product of their chances. Gather the ranks' failures first."
-        ),
-        (
-            "With F the chance that a step goes wrong, a way adds, in each step, its overhead and F times what one "
-            "failure costs: the repair, and the lost steps, which are done again."
-        ),
-        (
-            "With a checkpoint every k steps, a failure in step j after it loses j steps (that one is done again, "
-            "too). Any j from 1 to k is equally likely: (k + 1) / 2 on average."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "own_failures",
-            "Each rank decides by its own failures, but any rank's failure is everybody's, and ranks that decide "
-            "differently wait for each other for ever.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "average_rank",
-            "The chance is taken to be that of an average rank. A step goes wrong if any of them fails.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "overhead_forgotten",
-            "Only failures are counted. What a way costs in each step is paid in all the steps that go well.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "lost_work_forgotten",
-            "The repair is counted, but not the steps that are lost and done again.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "repair_forgotten",
-            "The lost steps are counted, but not the repair, which takes its time after each failure.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "whole_interval_lost",
-            "A failure is taken to lose all steps between two checkpoints. On average it is about half of them.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "failed_step_forgotten",
-            "The steps before the failed one are counted, but the failed step is lost, too: with a checkpoint after "
-            "every k steps, 1 to k of them are done again.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "redone_for_nothing",
-            "The lost steps are done again without what the way adds to each step. They cost as much as all others.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "chances_added",
-            "The ranks' chances are added up. Where several ranks fail in the same step that counts one failure "
-            "several times; with large chances it makes more than 1.",
-            taught.COSTS,
-        ),
-        Misconception(
-            "redoing_fails_too",
-            "What fails while lost steps are done again is counted as well. Here it is left out of account.",
-            taught.COSTS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """For each misconception, ways among which it chooses wrongly."""

@@ -9,8 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.out_of_memory import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -53,52 +52,8 @@ class CorrectMean(Task[Case, Seen, Oracle]):
     """The mean over the ranks that had something to contribute."""
 
     name = "out_of_memory.correct_mean"
-    title = "The mean without the zeros"
-    signature = "correct_mean(ddp, good)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        "DDP has divided by the number of ranks. By which should it have? All ranks must find out: a sum of ones.",
-        (
-            "all_reduce a tensor with 1.0 on a good rank and 0.0 on another. Then multiply every gradient, on all "
-            "ranks alike, by ranks / good ranks; a parameter that is frozen has none."
-        ),
-        "When no rank is good, there is nothing to divide by: leave the zeros as they are, and return 0.",
-    )
-    misconceptions = (
-        Misconception(
-            "not_corrected",
-            "The gradients are left as DDP made them: zeros count in the mean, and it is too small.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "wrong_way_round",
-            "Multiplied by good ranks / ranks, a mean that is too small gets smaller still.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "divided_twice",
-            "Divided by the number of good ranks, although DDP has divided by the number of all ranks before.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "summed",
-            "Multiplied by the number of ranks: that is the sum over the good ranks, not their mean.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "only_the_good",
-            "Only the good ranks correct their gradients. All ranks take the step, so all need the same gradient.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "nobody_good",
-            "Where no rank is good, 0 / 0 makes NaN of all gradients.",
-            taught.BY_HAND,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Some ranks have failed, all, or none."""

@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankError
-from course_lib.tasks.out_of_memory import hungry, taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.out_of_memory import hungry
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
@@ -50,103 +50,8 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
     """A training step that survives an out-of-memory error on any rank, at any place."""
 
     name = "out_of_memory.safe_step"
-    title = "A step that survives"
-    signature = "safe_step(ddp, optimizer, inputs, targets, losses_of)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "What is inside the try must not contain a collective: a rank that fails there leaves it out. Under "
-            "ddp.no_sync(), forward and backward have none."
-        ),
-        (
-            "After that, every rank makes the same collectives, whether it is good or not. A failed rank throws away "
-            "what it has in .grad and brings zeros, and one number more says how many ranks are good."
-        ),
-        (
-            "Batches are not equally large: add up gradients of sums, and divide by the number of samples on all good "
-            "ranks. When it is 0, nobody steps: with momentum, a gradient of zeros is a step as well."
-        ),
-        (
-            "Does the model have buffers? Then the first forward through DDP makes a collective, under ddp.no_sync() "
-            "as well. Lesson 11 has a line that prevents it, and ddp.module(inputs) never makes one."
-        ),
-        (
-            "A BatchNorm moves its running statistics as soon as a batch passes it, and the forward may fail after "
-            "that. Keep copies of ddp.buffers() from before, and put them back."
-        ),
-        (
-            'Out of memory on a CPU is a RuntimeError with "can\'t allocate memory" in its text, on a GPU a '
-            "torch.OutOfMemoryError. Raise all others again."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "swallowed",
-            "The rank that fails goes on alone. The others wait for it, or meet what it does in a later step.",
-            taught.SWALLOWED,
-        ),
-        Misconception(
-            "forward_only",
-            "The ranks agree after the forward. A failure in backward comes when the others are in the all-reduce of "
-            "gradients already.",
-            taught.AGREE,
-        ),
-        Misconception(
-            "zeros_counted",
-            "The failed rank's zeros count in the mean: divide by what the good ranks bring, not by all.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "skipped_by_all",
-            "One rank's failure makes all of them leave out the step. The good ranks' samples are lost as well.",
-            taught.AGREE,
-        ),
-        Misconception(
-            "half_gradient",
-            "What an interrupted backward has left in .grad is used: some layers have the failed batch in them.",
-            taught.HALF,
-        ),
-        Misconception(
-            "nobody_good",
-            "When all ranks fail there is no gradient: dividing by 0 gives NaN, and zeros are a step for momentum.",
-            taught.BY_HAND,
-        ),
-        Misconception(
-            "missed_step",
-            "The failed rank does not take the step that the others take, so from then on its weights are others.",
-            taught.NOW_AND_THEN,
-        ),
-        Misconception(
-            "frozen_moved",
-            "A frozen parameter is given a gradient of zeros, not None: the optimizer's weight decay moves it.",
-            taught.BY_HAND,
-        ),
-        Misconception(
-            "ranks_counted",
-            "Every rank's mean counts the same, however many samples it has. The mean is over samples.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "own_part",
-            "DDP has a part of its own in the forward. It sends buffers (in the first forward after wrapping, under "
-            "no_sync() as well) and rebuilds buckets. In the try, that is a collective: the rank that fails leaves it "
-            "out, or makes it later, alone.",
-            taught.BY_HAND,
-        ),
-        Misconception(
-            "statistics",
-            "The forward that failed has moved the BatchNorm's running statistics before: the batch is still in them.",
-            taught.BY_HAND,
-        ),
-        Misconception(
-            "catches_everything",
-            "An error that has nothing to do with memory is swallowed, too.",
-            taught.REAL_LIFE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[hungry.Case]:
         """A failure in forward; some in backward, also in the first step; on all ranks; with a frozen layer and AdamW.

@@ -9,8 +9,7 @@ from typing import TypedDict
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.inside.groups import group_members
 from course_lib.tasks import toys
-from course_lib.tasks.process_groups import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd
 
 
@@ -42,39 +41,7 @@ class Grid(Task[Case, Seen, Oracle]):
     """The row group and the column group of each rank in a grid."""
 
     name = "process_groups.grid"
-    title = "Rows and columns"
-    signature = "grid(rows, columns)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (2, 3, 4)
-    hints = (
-        (
-            "Write down which ranks are in row 0, row 1, ... and in column 0, column 1, ...: with 2 x 2 ranks the rows "
-            "are [0, 1] and [2, 3], the columns [0, 2] and [1, 3]."
-        ),
-        "A loop over all rows, then one over all columns, the same on every rank: every rank makes every group.",
-        "new_group gives a group to its members only. Keep the one whose ranks contain dist.get_rank().",
-    )
-    misconceptions = (
-        Misconception(
-            "different_groups",
-            "The ranks do not make the same groups in the same order. Groups are numbered as they are made: unlike "
-            "groups with one number disturb each other.",
-            taught.EVERYBODY,
-        ),
-        Misconception(
-            "not_a_member",
-            "Some ranks return the group that was made last, without being in it.",
-            taught.EVERYBODY,
-        ),
-        Misconception(
-            "transposed",
-            "The groups of rows and columns are exchanged: ranks are counted along the rows, 0 1 in the first, "
-            "2 3 in the second.",
-            taught.GROUPS,
-        ),
-        Misconception("everyone", "One of the groups holds all ranks.", taught.GROUPS),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """All grids of that many ranks; the longest come last."""

@@ -13,9 +13,8 @@ from typing import NotRequired, TypedDict
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
+from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd
 
 #: A rank that cleans up alone is done in milliseconds; its peers wait for it no longer than this.
@@ -59,60 +58,7 @@ class Setup(Task[Case, Seen, None]):
     """Start and end a process group, whatever has happened before."""
 
     name = "process_groups.setup"
-    title = "A start and an end"
-    signature = "setup(timeout)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
-    hints = (
-        "torch.distributed can say whether there is a default group already: dist.is_initialized().",
-        (
-            "setup makes a group only where there is none, cleanup destroys one only where there is one. Ask torch "
-            "each time; a variable of your own knows nothing of what others have done."
-        ),
-        (
-            "The timeout is a timedelta, not a number. And cleanup waits for nobody: a rank that has failed calls it "
-            "alone, so there is no collective in it."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "initialised_twice",
-            "The second setup() asks torch for a second default group, which it refuses.",
-            taught.BROKEN,
-        ),
-        Misconception(
-            "destroyed_twice",
-            "cleanup() destroys a group where there is none: it may be called twice, or before any setup().",
-            taught.END,
-        ),
-        Misconception(
-            "never_destroyed",
-            "After cleanup() the process group is still there, with its threads and connections.",
-            taught.END,
-        ),
-        Misconception(
-            "made_anew",
-            "The second setup() throws the group away and makes another: whatever uses the first one is left behind.",
-            taught.END,
-        ),
-        Misconception(
-            "own_flag",
-            "A variable says whether there is a group, and is not set back: after cleanup() there is no new start.",
-            taught.END,
-        ),
-        Misconception(
-            "waits_at_the_end",
-            "There is a collective in cleanup(). A rank that has failed calls it alone, and waits for ranks that are "
-            "elsewhere.",
-            taught.END,
-        ),
-        Misconception(
-            "timeout_ignored",
-            "The timeout does not reach the group: it has torch's default, which is 30 minutes.",
-            taught.TIMEOUTS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """An end without a start, while the answer is new; everything twice; a new start; a rank that fails."""

@@ -15,9 +15,8 @@ from unittest.mock import patch
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.process_groups import taught
 from course_lib.tasks.process_groups.bare import play_two_machines, without_group
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,65 +71,7 @@ class Start(Task[Case, Seen, None]):
     """A start script with several faults, repaired."""
 
     name = "process_groups.start"
-    title = "Faults in a start script"
-    signature = "start(build, train)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (4, 2)
-    hints = (
-        (
-            "Which of its numbers does the script work out itself? torchrun has set RANK, LOCAL_RANK and WORLD_SIZE, "
-            "and init_process_group reads what it needs by itself."
-        ),
-        (
-            "On two machines there are two processes with local rank 0. On a laptop there is no GPU: no NCCL, no "
-            "device_ids, and device_count() is 0."
-        ),
-        "Put train(model) into a try, and the end into its finally, on every rank and without a condition.",
-    )
-    misconceptions = (
-        Misconception(
-            "local_rank_as_rank",
-            "The local rank is given as the rank. It begins anew on every machine: two processes say the same number.",
-            taught.LAUNCHER,
-        ),
-        Misconception(
-            "option_not_given",
-            "Every process says that it is rank 0: torchrun passes no --local_rank, so the option keeps its default.",
-            taught.LAUNCHER,
-        ),
-        Misconception(
-            "gpus_counted",
-            "The world size is not the number of processes: it comes from the launcher, not from the hardware.",
-            taught.LAUNCHER,
-        ),
-        Misconception(
-            "nccl_without_gpu",
-            "NCCL carries nothing but CUDA tensors, and here is no GPU.",
-            taught.BACKENDS,
-        ),
-        Misconception(
-            "device_ids_on_cpu",
-            "device_ids is for a model on a GPU: leave it out on the CPU.",
-            taught.DEVICES,
-        ),
-        Misconception(
-            "some_ranks_destroy",
-            "The process group is destroyed on some ranks only: every process has its own end.",
-            taught.END,
-        ),
-        Misconception(
-            "lost_after_exception",
-            "When train() raises, the process group is left as it is: the end belongs into a finally.",
-            taught.END,
-        ),
-        Misconception(
-            "model_kept",
-            "The wrapped model is still held when its process group is destroyed: drop the model, then destroy the "
-            "group.",
-            taught.END,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A training that goes well, and one that raises; made-up inputs for each rank."""

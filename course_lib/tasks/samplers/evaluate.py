@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import accuracies
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
 if TYPE_CHECKING:
@@ -42,69 +41,6 @@ class Evaluate(Task[Case, Seen, Oracle]):
     """The exact accuracy over all ranks."""
 
     name = "samplers.evaluate"
-    title = "An accuracy that counts nobody twice"
-    signature = "evaluate(model, dataset)"
-    lesson = taught.LESSON
-    place = 3
-    hints = (
-        (
-            "An accuracy is two numbers: how many were right, of how many. Numbers can be added over ranks; accuracies "
-            "cannot be averaged unless every rank has the same number of samples."
-        ),
-        (
-            "DistributedSampler pads, and padded samples would count twice. Deal out the numbers yourself: "
-            "range(rank, len(dataset), world_size) gives every sample to exactly one rank."
-        ),
-        (
-            "Put both numbers into one tensor and all_reduce it once, after the loop: a rank with fewer samples has "
-            "fewer batches, but every rank must reach the collective equally often - also a rank with no samples."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "padding_counted",
-            "The samples that DistributedSampler repeats to make the shards equal are counted twice.",
-            taught.EVALUATE,
-        ),
-        Misconception(
-            "mean_of_means",
-            "The ranks' accuracies are averaged, but the ranks have different numbers of samples: add up right answers "
-            "and samples, then divide once.",
-            taught.EVALUATE,
-        ),
-        Misconception(
-            "summed_not_averaged",
-            "The ranks' accuracies are added up: all_reduce sums unless op says otherwise.",
-            taught.EVALUATE,
-        ),
-        Misconception(
-            "not_reduced",
-            "Every rank returns the accuracy of its own samples: nothing brings the counts together.",
-            taught.EVALUATE,
-        ),
-        Misconception(
-            "only_rank_0_knows",
-            "Only rank 0 has the result: what reduce(dst=0) leaves on the others is not defined. Take all_reduce.",
-            taught.EVALUATE,
-        ),
-        Misconception("samples_dropped", "drop_last leaves samples out of the score.", taught.DROPPED),
-        Misconception(
-            "everyone_does_everything",
-            "The number is right, but every rank evaluates the whole data set: four ranks do the work of one.",
-            taught.LOADER,
-        ),
-        Misconception(
-            "rank_0_alone",
-            "Rank 0 evaluates everything while the others wait: the work is not shared.",
-            taught.EVALUATE,
-        ),
-        Misconception(
-            "collective_per_batch",
-            "There is a collective in the loop over batches, and a rank with fewer samples leaves the loop earlier: "
-            "the others wait in a collective it never joins.",
-            taught.EVALUATE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; who is classified rightly is drawn."""

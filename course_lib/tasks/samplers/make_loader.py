@@ -10,8 +10,7 @@ from typing import TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.samplers import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_message
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_message
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -39,69 +38,7 @@ class MakeLoader(Task[Case, Seen, None]):
     """A loader for one epoch on one rank, with `set_epoch` where it belongs."""
 
     name = "samplers.make_loader"
-    title = "A loader that shuffles anew in every epoch"
-    signature = "make_loader(dataset, batch_size, epoch, seed)"
-    lesson = taught.LESSON
-    place = 2
     seconds = 15.0  # loaders with workers start processes, and a laptop has few cores
-    hints = (
-        "Let torch deal out the samples: DistributedSampler(dataset, ...) knows this rank and the world size itself.",
-        "Give the sampler to DataLoader(dataset, batch_size=..., sampler=...), and no shuffle: the sampler shuffles.",
-        (
-            "The sampler starts at epoch 0 for ever unless you call sampler.set_epoch(epoch), before the loader is "
-            "iterated. The seed is the sampler's own argument; torch.manual_seed does not reach it."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "set_epoch_forgotten",
-            "Every epoch has the same order: without set_epoch the sampler stays in epoch 0.",
-            taught.EPOCHS,
-        ),
-        Misconception(
-            "not_shuffled",
-            "The samples come in their stored order in every epoch: nothing shuffles them.",
-            taught.EPOCHS,
-        ),
-        Misconception(
-            "no_sampler",
-            "Every rank goes through the whole data set. DataLoader alone knows nothing of ranks: without a "
-            "DistributedSampler all of them do all the work.",
-            taught.LOADER,
-        ),
-        Misconception(
-            "same_shard",
-            "All ranks get the same part of the data, and nobody gets the rest.",
-            taught.SHARDS,
-        ),
-        Misconception(
-            "rank_in_seed",
-            "The sampler's seed differs between ranks. They then deal from different decks: some samples are seen "
-            "twice, others by nobody, and no error says so.",
-            taught.SEEDS,
-        ),
-        Misconception(
-            "samples_dropped",
-            "drop_last leaves the last samples out; here every sample is to be seen in every epoch.",
-            taught.DROPPED,
-        ),
-        Misconception(
-            "uneven_shards",
-            "The ranks have different numbers of batches. In training, the ranks with fewer would finish early and the "
-            "others wait for them in backward().",
-            taught.SHARDS,
-        ),
-        Misconception(
-            "seed_ignored",
-            "The seed changes nothing: it must reach the sampler (DistributedSampler(..., seed=seed)).",
-            taught.EPOCHS,
-        ),
-        Misconception(
-            "shuffle_and_sampler",
-            "DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
-            taught.LOADER,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One size that divides evenly, one that does not, one with fewer samples than ranks."""

@@ -7,8 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.samplers import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 if TYPE_CHECKING:
@@ -38,49 +37,7 @@ class SeedEverything(Task[Case, Seen, None]):
     """Equal weights, different noise."""
 
     name = "samplers.seed_everything"
-    title = "Equal weights, different noise"
-    signature = "seed_everything(build_model, seed)"
-    lesson = taught.LESSON
-    place = 4
     world_sizes = (1, 2, 4)
-    hints = (
-        (
-            "There are two phases: until the model is built, the ranks must draw the same numbers; from then on, "
-            "different ones."
-        ),
-        (
-            "torch.manual_seed(seed) before build_model(), and after it torch.manual_seed(a number mixed from seed and "
-            "rank): numpy.random.SeedSequence([seed, rank]).generate_state(1) is such a number."
-        ),
-        "Augmentations also draw from numpy.random and from random: seed those two as well, per rank.",
-    )
-    misconceptions = (
-        Misconception(
-            "same_noise_everywhere",
-            "All ranks draw the same random numbers: every rank augments and drops out in the same way, and the "
-            "batch is less varied than it looks.",
-            taught.SEEDS,
-        ),
-        Misconception(
-            "different_init",
-            "The ranks start from different weights. DDP would send rank 0's weights to all when it wraps the model; "
-            "without it, gradients are averaged over different models.",
-            taught.SEEDS,
-        ),
-        Misconception(
-            "generator_forgotten",
-            "There are three global generators - torch's, numpy's and Python's - and one of them was not seeded: "
-            "what it draws cannot be repeated.",
-            taught.SEEDS,
-        ),
-        Misconception("seed_ignored", "The seed changes nothing (on at least one rank).", taught.SEEDS),
-        Misconception(
-            "seeds_added",
-            "Seed and rank are added, so seed 1 on rank 0 is seed 0 on rank 1: runs that are to be compared share most "
-            "of their random numbers.",
-            taught.SEEDS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two seeds each."""

@@ -7,9 +7,8 @@ from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import shards
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, short
 
 
@@ -32,66 +31,6 @@ class ShardIndices(Task[Case, list[int], Oracle]):
     """Do by hand what `DistributedSampler` does."""
 
     name = "samplers.shard_indices"
-    title = "Write the sampler yourself"
-    signature = "shard_indices(n, rank, world_size, epoch, seed, drop_last)"
-    lesson = taught.LESSON
-    place = 1
-    hints = (
-        "Every rank makes the same list of all n sample numbers and then takes its own part of it: nothing is sent.",
-        (
-            "The same list everywhere comes from the same seed everywhere: torch.randperm(n, generator=g), with a "
-            "generator seeded with seed + epoch."
-        ),
-        (
-            "Every rank must get the same number, so make the list's length a multiple of world_size before it is "
-            "dealt out: with drop_last cut its end off, else put its own beginning behind it - more than once, when "
-            "there are fewer samples than ranks."
-        ),
-        "Deal out like cards: rank, rank + world_size, rank + 2 * world_size, ... which is list[rank::world_size].",
-    )
-    misconceptions = (
-        Misconception(
-            "epoch_ignored",
-            "The order is that of epoch 0 in every epoch: the shuffle must depend on the epoch, too.",
-            taught.EPOCHS,
-        ),
-        Misconception(
-            "seed_ignored",
-            "The order is the same for every seed: the shuffle must depend on seed + epoch.",
-            taught.EPOCHS,
-        ),
-        Misconception(
-            "rank_in_seed",
-            "Every rank shuffles with a seed of its own. The ranks then deal from different decks: some samples are "
-            "seen twice, others by nobody, and no error says so.",
-            taught.SEEDS,
-        ),
-        Misconception(
-            "not_shuffled",
-            "The samples are dealt out in their stored order: nothing is shuffled.",
-            taught.EPOCHS,
-        ),
-        Misconception(
-            "contiguous_blocks",
-            "Each rank gets a block of neighbours. DistributedSampler deals like cards: every world_size-th sample.",
-            taught.SHARDS,
-        ),
-        Misconception(
-            "no_padding",
-            "The ranks get different numbers of samples. In training, the ranks with fewer would finish early and the "
-            "others wait for them in backward().",
-            taught.SHARDS,
-        ),
-        Misconception(
-            "padding_too_short",
-            "The beginning is put behind the list only once. With fewer samples than ranks that is not enough: some "
-            "ranks still get nothing.",
-            taught.SHARDS,
-        ),
-        Misconception(
-            "drop_last_ignored", "drop_last=True must cut the end off instead of padding.", taught.DROPPED
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; with and without drop_last."""

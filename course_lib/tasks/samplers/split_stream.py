@@ -10,9 +10,8 @@ from typing import NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.samplers import taught
 from course_lib.tasks.samplers.predictions import streamed
-from course_lib.tasks.task import Misconception, Miss, Odd, Recognised, Task, Trial, check
+from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check
 from course_lib.tasks.toys import is_odd, short
 
 #: Rounds that may be read before the first sample comes out; there are more in every case where this is looked at.
@@ -56,79 +55,8 @@ class SplitStream(Task[Case, Seen, Oracle]):
     """A stream that ranks and loader workers share, in full rounds."""
 
     name = "samplers.split_stream"
-    title = "A stream for ranks and workers"
-    signature = "split_stream(stream, rank, world_size)"
-    lesson = taught.LESSON
-    place = 5
     world_sizes = (2, 3)
     seconds = 15.0  # loaders with workers start processes, and a laptop has few cores
-    hints = (
-        (
-            "Return an object of a class of yours, derived from torch.utils.data.IterableDataset. It keeps stream, "
-            "rank and world_size; its __iter__ yields this reader's samples, and reads past all others."
-        ),
-        (
-            "A round is world_size samples, one for each rank. Collect a round, then yield the rank's sample of it: a "
-            "round that is not filled before the stream ends is never yielded, on any rank."
-        ),
-        (
-            "Inside __iter__, get_worker_info() is None without workers; else it has id and num_workers. Number the "
-            "rounds: a worker yields from those whose number % num_workers is its id."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "nothing_split",
-            "Every worker of every rank reads the whole stream.",
-            taught.STREAM,
-        ),
-        Misconception(
-            "ranks_ignored",
-            "The workers of one rank share the stream, but every rank reads all of it: get_worker_info() knows nothing "
-            "of ranks.",
-            taught.STREAM,
-        ),
-        Misconception(
-            "workers_ignored",
-            "The ranks share the stream, but every worker of a rank reads the rank's whole share: each has a copy of "
-            "the data set.",
-            taught.STREAM,
-        ),
-        Misconception(
-            "readers_collide",
-            "Two readers begin at the same sample, and other samples have no reader: rank + worker.id is the same "
-            "for several readers, rank + world_size * worker.id is not.",
-            taught.STREAM,
-        ),
-        Misconception(
-            "rest_kept",
-            "Every sample is read once, but some ranks get more than others. In training, the others finish early, "
-            "and those with more wait for them in backward().",
-            taught.UNEVEN,
-        ),
-        Misconception(
-            "too_much_dropped",
-            "Full rounds of all workers of all ranks leave out more than is needed: a round of one sample for each "
-            "rank makes the ranks equal.",
-            taught.UNEVEN,
-        ),
-        Misconception(
-            "stream_used_up",
-            "The stream is opened once, so the first epoch uses it up: open it in __iter__, which is called in every "
-            "epoch.",
-            taught.STREAM,
-        ),
-        Misconception(
-            "all_in_memory",
-            "The whole stream is read before the first sample comes out. Streams are what does not fit into memory.",
-            taught.STREAM,
-        ),
-        Misconception(
-            "like_a_list",
-            "A stream has no length and no indices: it can only be read from its beginning.",
-            taught.STREAM,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """With some workers and a rest, which tells most misconceptions apart; then without; then no full round."""

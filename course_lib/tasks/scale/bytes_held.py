@@ -8,8 +8,7 @@ from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.scale import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 
 class Case(TypedDict):
@@ -30,58 +29,7 @@ class BytesHeld(Task[Case, float, Oracle]):
     """How many bytes each rank must hold for weights, gradients and optimizer."""
 
     name = "scale.bytes_held"
-    title = "Does it fit?"
-    signature = "bytes_held(shapes, ranks, scheme, mixed)"
-    lesson = taught.LESSON
-    place = 4
     world_sizes = (1,)
-    hints = (
-        (
-            "Bytes a number: 4 for a weight, 4 for a gradient, 8 for Adam's two means. Mixed: 2, 2 and 12, for Adam "
-            "then works on an fp32 copy of the weights."
-        ),
-        (
-            "With DDP, and with ZeRO 1 around it, gradients also lie in buckets: the bytes of all gradients once "
-            "more. FSDP2 has no such buckets."
-        ),
-        (
-            "fsdp: do not divide the number of elements. A parameter of shape (rows, ...) is cut into ranks pieces of "
-            "ceil(rows / ranks) rows, as long as there are rows; rank 0 always has a full piece."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "one_mean",
-            "Adam keeps two means for each parameter, of the gradient and of its square: 8 bytes, not 4.",
-            taught.MEMORY,
-        ),
-        Misconception(
-            "no_buckets",
-            "DDP's buckets are forgotten: they hold all gradients once more, unless the gradients are views of them.",
-            taught.MEMORY,
-        ),
-        Misconception(
-            "no_fp32_copy",
-            "The optimizer's fp32 copy of the weights is forgotten. Mixed precision of this kind needs as many bytes a "
-            "parameter as fp32.",
-            taught.MEMORY,
-        ),
-        Misconception(
-            "ddp_divides",
-            "DDP's optimizer is divided by the number of ranks. DDP divides nothing: each rank holds everything.",
-            taught.MEMORY,
-        ),
-        Misconception(
-            "zero1_cuts_all",
-            "ZeRO 1 cuts the optimizer's state only; weights and gradients stay whole on every rank.",
-            taught.MEMORY,
-        ),
-        Misconception(
-            "rows_can_be_cut",
-            "The elements are divided by the number of ranks. FSDP2 cuts between rows: rank 0 has whole ones.",
-            taught.NEXT,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Each scheme, in both precisions, with rows that divide and rows that do not."""

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from course_lib.tasks import toys
-from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import Bucket, Case, efficiencies, ring_seconds
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 
 #: For `right` and for each misconception, the efficiency.
 Oracle = dict[str, float]
@@ -20,58 +19,7 @@ class Efficiency(Task[Case, float, Oracle]):
     """The efficiency of a job that does not exist yet."""
 
     name = "scale.efficiency"
-    title = "An efficiency, before anybody rents"
-    signature = "efficiency(forward, backward, buckets, ranks, latency, bandwidth)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1,)
-    hints = (
-        (
-            "The efficiency is forward + backward, divided by the time of a step on many ranks. Each bucket takes "
-            "2(n - 1) * latency + 2(n - 1)/n * bytes / bandwidth seconds."
-        ),
-        (
-            "Go through the buckets and remember when the wire is free again. A bucket begins when it is ready and "
-            "the wire is free, whichever is later."
-        ),
-        (
-            "Times of buckets count from the beginning of backward. The step is over when backward is, and when the "
-            "last bucket is: the later of the two, after forward."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "nothing_hidden",
-            "All sending is added to all computing. DDP sends a bucket as soon as it is full, while backward goes on.",
-            taught.THOUSAND,
-        ),
-        Misconception(
-            "everything_hidden",
-            "Sending is taken to begin with backward. A bucket cannot be sent before its gradients are there, and the "
-            "last one is only ready at the end.",
-            taught.THOUSAND,
-        ),
-        Misconception(
-            "all_at_once",
-            "Each bucket is sent as if the wire were free. They go one after the other.",
-            taught.THOUSAND,
-        ),
-        Misconception(
-            "latency_forgotten",
-            "Only bytes are counted. Each bucket also pays the latency of 2(n - 1) rounds, which grows with the ranks.",
-            taught.THOUSAND,
-        ),
-        Misconception(
-            "latency_once",
-            "The latency is paid once. Each bucket is an all-reduce of its own.",
-            taught.THOUSAND,
-        ),
-        Misconception(
-            "forward_hides",
-            "Times of buckets are counted from the beginning of the step; they count from that of backward.",
-            taught.THOUSAND,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A queue that builds up; one hidden in part; many rounds; all hidden; the last one early; one rank alone."""

@@ -8,9 +8,8 @@ from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.scale import taught
 from course_lib.tasks.scale.model import least_squares, over, ring_seconds, ring_terms
-from course_lib.tasks.task import Misconception, Miss, Odd, Task, Trial, check, gate
+from course_lib.tasks.task import Miss, Odd, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
 
 #: How far measurements scatter, and how far an answer may be off.
@@ -48,53 +47,7 @@ class Fit(Task[Case, list[float], Oracle]):
     """Latency and bandwidth of a network, from measured all-reduces."""
 
     name = "scale.fit"
-    title = "Two numbers for a network"
-    signature = "fit(measurements)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1,)
-    hints = (
-        (
-            "One measurement, one equation: 2(n - 1) * latency + 2(n - 1)/n * bytes * x = seconds, where x is "
-            "1 / bandwidth. Two unknowns, many equations: numpy.linalg.lstsq."
-        ),
-        (
-            "Least squares looks at the largest errors only, and those are the errors of the largest tensors. Divide "
-            "each equation by its measured seconds: then all right-hand sides are 1, and errors are relative."
-        ),
-        "The second unknown is seconds a byte. The bandwidth is one over it.",
-    )
-    misconceptions = (
-        Misconception(
-            "absolute_errors",
-            "Errors are counted in seconds. One percent of the largest tensor's time is many times the latency: the "
-            "small tensors, which know it, have no say.",
-            taught.FIT,
-        ),
-        Misconception(
-            "latency_of_a_call",
-            "The latency is that of a whole call. A ring has 2(n - 1) rounds, and each of them costs it.",
-            taught.FIT,
-        ),
-        Misconception(
-            "whole_tensor",
-            "The bandwidth is bytes of the tensor by seconds. In a ring, each rank sends 2(n - 1)/n times as many.",
-            taught.FIT,
-        ),
-        Misconception(
-            "one_lap",
-            "A ring has two laps: one adds up, the other tells everybody the sums.",
-            taught.FIT,
-        ),
-        Misconception(
-            "shared_wire",
-            "The bytes of all ranks are put on one wire. Here each rank has a wire of its own.",
-            taught.FIT,
-        ),
-        Misconception(
-            "seconds_a_byte", "Seconds per byte are returned; the bandwidth is bytes per second.", taught.FIT
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two networks measured on one number of ranks, which tells misconceptions apart; one on several."""

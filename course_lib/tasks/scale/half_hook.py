@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.scale import taught
-from course_lib.tasks.task import Misconception, Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, Trial, check
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,50 +56,8 @@ class HalfHook(Task[Case, Seen, Oracle]):
     """A communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
 
     name = "scale.half_hook"
-    title = "Halves that survive"
-    signature = "half_hook(state, bucket)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (2, 3)
     seconds = 20.0
-    hints = (
-        (
-            "Begin with what default_hooks.py does in _compress_hook: half(), an all_reduce with async_op=True, its "
-            "get_future(), and .then(...) to copy the sum back into bucket.buffer()."
-        ),
-        (
-            "fp16 goes from 6e-8 to 65504. Find the largest gradient of the bucket and multiply so that it becomes, "
-            "say, 1024 / n. The sum then stays far below the limit."
-        ),
-        (
-            "All ranks must multiply with the same number. One more all_reduce agrees on it: of a tensor with one "
-            "element, with ReduceOp.MAX. Mind a bucket that is all zeros."
-        ),
-        "In .then: copy the sum into the buffer, divide by the scale and by the number of ranks, return the buffer.",
-    )
-    misconceptions = (
-        Misconception(
-            "vanishes",
-            "Small gradients arrive as zeros: fp16 knows nothing between 0 and 6e-8. Lift them before they are sent.",
-            taught.HALVES,
-        ),
-        Misconception(
-            "overflows",
-            "Large gradients arrive as infinity: fp16 ends at 65504, and the sum over ranks must stay below it, too.",
-            taught.HALVES,
-        ),
-        Misconception(
-            "own_scale",
-            "Each rank multiplies with a number of its own. Their sum is a sum of different things, and no division "
-            "afterwards takes that back.",
-            taught.HALVES,
-        ),
-        Misconception("all_bytes", "As many bytes are sent as without a hook.", taught.HOOKS),
-        Misconception(
-            "sum_not_mean", "The gradients are summed. DDP leaves the division to its hook.", taught.HOOKS
-        ),
-        Misconception("nothing_sent", "Each rank keeps its own gradients.", taught.HOOKS),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Usual gradients, tiny ones, huge ones, and such that differ from rank to rank."""

@@ -12,9 +12,7 @@ from statistics import fmean, median
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.stragglers import taught
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Recognised,
     Task,
@@ -49,70 +47,6 @@ class SyncInterval(Task[Case, int, Oracle]):
     """How often to synchronise, from what the ranks have measured."""
 
     name = "stragglers.sync_interval"
-    title = "How often to synchronise"
-    signature = "sync_interval(step_seconds, reduce_seconds, share, longest)"
-    lesson = taught.LESSON
-    place = 3
-    hints = (
-        (
-            "k steps and one reduction take k * step + reduce seconds. Solve reduce <= share * (k * step + reduce) for "
-            "k, and round so that the share is kept."
-        ),
-        (
-            "The step of a gang is that of its slowest rank. And what a fast rank measures as reduction is mostly "
-            "waiting: the reduction itself is what the rank measures that is waited for."
-        ),
-        (
-            "Lists from real runs begin with a warm-up: take the median. Then let all ranks agree before anybody "
-            "computes: all_reduce with ReduceOp.MAX for the step, with MIN for the reduction."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "own_measurements",
-            "Every rank decides from its own measurements, so they return different intervals. In training, one would "
-            "reduce while another goes on: a hang.",
-            taught.LESS_OFTEN,
-        ),
-        Misconception(
-            "rank_0_decides",
-            "All ranks take over what rank 0 has measured. It need not be the slowest, and its reductions are mostly "
-            "waiting.",
-            taught.LESS_OFTEN,
-        ),
-        Misconception(
-            "waiting_counted",
-            "The waiting for the slowest rank is taken for the reduction. It does not get less by reducing less often "
-            "when it is always the same rank that is slow.",
-            taught.LESS_OFTEN,
-        ),
-        Misconception(
-            "average_rank",
-            "The step is taken to be that of an average or of the fastest rank. The gang is as fast as its slowest.",
-            taught.MAXIMUM,
-        ),
-        Misconception(
-            "warm_up_counted",
-            "The first step of a run takes many times longer than all others; in a mean it counts for many.",
-            taught.LESS_OFTEN,
-        ),
-        Misconception(
-            "reduction_left_out",
-            "Reductions are compared with the time of the steps alone. A round is k steps and the reduction: its share "
-            "is one of both together.",
-            taught.LESS_OFTEN,
-        ),
-        Misconception(
-            "bound_ignored",
-            "More steps without synchronisation than `longest` allows: the ranks' models would be apart for too long.",
-            taught.STALENESS,
-        ),
-        Misconception(
-            "rounded_down",
-            "Rounded down, reductions take more than their share of the time.",
-            taught.LESS_OFTEN,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """An interval in the middle, with a small and with a large share; one that `longest` cuts; and a reduction that

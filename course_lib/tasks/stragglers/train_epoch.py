@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.stragglers import taught
 from course_lib.tasks.stragglers.replicas import WAYS, Case, batch, network, train
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import short
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
 
@@ -33,67 +32,8 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
     """An epoch in which ranks have different numbers of batches, of different sizes."""
 
     name = "stragglers.train_epoch"
-    title = "An epoch with uneven batches"
-    signature = "train_epoch(ddp, optimizer, batches, losses_of)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "Before the epoch all ranks can learn how many samples every rank has in every round: one all_gather of "
-            "lists (dist.all_gather_object), or an all_reduce of a tensor with one entry a round."
-        ),
-        (
-            "DDP divides by the number of ranks. The sum of this rank's losses, times ranks, divided by all samples of "
-            "the round, gives the mean over samples."
-        ),
-        (
-            "A rank that has no batch left can still take part: with an empty batch (zero rows), whose loss is a sum "
-            "over nothing. Or let ddp.join() take its place; then think of what the last rounds did to the optimizer."
-        ),
-        (
-            "Momentum is part of the training: after ddp.join() the weights are equal on all ranks, but the "
-            "optimizer's state is not. Broadcast it from a rank that was there to the end."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "waits_for_ever",
-            "A rank that has run out of batches takes no part in backward() any more: it leaves, or calls its next "
-            "collective. The others wait for it there, or meet a collective that is not theirs.",
-            taught.JOIN,
-        ),
-        Misconception(
-            "mean_of_means",
-            "Each rank's mean loss counts the same, however many samples it has: samples in short batches weigh more.",
-            taught.WEIGHTS,
-        ),
-        Misconception(
-            "summed",
-            "The losses of a rank are added up and never divided by the number of samples.",
-            taught.WEIGHTS,
-        ),
-        Misconception(
-            "rounds_dropped",
-            "All stop when the first rank runs out: the last batches of the others are never trained on.",
-            taught.JOIN,
-        ),
-        Misconception(
-            "optimizer_left_behind",
-            "The first epoch is right. After it, ranks that left early have equal weights but another momentum, and in "
-            "the second epoch the models drift apart.",
-            taught.JOIN,
-        ),
-        Misconception(
-            "collective_in_join",
-            "A collective of your own inside ddp.join() meets DDP's on a rank that is through: Join shadows no other.",
-            taught.JOIN,
-        ),
-        Misconception(
-            "not_averaged", "Every rank trains on its own batches only: nothing is averaged.", taught.WEIGHTS
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """The same number of batches, the last one short; then different numbers, so that one rank even has none."""

@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.stragglers import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.toys import is_odd
 
 if TYPE_CHECKING:
@@ -54,56 +53,7 @@ class WaitingSeconds(Task[Case, Seen, None]):
     """How long a rank waits for others in its backward."""
 
     name = "stragglers.waiting_seconds"
-    title = "Who waits, and how long?"
-    signature = "waiting_seconds(ddp, loss)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
-    hints = (
-        (
-            "backward() has two parts: computing gradients, and then standing until all ranks have theirs. You need "
-            "the moment between the two."
-        ),
-        (
-            "A rank is through with computing when the last of its parameters has its gradient. "
-            "register_post_accumulate_grad_hook calls you for each of them (lesson 04)."
-        ),
-        (
-            "Let every hook note time.perf_counter(); the last note counts. What has passed between it and the return "
-            "of backward() is waiting (and the transfer, which is short here)."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "whole_backward",
-            "The whole backward is counted. On the rank that computes longer, nobody has been waited for: the others "
-            "wait for it.",
-            taught.WAITS,
-        ),
-        Misconception(
-            "time_until_ready",
-            "This is the time until the rank's own gradients are there: work, not waiting. It makes the slow rank look "
-            "like the one that waits.",
-            taught.WAITS,
-        ),
-        Misconception(
-            "after_backward",
-            "Measured after backward() there is nothing left to wait for: DDP has waited inside it.",
-            taught.WAITS,
-        ),
-        Misconception(
-            "before_backward",
-            "Only lateness from before the backward is seen: ranks meet before it, or compare how long their backwards "
-            "take. A rank that is slow in its own backward is waited for, too, and then all of them take equally long.",
-            taught.WAITS,
-        ),
-        Misconception(
-            "not_averaged",
-            "The gradients are not the means over all ranks: this was not DDP's backward, and in training the models "
-            "would drift apart.",
-            taught.WAITS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """One rank is late: in the middle of its backward, which most misconceptions overlook, or before it."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Kind, Outcome
-from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_blindness
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_blindness
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -81,57 +80,7 @@ class AssertInSync(Task[Case, Seen, bool]):
     """An alarm that rings on all ranks alike, and says what differs and where."""
 
     name = "synchronised.assert_in_sync"
-    title = "An alarm that rings everywhere"
-    signature = "assert_in_sync(model)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
-    hints = (
-        "Every rank must see everybody's tensors, or rank 0's: dist.all_gather_object, or a broadcast of copies.",
-        (
-            "Look first, raise later. Go through all of model.state_dict() with the same collectives on every rank, "
-            "and note what differs. A rank that raises in the middle leaves the others waiting."
-        ),
-        (
-            "Every rank must come to the same verdict, so each has to know what all have found: gather the state "
-            "dictionaries, or gather the findings. Compare bits, not sums, and mind that nan == nan is False."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "own_view",
-            "Only ranks that see a difference themselves raise. The others go on, into a collective that will never be "
-            "joined.",
-            taught.ONCE,
-        ),
-        Misconception(
-            "sums_compared",
-            "Only a sum, a mean or a norm of each tensor is compared: two different tensors can have the same.",
-            taught.ONCE,
-        ),
-        Misconception(
-            "tolerance",
-            "Small differences are let through. Ranks in sync are equal bit by bit: a small difference is the "
-            "beginning of a large one.",
-            taught.ONCE,
-        ),
-        Misconception("buffers_forgotten", "Parameters are compared, but buffers are not.", taught.NORM),
-        Misconception(
-            "integers_forgotten",
-            "Buffers of whole numbers, such as BatchNorm's counter of batches, are passed over.",
-            taught.NORM,
-        ),
-        Misconception(
-            "nan_differs",
-            "A model with the same NaN on all ranks is in sync (and ill). nan == nan is False: compare bits.",
-            taught.ONCE,
-        ),
-        Misconception(
-            "repaired",
-            "The alarm changes what it looks at: a collective that works in place was given the model's own tensor.",
-            taught.ONCE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Equal models, and all ways in which one tensor on one rank can differ from rank 0's."""

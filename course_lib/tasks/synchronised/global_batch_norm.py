@@ -11,9 +11,8 @@ from typing import Literal, NotRequired, TypedDict
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.synchronised import norms, taught
+from course_lib.tasks.synchronised import norms
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -54,70 +53,8 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
     """A BatchNorm over the batches of all ranks."""
 
     name = "synchronised.GlobalBatchNorm"
-    title = "A BatchNorm over all ranks"
-    signature = "GlobalBatchNorm(features, eps=1e-5, momentum=0.1)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
     tolerance = Tolerance(1e-3)
-    hints = (
-        (
-            "Sums can be added over ranks; means cannot, unless all ranks have the same number of samples. The sum of "
-            "x and the number of samples give the mean, then the sum of squared distances from it gives the "
-            "variance. (The mean of x squared minus the square of the mean loses digits where the mean is large.)"
-        ),
-        (
-            "The sum over ranks has to be an autograd function. Its backward is the same all_reduce, of the gradient: "
-            "the sum went into every rank's loss."
-        ),
-        (
-            "Running statistics: under torch.no_grad(), running += momentum * (new - running), and for the variance "
-            "new is var * n / (n - 1). In eval mode use them, and send nothing."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "local_statistics",
-            "Every rank normalises with the statistics of its own batch.",
-            taught.GLOBAL,
-        ),
-        Misconception(
-            "detached",
-            "The statistics are those of all ranks, but autograd does not know where they come from.",
-            taught.GLOBAL,
-        ),
-        Misconception(
-            "own_gradient",
-            "The gradient goes back into a rank's own samples only. A collective alone has no backward: what a sample "
-            "does to the other ranks' losses is lost.",
-            taught.GLOBAL,
-        ),
-        Misconception(
-            "mean_of_means",
-            "The ranks' means are averaged as if all had the same number of samples.",
-            taught.UNTOUCHED,
-        ),
-        Misconception(
-            "mean_of_variances",
-            "The ranks' variances are averaged. They know nothing of how far the ranks' means are apart.",
-            taught.AVERAGED,
-        ),
-        Misconception(
-            "running_mean_local",
-            "Outputs are right, but the running statistics are those of a rank's own batches.",
-            taught.NORM,
-        ),
-        Misconception(
-            "running_variance_biased",
-            "The running variance divides by n; BatchNorm keeps the unbiased one, which divides by n - 1.",
-            taught.NORM,
-        ),
-        Misconception(
-            "batch_in_eval_mode",
-            "In eval mode the statistics of the batch are used, or asked for: running ones are there for that.",
-            taught.NORM,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[norms.Case]:
         """Equal shares, then unequal ones."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.synchronised import taught
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, gate
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.weights import farthest, numbers
 
 if TYPE_CHECKING:
@@ -68,73 +67,7 @@ class Mutate(Task[Case, list[Generation], None]):
     """One generation of evolution, on all ranks, after which DDP is still true."""
 
     name = "synchronised.mutate"
-    title = "A mutation that keeps DDP true"
-    signature = "mutate(model, fitness, sigma, seed)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1, 2, 3)
-    hints = (
-        (
-            "Mutate a copy: copy.deepcopy(model.module). The noise comes from a generator of this rank's own, seeded "
-            "with the seed and the rank."
-        ),
-        (
-            "Gather the fitness of all mutants on all ranks. Then every rank knows who has won, and whether the winner "
-            "beats the model as it is."
-        ),
-        (
-            "The winner's weights go to everybody: copy_ on the winner, then dist.broadcast(parameter.detach(), "
-            "src=winner) on *every* rank, into the parameters that are there."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "not_shared",
-            "The ranks have different weights afterwards: nobody brings the winner's to the others, and DDP will not.",
-            taught.ONCE,
-        ),
-        Misconception(
-            "same_mutant",
-            "All ranks draw the same noise and try the same mutant: the generator must be seeded with the rank, too.",
-            taught.ON_PURPOSE,
-        ),
-        Misconception(
-            "replaced_parameters",
-            "The model gets new parameters. DDP and the optimizer hold the old ones: change them in place.",
-            taught.ON_PURPOSE,
-        ),
-        Misconception(
-            "rank_0_wins",
-            "Everybody gets the weights of rank 0's mutant, whether or not it is the fittest.",
-            taught.ON_PURPOSE,
-        ),
-        Misconception(
-            "least_fit",
-            "The mutant with the smallest fitness is chosen, and all ranks get its weights. The larger, the fitter.",
-            taught.ON_PURPOSE,
-        ),
-        Misconception(
-            "averaged",
-            "The mutants are averaged. That takes most of the noise away, the good with the bad.",
-            taught.ENSEMBLE,
-        ),
-        Misconception(
-            "gets_worse",
-            "The best mutant is taken even if the model was fitter before: it has to compete as well.",
-            taught.ON_PURPOSE,
-        ),
-        Misconception(
-            "own_fitness",
-            "Each rank returns the fitness of its own mutant, not that of the model all have now.",
-            taught.ON_PURPOSE,
-        ),
-        Misconception(
-            "winner_alone",
-            "Only some ranks call the collective that sends the winner's weights. A broadcast needs those who receive, "
-            "too.",
-            taught.ON_PURPOSE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A model that nearly every mutant improves, one that none does, and one that every mutant equals."""

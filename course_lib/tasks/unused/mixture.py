@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -22,7 +21,6 @@ from course_lib.tasks.task import (
     recognise_by_name,
 )
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients
 from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, fill, numbers
 
@@ -68,53 +66,8 @@ class Mixture(Task[Case, Seen, Oracle]):
     """A mixture of experts that trains under plain DDP."""
 
     name = "unused.mixture"
-    title = "A mixture of experts"
-    signature = "mixture(x, gates, experts)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "Go through all experts, also those that get no token here: a Linear takes a batch of no rows, and its "
-            "parameters are part of the graph all the same."
-        ),
-        (
-            "Each token's output is multiplied by its gate: without that the router gets no gradient from outputs. "
-            "index_add or boolean masks bring outputs back to their places."
-        ),
-        (
-            "The shares are counts, without a gradient: average them over the ranks with one all_reduce. The mean "
-            "probabilities are those of this rank, and DDP averages what comes of them."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "idle_skipped",
-            "An expert without tokens is skipped: its parameters get no gradient on this rank, and DDP waits for it.",
-            taught.EXPERTS,
-        ),
-        Misconception(
-            "everyone_computes",
-            "Every expert computes every token: gradients are right, but a mixture of experts is there to save that.",
-            taught.EXPERTS,
-        ),
-        Misconception(
-            "gate_forgotten",
-            "Outputs are not multiplied by their gates: the router learns nothing from them.",
-            taught.EXPERTS,
-        ),
-        Misconception(
-            "own_shares",
-            "The shares are of this rank's tokens. A product of two means is not averaged by averaging gradients.",
-            taught.BALANCE,
-        ),
-        Misconception(
-            "shares_summed",
-            "The shares are added over the ranks but not divided by their number: together they are more than 1.",
-            taught.BALANCE,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Other experts on each rank; one rank that uses all; and the same few on all ranks."""

@@ -15,7 +15,6 @@ from unittest.mock import patch
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -26,7 +25,6 @@ from course_lib.tasks.task import (
     recognise_by_message,
 )
 from course_lib.tasks.toys import is_odd
-from course_lib.tasks.unused import taught
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
 
 if TYPE_CHECKING:
@@ -68,48 +66,8 @@ class Train(Task[Case, Seen, list[float]]):
     """A model that branches, trained in three ways."""
 
     name = "unused.train"
-    title = "Three ways to train a model that branches"
-    signature = "train(model, batches, way)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (2, 3)
     tolerance = ROUNDING
-    hints = (
-        "Two of the three ways are arguments of DistributedDataParallel, and the third is a term in the loss.",
-        (
-            "Touching: add 0 times the sum of every parameter to the loss, not only of the head you used. It is the "
-            "backward of this loss that counts, so the term belongs into every step."
-        ),
-        "Do not combine them: a parameter that was declared unused must not be touched (“ready only once”).",
-    )
-    misconceptions = (
-        Misconception(
-            "way_ignored",
-            "The flags of the wrapper are not those of the way that was asked for.",
-            taught.MATRIX,
-        ),
-        Misconception(
-            "two_ways_at_once",
-            "find_unused_parameters declares a parameter ready because it is unused, and then the touch gives it a "
-            "gradient: one way at a time.",
-            taught.MATRIX,
-        ),
-        Misconception(
-            "not_touched",
-            "Some parameters still get no gradient: all of them have to be touched, on every rank, in every step.",
-            taught.MATRIX,
-        ),
-        Misconception(
-            "touch_moves",
-            "The term that touches the parameters is not multiplied by zero, so it pulls at them.",
-            taught.MATRIX,
-        ),
-        Misconception(
-            "around_the_wrapper",
-            "The model is called without its wrapper. DDP misses no gradient then, because it averages none.",
-            taught.RANKS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """For each way a schedule it is right for: which head every rank uses in every step."""

@@ -8,9 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Misconception, Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
 from course_lib.tasks.toys import is_odd, without_wrapper
-from course_lib.tasks.unused import taught
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
 from course_lib.tasks.weights import ROUNDING, added, close, drawn
 
@@ -66,66 +65,8 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
     """Name the parameters that a loss does not reach."""
 
     name = "unused.unused_parameters"
-    title = "Name the unused ones"
-    signature = "unused_parameters(model, loss)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        (
-            "The loss knows what it was computed from: its graph. torch.autograd.grad goes through it without touching "
-            "any .grad, and without calling DDP's hooks (lesson 06)."
-        ),
-        (
-            "torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True) gives None for a parameter "
-            "that the loss does not reach. None is not a gradient of zeros."
-        ),
-        (
-            "Parameters that were frozen before wrapping are not asked for: DDP does not wait for them. Then bring the "
-            "ranks' lists together, with all_gather_object for example, and take everything that is in at least one "
-            "of them."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "gradients_changed",
-            "The check changes what it checks: it calls backward(), so gradients are there that were not there before, "
-            "and DDP is disarmed: the step's own backward is not averaged.",
-            taught.TWO_BACKWARDS,
-        ),
-        Misconception(
-            "graph_freed",
-            "After the check, loss.backward() is not possible any more: the graph was not kept (retain_graph=True).",
-            taught.GRAPH,
-        ),
-        Misconception(
-            "grad_attribute",
-            "p.grad tells what earlier backwards have left. This loss has not been through a backward yet.",
-            taught.LATE,
-        ),
-        Misconception(
-            "frozen_named",
-            "Parameters that were frozen before wrapping are named, but DDP does not wait for a gradient of theirs.",
-            taught.ERROR,
-        ),
-        Misconception(
-            "zero_is_unused",
-            "A gradient of zeros is a gradient: DDP counts it. Only a parameter that the loss does not reach at all is "
-            "unused.",
-            taught.ZEROS,
-        ),
-        Misconception(
-            "own_view",
-            "Every rank returns its own list, but one rank that leaves out a parameter is enough to stop the others.",
-            taught.RANKS,
-        ),
-        Misconception(
-            "unused_by_all",
-            "Named is what no rank uses. One rank that leaves out a parameter is enough to stop the others.",
-            taught.RANKS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Every kind of graph; which head it is about is drawn."""

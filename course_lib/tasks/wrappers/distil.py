@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -23,7 +22,6 @@ from course_lib.tasks.task import (
 )
 from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
-from course_lib.tasks.wrappers import taught
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -91,67 +89,8 @@ class Distil(Task[Case, Seen, Oracle]):
     """A student in DDP, and a momentum teacher beside it."""
 
     name = "wrappers.distil"
-    title = "A student and its teacher"
-    signature = "distil(student, batches, lr, momentum)"
-    lesson = taught.LESSON
-    place = 3
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        "Only what gets gradients belongs into DDP. The teacher gets none: it needs no DDP, and no collective at all.",
-        (
-            "The teacher follows a student that is equal on all ranks, so it is equal itself, if it was at the start. "
-            "When is the student equal for the first time?"
-        ),
-        (
-            "DDP(student), then teacher = copy.deepcopy(student).requires_grad_(False). In a step: the target under "
-            "no_grad, backward, optimizer.step(), and last teacher = momentum * teacher + (1 - momentum) * student."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "copied_before",
-            "The teacher is copied before DDP has made the students equal: every rank has a teacher of its own.",
-            taught.FOLLOWS,
-        ),
-        Misconception(
-            "teacher_in_ddp",
-            "The teacher is wrapped. Frozen, it is refused; not frozen, it has a reducer that waits for nothing.",
-            taught.TEACHER,
-        ),
-        Misconception(
-            "teacher_counted",
-            "The teacher is part of what DDP wraps and wants gradients, but never gets any: DDP waits for them.",
-            taught.TEACHER,
-        ),
-        Misconception(
-            "teacher_gets_gradients",
-            "The teacher's parameters have gradients: the target was computed with them. It costs memory and time, and "
-            "somebody will step them one day.",
-            taught.TEACHER,
-        ),
-        Misconception(
-            "not_averaged",
-            "The students differ between ranks: the training goes around DDP.",
-            taught.METHODS,
-        ),
-        Misconception(
-            "momentum_reversed",
-            "The weights are exchanged: momentum is the share of the old teacher, 1 - momentum that of the student.",
-            taught.FOLLOWS,
-        ),
-        Misconception(
-            "too_early",
-            "The teacher follows before the optimizer's step: it is one student behind.",
-            taught.FOLLOWS,
-        ),
-        Misconception("never_follows", "The teacher stays what it was: it never follows.", taught.FOLLOWS),
-        Misconception(
-            "half_the_loss",
-            "The loss has one of its two parts only: the student learns from y and from its teacher's target.",
-            taught.FOLLOWS,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A slow teacher and a fast one."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -22,7 +21,6 @@ from course_lib.tasks.task import (
     recognise_by_message,
 )
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
-from course_lib.tasks.wrappers import taught
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -98,56 +96,8 @@ class Expose(Task[Case, Seen, Oracle]):
     """Two methods of a model, both averaged."""
 
     name = "wrappers.expose"
-    title = "encode and decode, averaged"
-    signature = "expose(net)"
-    lesson = taught.LESSON
-    place = 2
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        "DDP does its work when its own forward is called. So every road has to lead through one.",
-        (
-            "A small module whose forward(method, ...) calls that method of net; DDP around it. encode is then "
-            'lambda x: ddp("encode", x).'
-        ),
-        (
-            "In a step that only encodes, the decoder gets no gradient. Lesson 08 has three ways out; or give encoder "
-            "and decoder a DDP each, so that each counts only its own parameters."
-        ),
-    )
-    misconceptions = (
-        Misconception(
-            "around_the_wrapper",
-            "A method is called around DDP (through .module, or on net itself): its gradient stays each rank's own.",
-            taught.METHODS,
-        ),
-        Misconception(
-            "unused_not_expected",
-            "A step that calls one method alone leaves the other's parameters without gradients: DDP waits for them.",
-            taught.DOORS,
-        ),
-        Misconception(
-            "no_such_method",
-            "DDP has no encode and no decode: it shows its module, not what the module can do.",
-            taught.METHODS,
-        ),
-        Misconception(
-            "not_equal_at_start",
-            "The ranks begin with different weights: without DDP around all of net, nobody sends rank 0's.",
-            taught.LOOKED_AFTER,
-        ),
-        Misconception(
-            "added_up",
-            "The gradients are added over the ranks. DDP takes their mean: a sum makes steps that are too long by the "
-            "number of ranks.",
-            taught.METHODS,
-        ),
-        Misconception(
-            "copied",
-            "A copy of net is trained: net itself, which the optimizer steps, stays as it was.",
-            taught.LOOKED_AFTER,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Steps of three kinds, in any order; the last one needs both methods."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
-    Misconception,
     Miss,
     Odd,
     Recognised,
@@ -22,7 +21,6 @@ from course_lib.tasks.task import (
     recognise_by_message,
 )
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
-from course_lib.tasks.wrappers import taught
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -92,50 +90,8 @@ class Together(Task[Case, Seen, Oracle]):
     """A wrapper module for any number of inputs."""
 
     name = "wrappers.Together"
-    title = "Any number of inputs, one forward"
-    signature = "Together(encoder, head)"
-    lesson = taught.LESSON
-    place = 1
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
-    hints = (
-        "A class that inherits from torch.nn.Module: super().__init__() first, then self.encoder and self.head.",
-        "forward(self, *inputs) takes any number of inputs; a tuple of results is handed on with a star as well.",
-        'Return {"scores": self.head(*embeddings), "embeddings": embeddings}, with nothing detached.',
-    )
-    misconceptions = (
-        Misconception(
-            "init_comes_late",
-            "A submodule is assigned before super().__init__(), which makes the place where submodules are kept.",
-            taught.FORUM,
-        ),
-        Misconception(
-            "hidden",
-            "The parts are in a list, a dictionary or a tuple: they are no submodules, and DDP finds no parameters.",
-            taught.LOOKED_AFTER,
-        ),
-        Misconception(
-            "one_tuple",
-            "The head is given all embeddings as one tuple; it takes each as an argument: head(*embeddings).",
-            taught.FORUM,
-        ),
-        Misconception(
-            "fixed_number",
-            "forward takes a fixed number of inputs, or no input at all: write forward(self, *inputs).",
-            taught.FORUM,
-        ),
-        Misconception(
-            "copied",
-            "Copies of the parts are trained: the encoder and the head that were given stay as they were.",
-            taught.LOOKED_AFTER,
-        ),
-        Misconception(
-            "detached",
-            "Something is cut off from the graph (detach, no_grad): an output, or what the head is given. What the "
-            "loss makes of it does not train all that lies before.",
-            taught.FORUM,
-        ),
-    )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Two inputs in all steps; and another number in each."""

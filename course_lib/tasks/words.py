@@ -1,0 +1,77 @@
+"""What the tasks of a lesson say to learners: `tasks.toml` beside them. Python has what runs.
+
+    lesson = "03_samplers"
+
+    [shard_indices]
+    place = 1
+    title = "Write the sampler yourself"
+    signature = "shard_indices(n, rank, world_size, epoch, seed, drop_last)"
+    hints = ["Two or more, each a step further than the one before."]
+
+    [shard_indices.misconceptions]
+    epoch_ignored = { taught = "Shuffling, epoch by epoch", sentence = "What happens, and why that is wrong." }
+
+Misconceptions are in the order of their gravity. `taught` is a heading of the lesson, or of another (`lesson 09, ...`).
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A wrong idea with a name. A task lists its misconceptions in the order of their gravity.
+
+    Attributes:
+        id: unique within its task. sentence: what the learner reads: what happens, and why that is wrong.
+        taught: the lesson and section where it is explained.
+    """
+
+    id: str
+    sentence: str
+    taught: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """What one task says; the attributes are those of `Task`."""
+
+    lesson: str
+    place: int
+    title: str
+    signature: str
+    hints: tuple[str, ...]
+    misconceptions: tuple[Misconception, ...] = ()
+
+
+@functools.cache
+def words_of(task: str) -> Words:
+    """The words of a task, by its name; a lesson's file is read when one of its tasks is asked first.
+
+    Raises:
+        KeyError: the file has no table for it. OSError: there is no file.
+    """
+    folder, _, function = task.partition(".")
+    tables = _tables(folder)
+    table, lesson = tables[function], tables["lesson"]
+    misconceptions = tuple(
+        Misconception(id_, one["sentence"], _place(one["taught"], lesson))
+        for id_, one in table.get("misconceptions", {}).items()
+    )
+    return Words(
+        lesson, table["place"], table["title"], table["signature"], tuple(table["hints"]), misconceptions
+    )
+
+
+@functools.cache
+def _tables(folder: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / folder / "tasks.toml").read_text(encoding="utf-8"))
+
+
+def _place(taught: str, lesson: str) -> str:
+    return taught if taught.startswith("lesson ") else f"lesson {lesson[:2]}, {taught}"
