@@ -6,7 +6,7 @@
 # make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm and a browser; minutes)
 # make test-room  half a day with thirty simulated learners and a class board (needs a browser; minutes)
 # make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
-# make mutants    break rules on purpose, and see whether a cheap test notices (minutes; ARGS="--number 100")
+# make mutants    break rules on purpose, and see whether a cheap test notices (ARGS="course_lib.doctor.drift*")
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
@@ -96,10 +96,10 @@ $(HUB_READY): $(READY)
 	touch $@
 
 # docs/architecture.md, "How the tests are tested". In an environment of its own, which sees the course's; without PYTHONPATH,
-# because the tests must import the changed files, which are in mutants/. Stopped and started again, it goes on where it was.
+# because the tests must import the changed files, which are in mutants/. mutmut results and mutmut show NAME tell more.
 MUTANTS_READY = .venv-mutants/.ready
 mutants: $(MUTANTS_READY)
-	@env -u PYTHONPATH nice -n 5 .venv-mutants/bin/python -m tests.mutants $(ARGS)
+	@env -u PYTHONPATH PATH="$$PWD/.venv-mutants/bin:$$PATH" nice -n 5 .venv-mutants/bin/python -m mutmut run $(ARGS)
 
 $(MUTANTS_READY): $(READY)
 	@set -e; \

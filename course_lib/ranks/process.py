@@ -19,10 +19,8 @@ STACK_SIGNAL = (
 )
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-#: In /proc/PID/stat, counted from the state, which follows the name: fields 9, 31 and 52 of man proc_pid_stat.
-_STAT_FLAGS, _STAT_PENDING, STAT_EXIT_CODE = 6, 28, 49
-_NOT_ENDING = {0, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-_PF_EXITING = 0x4
+#: In /proc/PID/stat, counted from the state, which follows the name: field 52 of man proc_pid_stat.
+STAT_EXIT_CODE = 49
 
 
 def prctl(option: int, value: int | bytes) -> None:
@@ -69,39 +67,6 @@ def _began(pid: int) -> str:
         if process.status() != psutil.STATUS_ZOMBIE:
             return str(process.create_time())
     return ""
-
-
-class EndWatch:
-    """Tells whether a process is about to end, as soon as it has been killed (Linux; elsewhere never).
-
-    Between a SIGKILL and the end of a large process lie milliseconds, in which its sockets are open, its children live
-    and its pidfd says nothing. One answer takes 8 microseconds.
-    """
-
-    def __init__(self, pid: int | None) -> None:
-        self._stat = -1
-        if pid is not None and sys.platform == "linux":
-            with contextlib.suppress(OSError):
-                self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-
-    def is_ending(self) -> bool:
-        """True once a signal that ends the process has been sent to it, and from then on."""
-        if self._stat < 0:
-            return False
-        try:
-            fields = stat_fields(os.pread(self._stat, 4096, 0))
-        except OSError:  # somebody has reaped it
-            return True
-        flags, pending, code = (int(fields[n]) for n in (_STAT_FLAGS, _STAT_PENDING, STAT_EXIT_CODE))
-        # A SIGKILL is pending (any signal that ends a process becomes one). A moment after it has been taken, the
-        # process is marked; between the two, newer systems tell its exit code, as they do of one that is stopped.
-        return bool(flags & _PF_EXITING or pending & 1 << signal.SIGKILL - 1) or code not in _NOT_ENDING
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        if self._stat >= 0:
-            os.close(self._stat)
-            self._stat = -1
 
 
 def take_turns() -> None:

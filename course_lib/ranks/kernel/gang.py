@@ -39,8 +39,6 @@ from course_lib.ranks.messages import Call, Cell, Free, Freed, Script
 from course_lib.ranks.server.store import listen_on_loopback
 from course_lib.ranks.starting import RankConfig, StoreConfig
 
-#: What a killed process takes to give its memory back, and much more.
-END_SECONDS = 5.0
 MAX_RANKS = 256
 #: The variable by which whoever runs a shared machine allows fewer.
 MAX_RANKS_VARIABLE = "DDP_COURSE_MAX_RANKS"
@@ -239,6 +237,8 @@ class Gang(ReadyGang):
             lost = [link for link in self.links if not link.alive]
             if lost or time.monotonic() > deadline:
                 reason = self._start_problem(lost)
+                if not lost:
+                    self.launcher.give_up()
                 self.stop()
                 raise GangError(reason)
             self.pump(deadline - time.monotonic())
@@ -343,7 +343,7 @@ class Gang(ReadyGang):
             try:
                 outcome = run_job.run(self, job, stop)
                 self.pump(0.0)
-                if self._has_lost_its_server():
+                if self.launcher.gone:
                     note = "The process that starts ranks was killed, and the ranks with it: their variables are lost."
                     outcome = dataclasses.replace(outcome, notes=(*outcome.notes, note))
                 if stop.pressed:
@@ -354,13 +354,6 @@ class Gang(ReadyGang):
                 self.used = time.monotonic()
                 if self.state is State.BUSY:
                     self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
-
-    def _has_lost_its_server(self) -> bool:
-        """True when the process that starts ranks has been killed, if only just now: its ranks end with it."""
-        deadline = time.monotonic() + END_SECONDS
-        while self.launcher.server_end.is_ending() and not self.launcher.gone and time.monotonic() < deadline:
-            self.pump(deadline - time.monotonic())
-        return self.launcher.gone
 
     def _check_alive(self) -> None:
         if self.state is State.STOPPED:

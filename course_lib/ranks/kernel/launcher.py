@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -20,9 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from course_lib.ranks.kernel.silence import LOOK_SECONDS, Silence
 from course_lib.ranks.messages import read, written
-from course_lib.ranks.process import EndWatch
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server.fitting import server_environment, working_folder
 from course_lib.ranks.server.zygote import ask_zygote
@@ -72,18 +71,13 @@ class Launcher:
         self.failures: dict[int, str] = {}
         self.ready: ServerReady | None = None
         self.gone = False
-        #: Says so from the moment at which something has killed the server: `gone` follows milliseconds later.
-        self.server_end = EndWatch(None)
         self._token = 0
-        self._unanswered: set[int] = set()
         self._decoder = Decoder()
         self._lock = threading.RLock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._process: subprocess.Popen[bytes] | None = None
         self._begin(ask=method == "forkserver")
         os.register_at_fork(after_in_child=self._forget)
-        self._closed = threading.Event()
-        threading.Thread(target=self._watch, name="launcher-watch", daemon=True).start()
 
     def _begin(self, ask: bool) -> None:
         environment = server_environment()
@@ -136,30 +130,6 @@ class Launcher:
             self.sock.close()
         self.gone, self._asked = True, False
 
-    def _watch(self) -> None:
-        """Kill the server when it is silent: to everybody who waits for it, it would just be slow, for ever.
-
-        Whoever waits then sees its end, as if somebody had killed it; the next ranks come from a new one.
-        """
-        silence = None
-        while not self._closed.wait(LOOK_SECONDS):
-            if self.ready is None or self.gone:
-                continue
-            with contextlib.suppress(psutil.Error):  # it has ended, which is nobody's secret
-                silence = silence or Silence(psutil.Process(self.ready.pid))
-                if silence.look(self._oldest_request()):
-                    silence.process.kill()
-
-    def _oldest_request(self) -> int | None:
-        """The first that is not answered, unless an answer waits to be read by those who asked."""
-        # With spawn, the server sleeps while an interpreter starts.
-        if self.method == "spawn":
-            return None
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            if not select.select([self.sock], [], [], 0)[0]:
-                return min(self._unanswered, default=None)
-        return None
-
     def fileno(self) -> int:
         """The socket's descriptor, for selectors."""
         return self.sock.fileno()
@@ -201,7 +171,6 @@ class Launcher:
         with self._lock:
             self._token += 1
             token = self._token
-            self._unanswered.add(token)
             wanted = Start(
                 token=token,
                 cwd=working_folder(),
@@ -255,23 +224,26 @@ class Launcher:
         match message.kind:
             case ServerReady.kind:
                 self.ready = read(ServerReady, message)
-                self.server_end = EndWatch(self.ready.pid)
             case Started.kind:
                 started = read(Started, message)
-                self._unanswered.discard(started.token)
                 self.pids[started.token] = started.pid
                 self.exits.pop(started.pid, None)  # the system uses numbers again
             case Failed.kind:
                 failed = read(Failed, message)
-                self._unanswered.discard(failed.token)
                 self.failures[failed.token] = failed.reason
             case Exited.kind:
                 exited = read(Exited, message)
                 self.exits[exited.pid] = exited.code
 
+    def give_up(self) -> None:
+        """End a server that does not start what it is asked for (an answer may have stopped it); a new one follows."""
+        if self.ready is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.ready.pid, signal.SIGKILL)
+        self.gone = True
+
     def close(self) -> None:
         """End the server and with it every rank."""
-        self._closed.set()
         self.gone, self._asked = True, False
         with contextlib.suppress(OSError):
             self.sock.close()
@@ -283,7 +255,6 @@ class Launcher:
                 self._process.wait()
         elif self.ready is not None:
             _end(self.ready.pid)
-        self.server_end.close()
         self._log.close()
 
 

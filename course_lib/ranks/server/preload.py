@@ -15,8 +15,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-from course_lib.ranks.server.fill_holes import fill_holes
-
 ENVIRONMENT = {
     # The flight recorder sizes its ring when torch is imported.
     "TORCH_FR_BUFFER_SIZE": "2000",
@@ -85,7 +83,6 @@ def preload(keep_going: object = None) -> None:
     _forget_what_ranks_forget()
     # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them.
     gc.collect()
-    fill_holes()
     gc.freeze()
 
 
