@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from course_lib.build.api import check_api_page, write_api_page
 from course_lib.build.cheatsheet import check_cheat_sheet, write_cheat_sheet
 from course_lib.build.check import check_notebooks
 from course_lib.build.claims import check_claims, write_claims_page
 from course_lib.build.execute import build_notebook, keep_outputs
 from course_lib.build.instructor import check_instructor, write_instructor_pages
 from course_lib.build.plan import BuildError, UnknownNotebookError, find_targets
-from course_lib.cli.app import command_line
 from course_lib.cli.how_far import how_far
 from course_lib.cli.root import checkout_root
 from course_lib.grading import HARNESS
@@ -41,7 +39,7 @@ def notebooks(
                 problems = check_notebooks(root, names or (), show)
             if not names:
                 problems += check_claims(root) + check_cheat_sheet(root)
-                problems += check_instructor(root) + check_api_page(root, command_line())
+                problems += check_instructor(root)
             for problem in problems:
                 typer.echo(problem, err=True)
             if problems:
@@ -65,7 +63,6 @@ def notebooks(
         write_claims_page(root)
         write_cheat_sheet(root)
         write_instructor_pages(root)
-        write_api_page(root, command_line())
         for problem in check_claims(root) + check_cheat_sheet(root) + check_instructor(root):
             typer.echo(problem, err=True)
     except UnknownNotebookError as error:

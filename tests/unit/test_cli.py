@@ -260,12 +260,3 @@ def test_the_doctor_refuses_what_cannot_be_run(course, words, said):
     assert done.exit_code == 2
     assert said in done.output or words == ["zeros.py"]
     assert "Diagnosis" not in done.output
-
-
-def test_notebooks_writes_the_options_of_all_commands_to_the_page_of_the_api(course, monkeypatch):
-    (course / "docs").mkdir()
-    monkeypatch.setattr("course_lib.cli.notebooks.find_targets", lambda *_: [])
-    assert ddp_course("notebooks", "--prose").exit_code == 0
-    page = (course / "docs/api.md").read_text(encoding="utf-8")
-    assert "- `--prose`: " in page
-    assert "- `--only-copy`: " in page  # that of a command which has not run
