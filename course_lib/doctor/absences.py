@@ -25,7 +25,7 @@ from course_lib.doctor.words import (
     verb,
 )
 from course_lib.outcome.facts import NO_FACTS
-from course_lib.outcome.outcome import Diagnosis, Kind, Outcome, Waiting
+from course_lib.outcome.outcome import DDPStage, Diagnosis, Kind, Outcome, Waiting
 from course_lib.outcome.partners import Partners
 
 
@@ -154,9 +154,11 @@ def _join_on_some(
     outcome: Outcome, blocked: dict[int, Waiting], gone: list[int], first: Waiting
 ) -> Diagnosis | None:
     inside = [
-        rank for rank, w in blocked.items() if w.collective is not None and w.collective.stage == "join"
+        rank
+        for rank, w in blocked.items()
+        if w.collective is not None and w.collective.stage == DDPStage.JOIN
     ]
-    if not inside or any(r.stage == "join" for rank in gone for r in outcome.recorded.get(rank, ())):
+    if not inside or any(r.stage == DDPStage.JOIN for rank in gone for r in outcome.recorded.get(rank, ())):
         return None
     return join_on_some_ranks(outcome, inside, gone)
 
@@ -183,7 +185,7 @@ def _behind(
 ) -> Diagnosis | None:
     """The ranks that left have made fewer steps: their data ended earlier, or they left out a backward pass."""
     stages = {w.collective.stage for w in blocked.values() if w.collective is not None}
-    if first.collective is None or not stages & {"gradients", "buffers", "rebuild"}:
+    if first.collective is None or not stages & {DDPStage.GRADIENTS, DDPStage.BUFFERS, DDPStage.REBUILD}:
         return None
     since = f"now {waits_for(blocked, gone, first)}"
     found = extra_pass(outcome, list(blocked), gone, since) or missing_forward(
@@ -194,12 +196,12 @@ def _behind(
     done = done_by(outcome)
     mine, theirs = done[first.rank], done[gone[0]]
     more = mine.more_passes_than(theirs)
-    if first.collective.stage == "gradients" and more.backwards and not more.forwards:
+    if first.collective.stage == DDPStage.GRADIENTS and more.backwards and not more.forwards:
         less = (theirs.forwards or 0) - (theirs.backwards or 0)
         return _left_out(outcome, blocked, gone, first, less)
     calls = calls_of_line(outcome, first.collective)
     came = min(calls.get(rank, 0) for rank in gone)
-    if came == 0 and "gradients" in stages:
+    if came == 0 and DDPStage.GRADIENTS in stages:
         less = (mine.backwards or 0) - (theirs.backwards or 0)
         return _left_out(outcome, blocked, gone, first, less)
     if came == 0 and not more.forwards:
@@ -316,7 +318,7 @@ def _guarded_wait(
     came = _came(outcome, blocked, gone, first)
     if len(came) > len(gone):
         return None
-    if first.collective is not None and first.collective.stage == "gradients":
+    if first.collective is not None and first.collective.stage == DDPStage.GRADIENTS:
         return None
     condition = condition_of(outcome, came, first.collective, first)
     theirs = (outcome.recorded[rank][-1] for rank in gone if outcome.recorded.get(rank))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from course_lib.outcome.facts import NO_FACTS
-from course_lib.outcome.outcome import Collective, Outcome
+from course_lib.outcome.outcome import Collective, DDPStage, Outcome
 from course_lib.outcome.wrapped import WrappedModel
 
 
@@ -57,7 +57,7 @@ def without_backward(outcome: Outcome, rank: int) -> int | None:
         return None
     waiting = outcome.waiting.get(rank)
     record = waiting.collective if waiting is not None else None
-    inside = record is not None and record.stage in ("buffers", "rebuild")
+    inside = record is not None and record.stage in (DDPStage.BUFFERS, DDPStage.REBUILD)
     return done.forwards - done.backwards - inside
 
 
@@ -76,7 +76,7 @@ def _backwards(records: Iterable[Collective], models: Iterable[WrappedModel]) ->
     if len(sizes) != 1 or not sizes[0]:
         return None
     reduced = sum(
-        math.prod(size) for record in records if record.stage == "gradients" for size in record.sizes
+        math.prod(size) for record in records if record.stage == DDPStage.GRADIENTS for size in record.sizes
     )
     return math.ceil(reduced / sizes[0])
 

@@ -8,7 +8,16 @@ from collections.abc import Collection, Iterable, Mapping
 from course_lib.doctor.gpu_waits import left_out_on_gpus, waits_for_gpus
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
-from course_lib.outcome.outcome import AT_WORK, Diagnosis, Ending, Kind, Outcome, RankError, Waiting
+from course_lib.outcome.outcome import (
+    AT_WORK,
+    Diagnosis,
+    Ending,
+    Kind,
+    Outcome,
+    RankError,
+    RankState,
+    Waiting,
+)
 
 #: What a spawned process says that cannot find the function it was given.
 _NOT_IN_MAIN = re.compile(r"Can't get attribute '(\w+)' on <module '__(?:mp_)?main__'")
@@ -129,7 +138,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     if not outcome.timed_out:
         return None
     waiting = blocked_in(outcome)
-    on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu"}
+    on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == RankState.GPU}
     if on_gpus:
         return left_out_on_gpus(outcome) or waits_for_gpus(outcome, on_gpus)
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in AT_WORK}
@@ -147,7 +156,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
 
 def _straggler(outcome: Outcome, waiting: Mapping[int, Waiting], busy: Mapping[int, Waiting]) -> Diagnosis:
     first, other = next(iter(busy.values())), next(iter(waiting.values()))
-    doing = f"in {first.pause[0]}" if first.state == "asleep" and first.pause else "at work"
+    doing = f"in {first.pause[0]}" if first.state == RankState.ASLEEP and first.pause else "at work"
     place = f" at {first.where}" if first.where else ""
     return Diagnosis(
         "straggler",
@@ -176,7 +185,7 @@ def _for_long(waiting: Iterable[Waiting]) -> str:
 
 def stopped(outcome: Outcome) -> Diagnosis | None:
     """A signal has stopped a rank."""
-    halted = [rank for rank, waiting in outcome.waiting.items() if waiting.state == "stopped"]
+    halted = [rank for rank, waiting in outcome.waiting.items() if waiting.state == RankState.STOPPED]
     if not halted:
         return None
     others = [rank for rank in outcome.waiting if rank not in halted]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import capital, positions, rank_list, verb
-from course_lib.outcome.outcome import Diagnosis, Outcome, Waiting
+from course_lib.outcome.outcome import Diagnosis, Outcome, RankState, Waiting
 from course_lib.ranks import nccl_counts
 
 
 def left_out_on_gpus(outcome: Outcome) -> Diagnosis | None:
     """Ranks wait for their GPUs, which have not finished a collective of NCCL's that others have never issued."""
-    lacking = {rank: w for rank, w in outcome.waiting.items() if w.state == "gpu" and w.missing}
+    lacking = {rank: w for rank, w in outcome.waiting.items() if w.state == RankState.GPU and w.missing}
     if not lacking:
         return None
     first = next(iter(lacking.values()))

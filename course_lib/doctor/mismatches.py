@@ -29,7 +29,7 @@ from course_lib.doctor.words import (
     verb,
     within_library,
 )
-from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.ranks.kernel.deadlock import brought, first_misfit
 from course_lib.watch.majority import odd_ones
@@ -249,8 +249,10 @@ def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
 
 
 def _join(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
-    joined = [side for side in (one, other) if side.collective.stage == "join"]
-    entered = {rank for rank, records in outcome.recorded.items() if any(r.stage == "join" for r in records)}
+    joined = [side for side in (one, other) if side.collective.stage == DDPStage.JOIN]
+    entered = {
+        rank for rank, records in outcome.recorded.items() if any(r.stage == DDPStage.JOIN for r in records)
+    }
     if len(joined) != 1:
         return None
     outside = other if joined[0] is one else one
@@ -350,7 +352,7 @@ def _own(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) ->
 
 def _lost_step(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
     """One side is in a backward pass, the other one in something else: whose step is missing?"""
-    in_backward = next((side for side in (one, other) if side.collective.stage == "gradients"), None)
+    in_backward = next((side for side in (one, other) if side.collective.stage == DDPStage.GRADIENTS), None)
     if in_backward is None or one.collective.stage == other.collective.stage:
         return None
     elsewhere = other if in_backward is one else one

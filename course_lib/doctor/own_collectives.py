@@ -11,12 +11,12 @@ from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.passes import missing_forward
 from course_lib.doctor.uneven import uneven_batches
 from course_lib.doctor.words import collective_text, positions, rank_list, steps, verb
-from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
 from course_lib.outcome.places import Frame
 
 #: Ranks, and the collective that they are in.
 Met = tuple[Collection[int], Collective]
-_IN_A_STEP = ("gradients", "buffers", "rebuild")
+_IN_A_STEP = (DDPStage.GRADIENTS, DDPStage.BUFFERS, DDPStage.REBUILD)
 
 
 def own_meets(outcome: Outcome, one: Met, two: Met) -> Diagnosis | None:
@@ -110,7 +110,7 @@ def _last_inside_join(records: Iterable[Collective]) -> Collective | None:
     for record in records:
         if at_end and not at_end_of_join(record.origin):  # behind the block
             inside, at_end, own = False, False, None
-        if record.stage == "join":
+        if record.stage == DDPStage.JOIN:
             inside, at_end = True, at_end_of_join(record.origin)
         elif inside and not record.stage and record.origin is not None:
             own = record

@@ -9,11 +9,11 @@ from course_lib.doctor.counts import done_by
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.words import capital, positions, rank_list, steps, verb
-from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
+from course_lib.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
 from course_lib.outcome.places import Frame, Spot, is_learners
 from course_lib.ranks.look import MOST_RECORDS
 
-_PASSES = ("buffers", "gradients")
+_PASSES = (DDPStage.BUFFERS, DDPStage.GRADIENTS)
 
 
 def extra_pass(
@@ -39,7 +39,7 @@ def extra_pass(
     condition = condition_of(outcome, ranks, first, None)
     if condition is None and len(ranks) >= len(others):
         return None  # which ranks did something else: those that went there, or those that did not?
-    if any(record.stage == "gradients" for record in found[min(found)]):
+    if any(record.stage == DDPStage.GRADIENTS for record in found[min(found)]):
         what, instead = "backward", ", or leave the extra backward() to model.module."
     else:
         what, instead = "forward", ", or model.module for a look at it."

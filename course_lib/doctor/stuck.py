@@ -8,25 +8,25 @@ from dataclasses import replace
 from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.words import LOCKED, blocked_in, call_of, capital, positions, rank_list, verb
 from course_lib.outcome.facts import NO_FACTS
-from course_lib.outcome.outcome import Diagnosis, Ending, Outcome, Waiting
+from course_lib.outcome.outcome import Diagnosis, Ending, Outcome, PauseKind, RankState, Waiting
 
 _ADVICE = {
-    "lock": "look for who should release it: a lock that a rank takes twice, or one that another rank keeps while it "
-    "waits in a collective, is never released.",
-    "child": "look at the process that it waits for: what does that do?",
+    PauseKind.LOCK: "look for who should release it: a lock that a rank takes twice, or one that another rank "
+    "keeps while it waits in a collective, is never released.",
+    PauseKind.CHILD: "look at the process that it waits for: what does that do?",
 }
 
 
 def asleep_in(outcome: Outcome) -> dict[int, Waiting]:
     """The ranks that sleep in something that is no communication."""
-    return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "asleep"}
+    return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == RankState.ASLEEP}
 
 
 def stuck_outside(outcome: Outcome) -> Diagnosis | None:
     """Ranks wait for others that sleep outside communication, for a lock or for a process."""
     asleep, blocked = asleep_in(outcome), blocked_in(outcome)
     kinds = [waiting.pause[1] for waiting in asleep.values() if waiting.pause is not None]
-    if not asleep or len(kinds) < len(asleep) or not {"lock", "child"}.issuperset(kinds):
+    if not asleep or len(kinds) < len(asleep) or not {PauseKind.LOCK, PauseKind.CHILD}.issuperset(kinds):
         return None
     summary = f"{capital(rank_list(asleep))} {sleeps_at(asleep.values())}"
     waiting_for = {rank: w for rank, w in blocked.items() if not w.missing or asleep.keys() & set(w.missing)}
@@ -48,7 +48,7 @@ def stuck_outside(outcome: Outcome) -> Diagnosis | None:
 
 def locked(outcome: Outcome) -> Diagnosis | None:
     """A rank waits in C++ for a thread of its own process and keeps Python's lock, which that thread may need."""
-    inside = {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "locked"}
+    inside = {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == RankState.LOCKED}
     if not inside:
         return None
     blocked = blocked_in(outcome)
@@ -102,7 +102,7 @@ def no_progress(outcome: Outcome) -> Diagnosis | None:
     """For long no rank has issued an operation or made a step, and somebody is at work, or seems to be."""
     if not outcome.stalled_for:
         return None
-    at_work = {rank: w for rank, w in outcome.waiting.items() if w.state != "blocked"}
+    at_work = {rank: w for rank, w in outcome.waiting.items() if w.state != RankState.BLOCKED}
     blocked = blocked_in(outcome)
     odd = tuple(at_work) if blocked else ()
     clauses = [f"{rank_list(ranks)} {what}" for what, ranks in _doing(at_work).items()]
@@ -131,11 +131,13 @@ def _doing(at_work: dict[int, Waiting]) -> dict[str, list[int]]:
     for rank, waiting in at_work.items():
         place = f" at {waiting.where}: {waiting.source}".rstrip(": ") if waiting.where else ""
         doing = {
-            "asleep": f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep",
-            "gpu": f"waiting for its GPU in {waiting.pause[0]}" if waiting.pause else "waiting for its GPU",
-            "locked": LOCKED,
-            "silent": "not answering",
-            "stopped": "stopped by a signal",
+            RankState.ASLEEP: f"asleep in {waiting.pause[0]}" if waiting.pause else RankState.ASLEEP,
+            RankState.GPU: f"waiting for its GPU in {waiting.pause[0]}"
+            if waiting.pause
+            else "waiting for its GPU",
+            RankState.LOCKED: LOCKED,
+            RankState.SILENT: "not answering",
+            RankState.STOPPED: "stopped by a signal",
         }.get(waiting.state, "computing")
         ranks.setdefault(f"is {doing}{place}", []).append(rank)
     return {what if len(who) == 1 else what.replace("is ", "are ", 1): who for what, who in ranks.items()}

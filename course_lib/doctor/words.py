@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from course_lib.outcome.fold import Folded, fold, rank_label, rank_list
-from course_lib.outcome.outcome import Collective, Ending, Outcome, Waiting, exit_text
+from course_lib.outcome.outcome import Collective, DDPStage, Ending, Outcome, RankState, Waiting, exit_text
 from course_lib.outcome.places import is_learners, package_of
 
 #: What a rank does whose `Waiting.state` is `locked`.
@@ -32,18 +32,18 @@ _DTYPES = {
     "Byte": "uint8",
 }
 _STAGES = {
-    "gradients": "backward()'s all-reduce of gradients",
-    "buffers": "forward()'s broadcast of the buffers",
-    "rebuild": "forward()'s broadcast when DDP rebuilds its buckets",
-    "construction": "the DDP constructor's collectives",
-    "join": "Join's bookkeeping",
+    DDPStage.GRADIENTS: "backward()'s all-reduce of gradients",
+    DDPStage.BUFFERS: "forward()'s broadcast of the buffers",
+    DDPStage.REBUILD: "forward()'s broadcast when DDP rebuilds its buckets",
+    DDPStage.CONSTRUCTION: "the DDP constructor's collectives",
+    DDPStage.JOIN: "Join's bookkeeping",
 }
 
 
 def call_of(waiting: Waiting) -> str:
     """The call a rank waits in, in the reader's words."""
     call = waiting.call or ""
-    if call == "forward" and waiting.collective is not None and waiting.collective.stage == "rebuild":
+    if call == "forward" and waiting.collective is not None and waiting.collective.stage == DDPStage.REBUILD:
         return "forward() (DDP's broadcast after it has rebuilt its buckets)"
     if call == "wait_tensor" and waiting.collective is not None:
         return f"{waiting.collective.op}() (a functional collective)"
@@ -145,20 +145,20 @@ def _position(outcome: Outcome, rank: int) -> str:
         return ending(outcome, rank)
     place = f" at {waiting.where}" if waiting.where else ""
     match waiting.state:
-        case "stopped":
+        case RankState.STOPPED:
             return "stopped by a signal (SIGSTOP): it cannot do anything until somebody continues it"
-        case "locked":
+        case RankState.LOCKED:
             return f"{LOCKED}{place}: {waiting.source}".rstrip(": ")
-        case "silent":
+        case RankState.SILENT:
             return f"not answering{place}: it runs code that lets no other thread run, or it gets no core"
-        case "asleep":
+        case RankState.ASLEEP:
             what = f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep, not in a collective"
             started = f"; it has started {', '.join(waiting.children)}" if waiting.children else ""
             return f"{what}{place}: {waiting.source}".rstrip(": ") + started
-        case "gpu":
+        case RankState.GPU:
             what = f" in {waiting.pause[0]}" if waiting.pause else ""
             return f"waiting for its GPU{what}{place}: {waiting.source}".rstrip(": ")
-        case "computing":
+        case RankState.COMPUTING:
             return f"computing{place}: {waiting.source}".rstrip(": ")
         case _:
             inside = within_library(waiting.collective) if waiting.collective is not None else ""
@@ -198,7 +198,7 @@ def standing(blocked: Mapping[int, Waiting], for_whom: bool = False) -> list[str
 
 def blocked_in(outcome: Outcome) -> dict[int, Waiting]:
     """The ranks that wait, not those that compute or were stopped."""
-    return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == "blocked"}
+    return {rank: waiting for rank, waiting in outcome.waiting.items() if waiting.state == RankState.BLOCKED}
 
 
 __all__ = [

@@ -15,7 +15,7 @@ from course_lib.grading.cells import has_code, is_untouched
 from course_lib.grading.harness import LABEL
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.outcome.fold import fold, rank_list, table
-from course_lib.outcome.outcome import Ending, Kind, Outcome, exit_text
+from course_lib.outcome.outcome import Ending, Kind, Outcome, RankState, exit_text
 from course_lib.outcome.report import steady_message_in
 from course_lib.outcome.syntax import compile_cell, remember_cell
 from course_lib.tasks.task import Miss, Task
@@ -155,7 +155,9 @@ def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict
     if outcome.kind is Kind.HANG and _all_blocked(outcome):
         summary, evidence = _deadlock(outcome)
         return _stopped(task, attempt, summary, seed, (*evidence, ran), VerdictKind.DEADLOCK)
-    if outcome.kind is Kind.HANG and all(each.state == "stopped" for each in outcome.waiting.values()):
+    if outcome.kind is Kind.HANG and all(
+        each.state == RankState.STOPPED for each in outcome.waiting.values()
+    ):
         who = rank_list(outcome.waiting).capitalize()
         headline = f"{who} stopped and did not go on: the process was sent SIGSTOP."
         return _stopped(task, attempt, headline, seed, (ran,))
@@ -175,7 +177,7 @@ def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict
 
 
 def _all_blocked(outcome: Outcome) -> bool:
-    return bool(outcome.waiting) and all(each.state == "blocked" for each in outcome.waiting.values())
+    return bool(outcome.waiting) and all(each.state == RankState.BLOCKED for each in outcome.waiting.values())
 
 
 def _deadlock(outcome: Outcome) -> tuple[str, tuple[str, ...]]:

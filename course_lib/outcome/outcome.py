@@ -103,10 +103,43 @@ class _Recorded(TypedDict):
     time_ns: int
 
 
+class DDPStage(enum.StrEnum):
+    """What DDP issues a collective for."""
+
+    NONE = ""  # it is not DDP's
+    CONSTRUCTION = "construction"
+    BUFFERS = "buffers"  # their broadcast in a forward
+    REBUILD = "rebuild"  # of the buckets, in the second forward
+    GRADIENTS = "gradients"  # a bucket's all-reduce
+    JOIN = "join"
+
+
+class RankState(enum.StrEnum):
+    """What a rank does that has not ended its part."""
+
+    BLOCKED = "blocked"  # in a communication call
+    ASLEEP = "asleep"  # in something else: see `Waiting.pause`
+    COMPUTING = "computing"
+    GPU = "gpu"  # it waits for its GPU, which computes or waits for other ranks
+    STOPPED = "stopped"  # by a signal
+    LOCKED = "locked"  # blocked in C code that holds the GIL
+    SILENT = "silent"  # it does not answer
+
+
+class PauseKind(enum.StrEnum):
+    """What a main thread sleeps in that waits for no other rank."""
+
+    SLEEP = "sleep"  # ends by itself
+    LOCK = "lock"  # somebody must release it
+    CHILD = "child"  # a process
+    GPU = "gpu"
+    OTHER = "other"
+
+
 class CollectiveOrigin(TypedDict, total=False):
     """Who issued a collective, and what for: where the stack was asked for."""
 
-    stage: str
+    stage: DDPStage
     call: str
     file: str
     line: int
@@ -132,8 +165,7 @@ class Collective:
         dtypes: types of its inputs.
         done: False while it was still under way when the record was read.
         time_ns: when it was issued.
-        stage: what DDP issued it for: `construction`, `buffers` (their broadcast in a forward), `rebuild` (of the
-            buckets, in the second forward), `gradients` (a bucket's all-reduce), `join`; empty for all other.
+        stage: what DDP issued it for, if it did.
         call: the function of `torch.distributed` that issued it, where known.
         origin: the learner's line, where known.
         frames: the way there, innermost first, without the frames of torch and Python: the learner's, and those of
@@ -148,7 +180,7 @@ class Collective:
     dtypes: tuple[str, ...]
     done: bool
     time_ns: int = field(compare=False, repr=False, default=0)
-    stage: str = field(compare=False, default="")
+    stage: DDPStage = field(compare=False, default=DDPStage.NONE)
     call: str = field(compare=False, default="")
     origin: Frame | None = field(compare=False, repr=False, default=None)
     frames: tuple[Spot, ...] = field(compare=False, repr=False, default=())
@@ -170,7 +202,7 @@ class Collective:
             dtypes=dtypes,
             done=record["done"],
             time_ns=record["time_ns"],
-            stage=record.get("stage", ""),
+            stage=DDPStage(record.get("stage", "")),
             call=record.get("call", ""),
             origin=origin,
             frames=tuple(Spot(*frame) for frame in record.get("frames", ())),
@@ -193,7 +225,7 @@ class Collective:
 
 
 #: States of a `Waiting` in which a rank may still get on.
-AT_WORK = frozenset({"computing", "silent", "asleep"})
+AT_WORK = frozenset({RankState.COMPUTING, RankState.SILENT, RankState.ASLEEP})
 
 
 @dataclass(frozen=True)
@@ -207,11 +239,9 @@ class Waiting:
         collective: the collective under way, when there is one.
         missing: ranks that have not joined it.
         mismatch: the other collective that meets it, by rank.
-        state: `blocked` in a communication call, `asleep` in something else (see `pause`), `computing`, `gpu` (it waits
-            for its GPU, which computes or waits for other ranks), `stopped` by a signal, `locked` (it waits inside of
-            its own process, with Python's lock held), or `silent`, which means that it does not answer.
+        state: what it does.
         stack: the frames of its main thread, outermost first.
-        pause: the call in which it sleeps, and whether that is a `lock`, a `child`, a `sleep` or a wait for a `gpu`.
+        pause: the call in which it sleeps, and what kind of thing that is.
         partners: the ranks that the call needs.
         children: names of the processes it has started.
         seconds: how long it has been waiting there, where that is known (a run out of time).
@@ -224,9 +254,9 @@ class Waiting:
     collective: Collective | None = None
     missing: tuple[int, ...] = ()
     mismatch: Mapping[int, Collective] = field(default_factory=dict)
-    state: str = "blocked"
+    state: RankState = RankState.BLOCKED
     stack: tuple[Frame, ...] = ()
-    pause: tuple[str, str] | None = None
+    pause: tuple[str, PauseKind] | None = None
     partners: Partners | None = field(default=None, compare=False)
     children: tuple[str, ...] = ()
     seconds: float | None = field(default=None, compare=False)

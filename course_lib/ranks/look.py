@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Collective
+from course_lib.outcome.outcome import Collective, PauseKind
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame, is_learners
 
@@ -83,7 +83,7 @@ class Look:
     in_flight: int = 0
     threads: tuple[tuple[str, str], ...] = ()
     children: Mapping[int, tuple[str, float]] = field(default_factory=dict)
-    pause: tuple[str, str] | None = None
+    pause: tuple[str, PauseKind] | None = None
     partners: Partners | None = None
     progress: int = 0
     seen_through: bool = True
@@ -108,7 +108,7 @@ class Look:
     @property
     def waits_for_gpu(self) -> bool:
         """True in a call that waits for the rank's GPU, asleep or not: CUDA may spin meanwhile."""
-        return self.pause is not None and self.pause[1] == "gpu"
+        return self.pause is not None and self.pause[1] == PauseKind.GPU
 
     def same_place(self, other: Look) -> bool:
         """True when the rank's own code has not moved between the two looks (`other` is the earlier one)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.fold import Folded, beside, fold, rank_label
 from course_lib.outcome.html import panel, pre, table
-from course_lib.outcome.outcome import Collective, Outcome, exit_text
+from course_lib.outcome.outcome import Collective, DDPStage, Outcome, exit_text
 from course_lib.outcome.places import Frame, is_learners
 from course_lib.outcome.wrapped import NamedShape, WrappedModel
 
@@ -130,7 +130,7 @@ def _partition(records: Sequence[Collective], parameters: Sequence[NamedShape]) 
     found: dict[int, tuple[str, ...]] = {}
     start = 0
     for position, record in enumerate(records):
-        if record.stage == "gradients":
+        if record.stage == DDPStage.GRADIENTS:
             left, end = sum(math.prod(size) for size in record.sizes), start
             while left > 0 and end < len(backwards):
                 left -= backwards[end][1]

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective
+from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, PauseKind
 from course_lib.ranks.inside import flight_recorder, gpu_fence, groups, nccl_recorder, self_report
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.freeing import free_blocked
@@ -167,7 +167,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     sleeps, needed, facts = None, None, None
     with contextlib.suppress(Exception):
         if on_gpu is not None:
-            sleeps = Pause(on_gpu, "gpu")  # awake or asleep: CUDA may spin while it waits
+            sleeps = Pause(on_gpu, PauseKind.GPU)  # awake or asleep: CUDA may spin while it waits
         elif blocked_in is None and asleep:
             sleeps = pause(main_thread)
         elif blocked_in is not None:
@@ -218,7 +218,7 @@ def _thread_sleeps_in(ident: int) -> str:
         if waiting_in(current_stack(ident), ident) is not None:
             return "communication"
         return sleeps_in(ident)
-    return "other"
+    return PauseKind.OTHER
 
 
 def _is_ours(thread: threading.Thread | None) -> bool:

@@ -19,18 +19,18 @@ import sys
 from collections.abc import Iterable
 from typing import TypedDict
 
-from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord
+from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord, DDPStage
 from course_lib.outcome.places import is_above_torch, is_learners
 from course_lib.ranks.look import MOST_RECORDS
 
 _DDP = "torch/nn/parallel/distributed.py"
 #: DDP's own functions, as they stand on the stack of a collective: what it was for.
 _STAGES = {
-    "_sync_buffers": "buffers",
-    "_sync_module_buffers": "buffers",
-    "_pre_forward": "rebuild",
-    "__init__": "construction",
-    "_ddp_init_helper": "construction",
+    "_sync_buffers": DDPStage.BUFFERS,
+    "_sync_module_buffers": DDPStage.BUFFERS,
+    "_pre_forward": DDPStage.REBUILD,
+    "__init__": DDPStage.CONSTRUCTION,
+    "_ddp_init_helper": DDPStage.CONSTRUCTION,
 }
 
 
@@ -142,8 +142,10 @@ def _record(entry: Entry) -> CollectiveRecord:
 
 def _origin(frames: Iterable[_Frame], thread: str) -> CollectiveOrigin:
     """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
-    stage, call = "", ""
-    told = CollectiveOrigin(stage="", call="", file="", line=0, function="", source="", frames=[], thread=0)
+    stage, call = DDPStage.NONE, ""
+    told = CollectiveOrigin(
+        stage=DDPStage.NONE, call="", file="", line=0, function="", source="", frames=[], thread=0
+    )
     for frame in frames:
         file, function = str(frame["filename"]), str(frame["name"])
         path = file.replace(os.sep, "/")
@@ -160,14 +162,14 @@ def _origin(frames: Iterable[_Frame], thread: str) -> CollectiveOrigin:
         elif told["file"]:
             continue
         elif path.endswith("distributed/algorithms/join.py"):
-            stage = "join"
+            stage = DDPStage.JOIN
         elif path.endswith(_DDP):
             if "Join" in function or function.startswith(("_match", "_sync_final")):
-                stage = "join"
+                stage = DDPStage.JOIN
             elif not stage or function == "__init__":
                 stage = _STAGES.get(function, stage)
         elif path.endswith("torch/autograd/graph.py") and not call and not stage:
-            stage = "gradients"
+            stage = DDPStage.GRADIENTS
         elif path.endswith("distributed/distributed_c10d.py") and not stage:
             call = function
     told["stage"], told["call"] = stage, call

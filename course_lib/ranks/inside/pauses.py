@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FrameType
 
+from course_lib.outcome.outcome import PauseKind
 from course_lib.outcome.places import is_learners
 from course_lib.outcome.syntax import parsed
 from course_lib.ranks.inside.calls import call_under_way, innermost, object_of
@@ -21,12 +22,11 @@ class Pause:
     """What a main thread sleeps in that waits for no other rank.
 
     Attributes:
-        call: as the learner wrote it: `time.sleep()`, `with lock`. kind: `sleep` (ends by itself), `lock` (somebody
-            must release it), `child` (a process), `other`.
+        call: as the learner wrote it: `time.sleep()`, `with lock`.
     """
 
     call: str
-    kind: str
+    kind: PauseKind
 
 
 _LOCKS = ("threading.py", "queue.py", "multiprocessing/synchronize.py", "multiprocessing/queues.py")
@@ -58,18 +58,22 @@ def pause(thread_id: int) -> Pause | None:
     path = leaf.f_code.co_filename.replace(os.sep, "/")
     thing = object_of(call.func, frame)
     if isinstance(thing, BuiltinFunctionType) and thing.__name__ == "sleep" and frame is leaf:
-        kind = "sleep"
+        kind = PauseKind.SLEEP
     elif path.endswith(_CHILDREN) or name in ("os.system", "os.wait", "os.waitpid"):
-        kind = "child"
+        kind = PauseKind.CHILD
     elif path.endswith(_LOCKS) and not _has_a_timeout(leaf):
-        kind = "lock"
+        kind = PauseKind.LOCK
     elif frame is leaf and isinstance(call.func, ast.Attribute) and not call.args and not call.keywords:
         held = object_of(call.func.value, frame)
-        kind = "lock" if call.func.attr == "acquire" and type(held).__module__ == "_thread" else "other"
+        kind = (
+            PauseKind.LOCK
+            if call.func.attr == "acquire" and type(held).__module__ == "_thread"
+            else PauseKind.OTHER
+        )
     elif name.endswith(("flock", "lockf")):
-        kind = "lock"
+        kind = PauseKind.LOCK
     else:
-        kind = "other"
+        kind = PauseKind.OTHER
     return Pause(f"{name}()", kind)
 
 
@@ -84,19 +88,19 @@ def _held_by_with(frame: FrameType) -> Pause | None:
         return None
     for item in statement.items if isinstance(statement, ast.With) else ():
         if type(object_of(item.context_expr, frame)).__module__ in _LOCK_MODULES:
-            return Pause(f"with {ast.unparse(item.context_expr)}", "lock")
+            return Pause(f"with {ast.unparse(item.context_expr)}", PauseKind.LOCK)
     return None
 
 
-def sleeps_in(thread_id: int) -> str:
+def sleeps_in(thread_id: int) -> PauseKind:
     """What kind of thing another thread of this process sleeps in: `lock`, `sleep` (it ends by itself) or `other`."""
     leaf = innermost(thread_id)
     if leaf is None:
-        return "other"
+        return PauseKind.OTHER
     if leaf.f_code.co_filename.replace(os.sep, "/").endswith(_LOCKS):
-        return "sleep" if _has_a_timeout(leaf) else "lock"
+        return PauseKind.SLEEP if _has_a_timeout(leaf) else PauseKind.LOCK
     found = pause(thread_id)
-    return found.kind if found is not None else "other"
+    return found.kind if found is not None else PauseKind.OTHER
 
 
 def _has_a_timeout(leaf: FrameType) -> bool:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.outcome.outcome import Collective, Waiting
+from course_lib.outcome.outcome import Collective, RankState, Waiting
 from course_lib.outcome.partners import Partners
 from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel.doubts import doubts_about
@@ -58,7 +58,10 @@ class StandStill:
 
 
 def describe(
-    look: Look, looks: Mapping[int, Look], state: str = "blocked", failed: frozenset[int] = frozenset()
+    look: Look,
+    looks: Mapping[int, Look],
+    state: RankState = RankState.BLOCKED,
+    failed: frozenset[int] = frozenset(),
 ) -> Waiting:
     """Who waits where, for whom, in which collective, judged from all ranks' looks.
 
@@ -255,13 +258,13 @@ def judge(
         return None
     waiting = {rank: describe(now[rank], now, _state(now[rank]), failed) for rank in sorted(awake)}
     for rank in stopped:
-        waiting[rank] = Waiting(rank, None, "", "", state="stopped")
+        waiting[rank] = Waiting(rank, None, "", "", state=RankState.STOPPED)
     doubts = doubts_about(now, awake, waiting)
     passing = any(now[rank].ends_by_itself for rank in awake) or any(doubt.likely for doubt in doubts)
     return StandStill(waiting, tuple(doubt.text for doubt in doubts), passing)
 
 
-def _state(look: Look) -> str:
+def _state(look: Look) -> RankState:
     if look.waits_for_gpu:
-        return "gpu"
-    return "blocked" if look.waiting_in is not None else "asleep"
+        return RankState.GPU
+    return RankState.BLOCKED if look.waiting_in is not None else RankState.ASLEEP

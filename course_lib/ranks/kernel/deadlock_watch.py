@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 
 from course_lib.outcome.fold import rank_list
-from course_lib.outcome.outcome import Waiting
+from course_lib.outcome.outcome import RankState, Waiting
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.at_rest import AtRest
@@ -101,7 +101,7 @@ class DeadlockWatch:
         found = deadlock.judge(before, self.replies, running, halted, failed_ranks(self.this))
         if found is None and halted == running and running:
             found = deadlock.StandStill(
-                {rank: Waiting(rank, None, "", "", state="stopped") for rank in sorted(stopped)}
+                {rank: Waiting(rank, None, "", "", state=RankState.STOPPED) for rank in sorted(stopped)}
             )
         if found is None or not self.locked:
             return found

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from course_lib.outcome.fold import rank_list
-from course_lib.outcome.outcome import Waiting
+from course_lib.outcome.outcome import PauseKind, Waiting
 from course_lib.outcome.places import is_learners
 from course_lib.ranks.look import Look
 
@@ -51,17 +51,17 @@ def _sleepers(awake: Mapping[int, Look], waiting: Mapping[int, Waiting]) -> Iter
     for rank, look in awake.items():
         if look.waiting_in is not None:
             continue
-        call, kind = look.pause or ("", "other")
+        call, kind = look.pause or ("", PauseKind.OTHER)
         missing = waiting[rank].missing
-        if kind == "gpu" and missing:
+        if kind == PauseKind.GPU and missing:
             yield Doubt(
                 f"whether the GPU of rank {rank} waits for {rank_list(missing)} or still computes is not told"
             )
-        elif kind == "gpu":
+        elif kind == PauseKind.GPU:
             yield Doubt(f"rank {rank} waits in {call} for its GPU, which may still compute", likely=True)
         else:
             what = f"sleeps in {call}, which is no communication" if call else "sleeps"
-            yield Doubt(f"rank {rank} {what}", likely=kind != "lock")
+            yield Doubt(f"rank {rank} {what}", likely=kind != PauseKind.LOCK)
 
 
 def _threads(looks: Mapping[int, Look]) -> Iterator[Doubt]:
@@ -73,7 +73,7 @@ def _threads(looks: Mapping[int, Look]) -> Iterator[Doubt]:
     for name, seen in by_name.items():
         yield Doubt(
             f"thread {name!r} of {rank_list(rank for rank, _ in seen)} lives and might still act",
-            likely=any(kind not in ("lock", "communication") for _, kind in seen),
+            likely=any(kind not in (PauseKind.LOCK, "communication") for _, kind in seen),
         )
 
 

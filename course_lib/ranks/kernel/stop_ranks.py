@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from course_lib.outcome.outcome import Waiting
+from course_lib.outcome.outcome import PauseKind, RankState, Waiting
 from course_lib.outcome.places import Frame, is_learners
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
@@ -97,20 +97,26 @@ def see_where(wires: Wires, this: Run) -> None:
 def of_unanswering(wires: Wires, this: Run, link: Link) -> Waiting:
     """What can be known of a rank that does not answer."""
     if link.is_stopped():
-        return Waiting(link.rank, None, "", "", state="stopped")
+        return Waiting(link.rank, None, "", "", state=RankState.STOPPED)
     stack = _stack_from_signal(wires, link)
     where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
-    state = "locked" if link.rank in this.locked else "silent"
+    state = RankState.LOCKED if link.rank in this.locked else RankState.SILENT
     return Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
-def state_of(look: Look) -> str:
+def state_of(look: Look) -> RankState:
     """What a rank is doing that has to be ended, as `Waiting.state` has it."""
-    if look.pause is not None and look.pause[1] == "gpu":
-        return "gpu"  # CUDA spins or sleeps while it waits: being awake does not tell
+    if look.pause is not None and look.pause[1] == PauseKind.GPU:
+        return RankState.GPU  # CUDA spins or sleeps while it waits: being awake does not tell
     if not look.asleep:
-        return "computing"
-    return "blocked" if look.waiting_in is not None else "asleep" if look.pause else "computing"
+        return RankState.COMPUTING
+    return (
+        RankState.BLOCKED
+        if look.waiting_in is not None
+        else RankState.ASLEEP
+        if look.pause
+        else RankState.COMPUTING
+    )
 
 
 def failed_ranks(this: Run) -> frozenset[int]:
@@ -120,7 +126,7 @@ def failed_ranks(this: Run) -> frozenset[int]:
 
 def _seconds_of(waiting: Waiting, this: Run) -> float | None:
     """How long a rank has been waiting in its collective."""
-    if waiting.state != "blocked" or waiting.collective is None:
+    if waiting.state != RankState.BLOCKED or waiting.collective is None:
         return None
     return (time.time_ns() - max(waiting.collective.time_ns, this.started_ns)) / 1e9
 
@@ -130,7 +136,7 @@ def see_details(wires: Wires, this: Run) -> None:
     looks = wires.look(1.0, detail=True)
     this.details = looks
     for rank, waiting in this.waiting.items():
-        if rank in looks and waiting.state == "blocked":
+        if rank in looks and waiting.state == RankState.BLOCKED:
             this.waiting[rank] = deadlock.describe(looks[rank], looks, failed=failed_ranks(this))
 
 
@@ -199,7 +205,10 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
 
 
 def _was_at_work(this: Run, link: Link) -> bool:
-    return link.rank in this.waiting and this.waiting[link.rank].state in ("computing", "silent")
+    return link.rank in this.waiting and this.waiting[link.rank].state in (
+        RankState.COMPUTING,
+        RankState.SILENT,
+    )
 
 
 def _must_have_heard(link: Link, used: Mapping[int, float]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
-from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.outcome.outcome import DDPStage, Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation.wrapped import Usage, Watched
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
@@ -203,7 +203,7 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
             return "wrapper_on_one_rank"
         if outcome.kind is Kind.HANG:
             under_way = [waiting.collective for waiting in outcome.waiting.values() if waiting.collective]
-            by_ddp = any(collective.stage in ("buffers", "rebuild") for collective in under_way)
+            by_ddp = any(collective.stage in (DDPStage.BUFFERS, DDPStage.REBUILD) for collective in under_way)
             return "wrapper_on_one_rank" if by_ddp else None
         return None
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from random import Random
 from typing import TYPE_CHECKING
 
-from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
 from course_lib.tasks.buckets.training import Case, Seen, close, train
 from course_lib.tasks.task import Miss, Odd, Recognised, check
@@ -197,7 +197,7 @@ class BucketedDDP(Synchronized):
         """Ranks that send differently many buckets, or different ones, wait for each other or fail."""
         if outcome.kind is not Kind.HANG or not trials:
             return None
-        blocked = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+        blocked = any(waiting.state == RankState.BLOCKED for waiting in outcome.waiting.values())
         spare_went_well = any(
             trial.world_size == outcome.world_size and trial.case["kind"] == "spare" for trial in trials
         )

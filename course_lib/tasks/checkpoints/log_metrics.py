@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints.counting import CLASSES, Batch, Counts, Pair, counted, predictions
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
@@ -128,7 +128,7 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody waits: a rank had nothing to add and left."""
         if outcome.kind is Kind.HANG:
-            waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+            waits = any(waiting.state == RankState.BLOCKED for waiting in outcome.waiting.values())
             return "empty_batch_leaves" if waits else None
         return self.recognise(trials)
 

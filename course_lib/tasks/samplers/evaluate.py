@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
-from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
 from course_lib.tasks.samplers.predictions import accuracies
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
@@ -135,7 +135,7 @@ class Evaluate(Task[Case, Seen, Oracle]):
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""
         if outcome.kind is Kind.HANG:
-            waits = any(waiting.state == "blocked" for waiting in outcome.waiting.values())
+            waits = any(waiting.state == RankState.BLOCKED for waiting in outcome.waiting.values())
             # The first case of every world size has equal shards.
             equal_went_well = any(t.world_size == outcome.world_size for t in trials)
             return "collective_per_batch" if waits and equal_went_well else None

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Literal, NotRequired, TypedDict
 
-from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms
@@ -215,4 +215,4 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
 
 
 def _blocked(outcome: Outcome, rank: int) -> bool:
-    return outcome.waiting[rank].state == "blocked"
+    return outcome.waiting[rank].state == RankState.BLOCKED

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
@@ -224,7 +224,7 @@ class Mixture(Task[Case, Seen, Oracle]):
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """One rank sends its gradients and waits, the others have not all of theirs."""
         if outcome.kind is Kind.HANG:
-            blocked = [w for w in outcome.waiting.values() if w.state == "blocked"]
+            blocked = [w for w in outcome.waiting.values() if w.state == RankState.BLOCKED]
             in_backward = any(w.call == "backward" for w in blocked)
             return "idle_skipped" if in_backward else self.recognise(trials)
         return self.recognise(trials)
