@@ -33,7 +33,7 @@ def test_a_rank_that_dies_is_noticed_at_once_and_named(how):
     assert outcome.exits == {1: code}
     assert f"Rank 1 died ({words})" in str(outcome)
     assert outcome.seconds < 10
-    with pytest.raises(GangError, match="has lost a rank"):
+    with pytest.raises(GangError, match="A rank has ended"):
         ranks("1")
     ranks.gang.stop()
 
@@ -47,7 +47,7 @@ def test_what_a_dying_rank_has_printed_is_shown(ranks):
 def test_a_rank_killed_between_cells_is_noticed_before_the_next(ranks):
     os.kill(ranks.pids()[2], signal.SIGKILL)
     until(lambda: ranks.gang.refresh() or ranks.gang.state is State.BROKEN)
-    with pytest.raises(GangError, match="has lost a rank"):
+    with pytest.raises(GangError, match="A rank has ended"):
         ranks("1")
 
 
