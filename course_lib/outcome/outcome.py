@@ -104,7 +104,9 @@ class _Recorded(TypedDict):
 
 
 class DDPStage(enum.StrEnum):
-    """What DDP issues a collective for."""
+    """What DDP issues a collective for; shown as the word that it is."""
+
+    __repr__ = str.__repr__
 
     NONE = ""  # it is not DDP's
     CONSTRUCTION = "construction"
