@@ -398,7 +398,7 @@ class HalfDay:
         """Break the network, and kill learners, at the same places in every run."""
         match lesson, place:
             case "00", 2:
-                self.wire.deaf()
+                self.wire.unresponsive()
                 step.notes.append(f"{len(self.back)} learners: requests arrive, answers do not")
             case "06", 0:
                 self.wire.cut()

@@ -73,7 +73,7 @@ class Wire:
         self._held = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def deaf(self) -> None:
+    def unresponsive(self) -> None:
         """Requests arrive, their answers do not: the worst place for a cut."""
         self.whole = self._answers = False
 

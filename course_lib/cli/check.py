@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib.cli.how_far import how_far
+from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
 from course_lib.grading.check import Checker, CheckError, files_of
 from course_lib.grading.check import watch as keep_watching
@@ -78,7 +78,7 @@ def check(
             pause = threading.Event()
             keep_watching(checker, lambda: _wait(pause))
         # On the screen of the verdicts, which then stand above the bar.
-        with how_far("answers", screen if screen.is_terminal else None) as checker.tell:
+        with progress_bar("answers", screen if screen.is_terminal else None) as checker.tell:
             good = checker.check()
     except (GangError, LaunchError) as error:
         typer.echo(str(error), err=True)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.doctor_report import show
-from course_lib.cli.how_far import how_long
+from course_lib.cli.progress_display import spinner
 from course_lib.outcome.outcome import Diagnosis
 from course_lib.ranks.kernel.gang import GangError, LaunchError
 from course_lib.scripts.examine import error_text, examine, verdict_text, waiting_sentence
@@ -103,7 +103,7 @@ def doctor(
         raise typer.Exit(2)
     out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
     try:
-        with how_long(script.name) if quiet else contextlib.nullcontext():
+        with spinner(script.name) if quiet else contextlib.nullcontext():
             found = examine(
                 str(script),
                 context.args,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from course_lib.cli.how_far import how_far
+from course_lib.cli.progress_display import progress_bar
 from course_lib.grading.cells import SUFFIXES
 from course_lib.grading.classroom import gradebook
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
@@ -73,7 +73,7 @@ def grade(
         with Results(kept) as store:
             if store.damaged:
                 typer.echo(f"{store.damaged} damaged line(s) in {kept}: graded again.", err=True)
-            with how_far("grading") as tell:
+            with progress_bar("grading") as tell:
                 report = grade_class(handed_in, store, jobs or _cores(), tell)
             if report.graded:
                 typer.echo(f"{report.graded} of {report.graded} answers graded", err=True)

@@ -13,7 +13,7 @@ from course_lib.build.claims import check_claims, write_claims_page
 from course_lib.build.execute import build_notebook, keep_outputs
 from course_lib.build.instructor import check_instructor, write_instructor_pages
 from course_lib.build.plan import BuildError, UnknownNotebookError, find_targets
-from course_lib.cli.how_far import how_far
+from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import checkout_root
 from course_lib.grading import HARNESS
 from course_lib.ranks.server.preload import preload_also
@@ -35,7 +35,7 @@ def notebooks(
     root = checkout_root()
     try:
         if check:
-            with how_far("notebooks") as show:
+            with progress_bar("notebooks") as show:
                 problems = check_notebooks(root, names or (), show)
             if not names:
                 problems += check_claims(root) + check_cheat_sheet(root)
@@ -53,7 +53,7 @@ def notebooks(
             start_zygote()
         make = keep_outputs if prose else build_notebook
         targets = find_targets(root, names or ())
-        with how_far("notebooks") as show:
+        with progress_bar("notebooks") as show:
             for number, target in enumerate(targets, start=1):
                 began = time.monotonic()
                 built = make(target)

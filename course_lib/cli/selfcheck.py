@@ -17,7 +17,7 @@ import typer
 from course_lib.build.check import check_notebooks
 from course_lib.build.plan import NOTEBOOK_FOLDERS, BuildError
 from course_lib.build.task_sources import task_cell
-from course_lib.cli.how_far import how_far
+from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import ANSWERS, checkout_root
 from course_lib.cli.words import words_in
 from course_lib.grading import selfcheck as checks
@@ -61,14 +61,14 @@ def selfcheck(
         raise typer.Exit(2) from None
     root = checkout_root()
     problems = 0
-    with how_far("notebooks") as show:
+    with progress_bar("notebooks") as show:
         on_paper = check_notebooks(root, tell=show) + problems_on_paper(root)
     for problem in on_paper:
         typer.echo(problem)
         problems += 1
     if not quick:
         todo = things_to_run(root, [task.name for task in chosen], seeds, only_right=only_right)
-        with how_far("answers") as show:
+        with progress_bar("answers") as show:
             for number, (name, found) in enumerate(run_things(todo, jobs), start=1):
                 typer.echo(f"  ok  {name}" if not found else "\n".join(found))
                 problems += len(found)

@@ -12,7 +12,7 @@ import typer
 from course_lib.build.rooms import read_entries
 from course_lib.build.sections import LESSON, read_lesson
 from course_lib.build.slides import GENERATOR, deck_page, make_deck
-from course_lib.cli.how_far import how_far
+from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
 from course_lib.own_files import NotOurFileError, check_ours
 from course_lib.tasks.catalogue import all_tasks
@@ -38,7 +38,7 @@ def slides(
     entries = read_entries()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with how_far("slides") as show:
+        with progress_bar("slides") as show:
             for number, path in enumerate(paths, start=1):
                 target = out / f"{path.stem}.html"
                 if not force:

@@ -24,7 +24,7 @@ from course_lib.tasks.words import Misconception
 #: What gloo says before it ends a rank that receives more bytes than it expects.
 _GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
 #: What is said where an answer's observations do not even have the form that a check trusts; a fault of the task.
-NO_OBSERVATION = "is no observation of this task"
+NO_OBSERVATION = "is not a valid observation"
 _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
 
 
@@ -231,7 +231,7 @@ def _raise_headline(task: Task, outcome: Outcome) -> str:
     for error in raised.values():
         if error.type == "MemoryError" or "allocate memory" in error.message:
             limit = f"ran out of memory: an answer may use {confine.MEMORY_BYTES >> 30} GB per rank."
-            return f"{who} {task.own_words_for(error) or limit}"
+            return f"{who} {task.explain_error(error) or limit}"
     return f"{who} raised {' / '.join(names)}."
 
 

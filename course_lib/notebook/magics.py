@@ -21,7 +21,7 @@ from course_lib.notebook.show import View, show_html, this_cell
 from course_lib.outcome.expect import Expectation
 from course_lib.outcome.html import panel
 from course_lib.outcome.outcome import exit_text
-from course_lib.outcome.syntax import NUMBERED, code_without_a_word, compile_cell
+from course_lib.outcome.syntax import NUMBERED, compile_cell, compile_if_clean
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.interrupts import press_after
 from course_lib.watch.around import as_around
@@ -79,7 +79,7 @@ class RankMagics(Magics):
         shell = self.shell
         assert shell is not None
         label = f"{NUMBERED}{next(_numbers)}"
-        code = code_without_a_word(cell, label, _FIRST_LINE)
+        code = compile_if_clean(cell, label, _FIRST_LINE)
         if not code:
             _check_source(cell, label)
         view = View()

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from course_lib.notebook.refused import Refused
-from course_lib.ranks.kernel.gang import Gang, State, check_wish
+from course_lib.ranks.kernel.gang import Gang, State, validate_request
 
 NO_RANKS = "There are no ranks: this kernel is new, or they have been stopped."
 #: What helps where the cells above have not run, in the words of JupyterLab's menu.
@@ -20,7 +20,7 @@ IDLE_VARIABLE = "DDP_COURSE_IDLE_MINUTES"
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _GangRequest:
     """The gang that a cell asks for."""
 
     size: int
@@ -29,23 +29,23 @@ class _Wish:
 
     def fits(self, gang: Gang) -> bool:
         """True where this gang is one like it."""
-        return (self.size, self.backend, self.init) == (gang.world_size, gang.wished_backend, gang.init)
+        return (self.size, self.backend, self.init) == (gang.world_size, gang.requested_backend, gang.init)
 
 
-def _wish(size: int | None, backend: str | None, init: bool | None, old: Gang | None) -> _Wish:
+def _requested(size: int | None, backend: str | None, init: bool | None, old: Gang | None) -> _GangRequest:
     """What a cell says of its gang; what it leaves open is as in the gang before it."""
     if old is None:
         assert size is not None, "refused before"
-        return _Wish(size, backend or "auto", init is not False)
-    return _Wish(
+        return _GangRequest(size, backend or "auto", init is not False)
+    return _GangRequest(
         old.world_size if size is None else size,
-        backend or old.wished_backend,
+        backend or old.requested_backend,
         # Who asks for a number of ranks begins anew: `--no-init` is not meant to last.
         (old.init if size is None else True) if init is None else init,
     )
 
 
-def _what_is_lost(old: Gang | None, wish: _Wish) -> str | None:
+def _what_is_lost(old: Gang | None, request: _GangRequest) -> str | None:
     """What a cell is to be told whose gang is replaced; None where there was nothing to lose."""
     if old is None or old.state is State.STOPPED:
         return None
@@ -53,9 +53,9 @@ def _what_is_lost(old: Gang | None, wish: _Wish) -> str | None:
         return "A rank was gone, so all ranks are new: the variables of the old ones are lost."
     if old.job == 0:
         return None
-    if wish.size == old.world_size:
+    if request.size == old.world_size:
         return "New ranks: the variables of the old ones are lost."
-    return f"New ranks ({wish.size} instead of {old.world_size}): the variables of the old ones are lost."
+    return f"New ranks ({request.size} instead of {old.world_size}): the variables of the old ones are lost."
 
 
 @dataclass
@@ -81,13 +81,13 @@ class Session:
         lives = old is not None and old.state is not State.STOPPED
         if size is None and not lives:
             raise Refused(f"{self.ended or NO_RANKS} {RUN_ABOVE} %%ranks 4 alone starts four ranks.")
-        wish = _wish(size, backend, init, old)
-        if lives and old is not None and old.state is not State.BROKEN and not fresh and wish.fits(old):
+        request = _requested(size, backend, init, old)
+        if lives and old is not None and old.state is not State.BROKEN and not fresh and request.fits(old):
             return old, None
-        check_wish(wish.size, wish.backend)  # before the old gang is given up
-        note = None if fresh else _what_is_lost(old, wish)
+        validate_request(request.size, request.backend)  # before the old gang is given up
+        note = None if fresh else _what_is_lost(old, request)
         self.stop()
-        self.gang = Gang(wish.size, backend=wish.backend, init=wish.init)
+        self.gang = Gang(request.size, backend=request.backend, init=request.init)
         if self.ended:
             note, self.ended = f"{self.ended} These are new ones.", ""
         self.end_when_idle()

@@ -104,7 +104,7 @@ def _ends_with_semicolon(source: str, last: ast.stmt) -> bool:
     return bool(lines) and lines[0][last.end_col_offset :].lstrip(b" \t\f\\").startswith(b";")
 
 
-def code_without_a_word(source: str, label: str, first_line: int) -> bytes:
+def compile_if_clean(source: str, label: str, first_line: int) -> bytes:
     """The cell's code for another process; empty where Python warns of something, or refuses the source."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -250,7 +250,7 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         """The misconceptions behind a call that raised, died or hung after `trials` went through."""
         return self.recognise(trials)
 
-    def own_words_for(self, error: RankError) -> str:
+    def explain_error(self, error: RankError) -> str:
         """What a rank did whose memory ran out because the task wants it to ("raised ..."); empty for other errors."""
         return ""
 

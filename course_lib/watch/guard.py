@@ -43,7 +43,7 @@ class Unseen:
         with self._lock:
             self._reasons.setdefault(what, why[:_LONGEST])
 
-    def told(self) -> dict[str, str]:
+    def to_record(self) -> dict[str, str]:
         """The reasons, by what was not looked at."""
         with self._lock:
             return dict(self._reasons)

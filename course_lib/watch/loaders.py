@@ -64,7 +64,7 @@ class Loaders:
         self._epochs: WeakKeyDictionary[_BaseDataLoaderIter, Epoch] = WeakKeyDictionary()
         self._loaders: WeakKeyDictionary[_BaseDataLoaderIter, Loader] = WeakKeyDictionary()
 
-    def told(self) -> tuple[LoaderNotes, ...]:
+    def to_record(self) -> tuple[LoaderNotes, ...]:
         """What was noted of each."""
         return tuple(
             LoaderNotes(

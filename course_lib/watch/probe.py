@@ -103,7 +103,7 @@ class Model:
         """Remember the learner's line at which this happened last."""
         self.events[event] = learners_line()
 
-    def told(self) -> ModelNotes:
+    def to_record(self) -> ModelNotes:
         """What was noted of it."""
         return ModelNotes(
             number=self.number,
@@ -174,7 +174,7 @@ class Probe:
         """A number that goes up while the script gets on."""
         return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
 
-    def told(self) -> ProbeNotes:
+    def to_record(self) -> ProbeNotes:
         """Everything; also asked for by the control thread while the rank is blocked."""
         forwards = sum(model.forwards for model in self.models)
         return ProbeNotes(
@@ -184,14 +184,14 @@ class Probe:
             failures=tuple(self.failures),
             closures=dict(self.closures),
             stepping=self.stepping,
-            unseen=self.unseen.told(),
-            models=tuple(model.told() for model in self.models),
+            unseen=self.unseen.to_record(),
+            models=tuple(model.to_record() for model in self.models),
             calls=Calls(forwards - len(self.calls), tuple(self.calls)),
-            loaders=self.loaders.told(),
+            loaders=self.loaders.to_record(),
             weights=tuple(self.weights),
             gradients=tuple(self.gradients),
             outside=tuple(self.outside),
-            waiting=self.clock.told(),
+            waiting=self.clock.to_record(),
             groups={name: tuple(ranks) for name, ranks in self.groups.items()},
             messages=self.exchanges.messages,
             rooted=self.exchanges.rooted(),

@@ -23,7 +23,7 @@ _CLOSE_SAMPLES, _CLOSE_SECONDS, _SECONDS = 50, 0.02, 0.1
 
 
 class WaitingClock:
-    """A context manager around the learner's code, entered on its thread; `told()` has the figures so far."""
+    """A context manager around the learner's code, entered on its thread; `to_record()` has the figures so far."""
 
     def __init__(self, unseen: Unseen) -> None:
         self._main = threading.get_ident()
@@ -46,7 +46,7 @@ class WaitingClock:
         self._seconds = time.monotonic() - self._started
         self._ended.set()
 
-    def told(self) -> WaitingShare:
+    def to_record(self) -> WaitingShare:
         """`seconds` that were watched and the `share` of them in which the rank waited for others."""
         seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
         return WaitingShare(seconds, self._waiting / self._watched if self._watched else 0.0)

@@ -28,7 +28,7 @@ def watching(every: int = 50, waiting: bool = True) -> Iterator[Probe]:
     """
     probe = Probe(CheckPlan(every))
     note_with(probe)
-    NOTED.append(probe.told)
+    NOTED.append(probe.to_record)
     PROGRESS.append(probe.progress)
     hooks = guarded(probe, probe.unseen, "DDP models")
     with contextlib.ExitStack() as stack:

@@ -28,7 +28,7 @@ from course_lib.doctor import explained
 from course_lib.notebook.machine import machine
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.kernel.backend import SHARING_VARIABLE, BackendError
-from course_lib.ranks.kernel.gang import Gang, GangError, check_wish
+from course_lib.ranks.kernel.gang import Gang, GangError, validate_request
 from tests.gpu_day.running import CARDS, OUT, REHEARSAL, Box
 from tests.gpu_day.steps import ROOT
 from tests.integration.ranks_and_kernels import is_gone
@@ -189,7 +189,7 @@ def tried() -> None:
 def choices() -> None:
     cards, said = _cards(), []
     for size in dict.fromkeys((1, cards or 1, cards + 1)):
-        choice = check_wish(size)
+        choice = validate_request(size)
         wanted = "nccl" if 0 < size <= cards else "gloo"
         check(choice.name == wanted, f"{size} rank(s) on {cards} GPU(s): {choice.name}, {choice.reason}")
         ranks = Ranks(size, backend="auto", connect=False)
@@ -230,7 +230,7 @@ def lazy() -> None:
 
 def hidden() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    choice = check_wish(2)
+    choice = validate_request(2)
     check((choice.name, choice.device) == ("gloo", "cpu"), choice.reason)
     gang = Gang(2)
     told = gang.run_cell("import torch\n(torch.cuda.is_available(), torch.cuda.device_count())")

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from course_lib.outcome.places import Frame, is_learners, package_of, place_name
-from course_lib.outcome.syntax import code_without_a_word, compile_cell, from_bytes, remember_cell
+from course_lib.outcome.syntax import compile_cell, compile_if_clean, from_bytes, remember_cell
 from course_lib.ranks.inside.tracebacks import current_stack, report_exception, shown
 
 
@@ -152,7 +152,7 @@ def test_an_odd_escape_warns_but_compiles():
 
 def test_compiled_code_travels_to_another_process():
     space = {}
-    cell = from_bytes(code_without_a_word("x = 5\n\nx + 1", "In [3]", 2))
+    cell = from_bytes(compile_if_clean("x = 5\n\nx + 1", "In [3]", 2))
     exec(cell.statements, space)
     assert eval(cell.value, space) == 6
     assert cell.value.co_filename == "<rank cell In [3]>"
@@ -164,12 +164,12 @@ def test_compiled_code_travels_to_another_process():
     [r"'\d'", "x = = 2", "return 1", "x = '\0'", "(" * 500 + ")" * 500, "1 is 1", "'\ud800'; x = ("],
 )
 def test_a_cell_of_which_python_has_something_to_say_is_compiled_where_it_is_said(source):
-    assert code_without_a_word(source, "In [3]", 2) == b""
+    assert compile_if_clean(source, "In [3]", 2) == b""
 
 
 def test_a_warning_is_not_lost_because_it_was_given_before():
     for _ in range(2):
-        assert code_without_a_word("1 is 1", "In [3]", 2) == b""
+        assert compile_if_clean("1 is 1", "In [3]", 2) == b""
 
 
 def test_numbered_cells_are_told_apart_without_showing_their_numbers():

@@ -10,7 +10,7 @@ from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.ranks.inside.freeing import ABORT_SECONDS
 from course_lib.ranks.kernel.job import Job, Run
-from course_lib.ranks.kernel.rebuild_group import put_right
+from course_lib.ranks.kernel.rebuild_group import repair_group
 from course_lib.ranks.kernel.stop_ranks import patience, state_of
 from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Cell, Done
@@ -67,7 +67,7 @@ def finished(*sequences, before=None):
     )
     this = Run(Job(Cell("")), 1, [])
     this.done = {rank: Done(sequence=numbers) for rank, numbers in enumerate(sequences)}
-    return put_right(gang, this)
+    return repair_group(gang, this)
 
 
 def test_a_cell_that_ends_well_and_leaves_gpus_waiting_for_each_other_is_told_so():

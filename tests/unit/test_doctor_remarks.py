@@ -60,20 +60,22 @@ def drawn(*indices, number=0):
 
 
 def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_so():
-    def told(rank, *loaders):
+    def to_record(rank, *loaders):
         return notes(models=models(0), weights=weights(1), loaders=list(loaders))
 
-    numbered = watched(told(0, drawn(0, 1)), told(1, drawn(2, 3)))
+    numbered = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(2, 3)))
     said = checked(numbered)[1]
     assert said.startswith(
         "numbers of the samples that the training loader drew compared between ranks (not what"
     )
-    streamed = watched(told(0, drawn()), told(1, drawn()), recorded=SOME_COLLECTIVE)
+    streamed = watched(to_record(0, drawn()), to_record(1, drawn()), recorded=SOME_COLLECTIVE)
     assert not any("samples" in sentence for sentence in checked(streamed))
     assert "samples of a training loader that gives them no numbers (a stream) were not compared" in report(
-        told(0, drawn()), told(1, drawn()), recorded=SOME_COLLECTIVE
+        to_record(0, drawn()), to_record(1, drawn()), recorded=SOME_COLLECTIVE
     )
-    both = watched(told(0, drawn(0, 1), drawn(5, 6, number=1)), told(1, drawn(2, 3), drawn(7, 8, number=1)))
+    both = watched(
+        to_record(0, drawn(0, 1), drawn(5, 6, number=1)), to_record(1, drawn(2, 3), drawn(7, 8, number=1))
+    )
     assert "2 training loaders" in checked(both)[1]
 
 
@@ -94,7 +96,7 @@ def test_an_error_of_a_guarded_hook_is_noted_once_and_not_raised():
     assert hooks.well() == 3
     assert hooks.badly() is None
     assert hooks.not_there() is None
-    assert unseen.told() == {"weights": "ValueError: first line"}
+    assert unseen.to_record() == {"weights": "ValueError: first line"}
 
 
 def test_an_interrupt_while_a_hook_runs_is_the_scripts():
@@ -109,7 +111,7 @@ def test_an_error_that_cannot_even_be_told_has_the_name_of_its_class():
 
     unseen = Unseen()
     unseen.note("weights", UntoldError())
-    assert unseen.told() == {"weights": "UntoldError"}
+    assert unseen.to_record() == {"weights": "UntoldError"}
 
 
 def test_pieces_that_only_one_rank_holds_are_said_not_to_be_compared():

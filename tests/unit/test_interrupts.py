@@ -32,7 +32,7 @@ def test_a_heeded_press_is_over():
     with deferred() as stop:
         press()
         press()
-        stop.heed()
+        stop.acknowledge()
         assert not stop.pressed
         assert stop.count == 2
 
@@ -43,7 +43,7 @@ def test_a_press_wakes_whoever_waits():
         assert select.select([stop], [], [], 5)[0]
         stop.take()
         assert not select.select([stop], [], [], 0)[0]
-        stop.heed()
+        stop.acknowledge()
 
 
 def test_nested_blocks_share_one_counter():
@@ -52,7 +52,7 @@ def test_nested_blocks_share_one_counter():
             press()
         assert inner is outer
         assert outer.pressed
-        outer.heed()
+        outer.acknowledge()
 
 
 def test_afterwards_ctrl_c_is_what_it_was():

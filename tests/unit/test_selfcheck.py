@@ -101,7 +101,7 @@ def test_a_misconception_that_points_to_a_heading_about_something_else_is_found(
         ("the gradient of first.weight is [0.0000, …] on rank 0, the mean [0.0000, …]", True),
         ("w of rank 0 is [0.1770, …] after 3 steps; one process alone has [0.1770, …]", True),
         ("with k=3, rank 0 returned 6; it is 6", True),
-        ("on 2 ranks, what came back is no observation of this task", True),
+        ("on 2 ranks, what came back is not a valid observation", True),
         ("with k=3, rank 0 returned 3; it is 6", False),
         ("the gradient of first.weight is 0.5 (element 3) on rank 0, the mean 0.25", False),
     ],

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from course_lib.ranks.process import identity, lives
-from course_lib.ranks.server.fitting import Request, fitting_of
+from course_lib.ranks.server.compatibility import Request, compatibility_of
 from course_lib.ranks.server.zygote import VARIABLE, ask_zygote
 from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
 from course_lib.ranks.server.zygote_process import Shared
 
 ROOT = Path(__file__).parents[2]
-FITTING = fitting_of({"NCCL_DEBUG": "INFO", "EDITOR": "vi"})
+COMPATIBILITY = compatibility_of({"NCCL_DEBUG": "INFO", "EDITOR": "vi"})
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def temporary(monkeypatch):
 
 @pytest.fixture
 def listening(temporary):
-    address = address_of(private_folder(), FITTING)
+    address = address_of(private_folder(), COMPATIBILITY)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(address))
         listener.listen(1)
@@ -53,7 +53,10 @@ def test_a_process_in_another_network_has_a_zygote_of_its_own(temporary):
     alone = ["unshare", "--map-root-user", "--net"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a network of its own")
-    ask = "from course_lib.ranks.server.fitting import fitting_of\nprint(*fitting_of({}).namespaces, sep=chr(10))"
+    ask = (
+        "from course_lib.ranks.server.compatibility import compatibility_of\n"
+        "print(*compatibility_of({}).namespaces, sep=chr(10))"
+    )
     command = [sys.executable, "-c", ask]
     here, there = (
         tuple(
@@ -63,9 +66,9 @@ def test_a_process_in_another_network_has_a_zygote_of_its_own(temporary):
         )
         for words in ((), alone)
     )
-    assert here == FITTING.namespaces != there
+    assert here == COMPATIBILITY.namespaces != there
     folder = private_folder()
-    assert address_of(folder, FITTING) != address_of(folder, replace(FITTING, namespaces=there))
+    assert address_of(folder, COMPATIBILITY) != address_of(folder, replace(COMPATIBILITY, namespaces=there))
 
 
 def test_the_folder_is_this_user_s_alone(temporary):
@@ -102,12 +105,12 @@ def test_another_user_s_zygote_is_not_used(listening, monkeypatch):
 
 def test_other_files_another_python_and_another_torch_have_zygotes_of_their_own(temporary):
     others = [
-        replace(FITTING, course=(*FITTING.course[:2], "1")),
-        replace(FITTING, python=("/another/environment", sys.version)),
-        replace(FITTING, loaded_with={}),
+        replace(COMPATIBILITY, course=(*COMPATIBILITY.course[:2], "1")),
+        replace(COMPATIBILITY, python=("/another/environment", sys.version)),
+        replace(COMPATIBILITY, loaded_with={}),
     ]
-    assert len({address_of(temporary, fitting) for fitting in [FITTING, *others]}) == 4
-    assert fitting_of({"NCCL_DEBUG": "INFO"}) == FITTING
+    assert len({address_of(temporary, compatibility) for compatibility in [COMPATIBILITY, *others]}) == 4
+    assert compatibility_of({"NCCL_DEBUG": "INFO"}) == COMPATIBILITY
 
 
 def test_sockets_of_zygotes_that_were_killed_are_removed_and_others_stay(listening):
@@ -131,8 +134,8 @@ def test_a_process_is_known_by_more_than_its_number(ended):
 def test_it_lives_as_long_as_one_of_its_servers(listening, ended):
     me = identity(os.getpid())
     life = Shared(listening, ended, idle=100.0)
-    life.asked(Request(FITTING, {}, "/", 1, server=me))
-    life.asked(Request(FITTING, {}, "/", 1))
+    life.asked(Request(COMPATIBILITY, {}, "/", 1, server=me))
+    life.asked(Request(COMPATIBILITY, {}, "/", 1))
     assert not life.over()
     assert life.servers == {me}
     life.servers = {ended}

@@ -57,7 +57,7 @@ class Watched:
         # A rank that has just been freed must not be interrupted while it says how.
         with deferred() as interrupts:
             self._say_how(error, left_behind)
-            interrupts.heed()
+            interrupts.acknowledge()
 
     def close(self) -> None:
         """Be watched no longer."""

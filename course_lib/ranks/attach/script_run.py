@@ -88,7 +88,7 @@ def run_script_once(
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(_private_folder())
             stop = stack.enter_context(deferred())
-            stack.enter_context(gang.heeding(stop))
+            stack.enter_context(gang.watching_stop(stop))
             gang.wait_ready(stop)
             for buffer, tee in zip((gang.links[0].stdout, gang.links[0].stderr), on_output, strict=True):
                 buffer.tee = tee

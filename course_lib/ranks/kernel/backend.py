@@ -34,7 +34,7 @@ _NCCL_SHARES = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 
 
 class BackendError(ValueError):
-    """The wished-for backend cannot work on this machine; the message says why and what would."""
+    """The requested backend cannot work on this machine; the message says why and what would."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +79,20 @@ def may_share(environment: Mapping[str, str]) -> bool:
     return environment.get(SHARING_VARIABLE, "").strip() == "1"
 
 
-def choose_backend(world_size: int, wished: str, gpus: Gpus, sharing: bool = False) -> BackendChoice:
+def choose_backend(world_size: int, requested: str, gpus: Gpus, sharing: bool = False) -> BackendChoice:
     """Decide for a gang of `world_size` ranks on a machine with these GPUs.
 
     Args:
         sharing: where NCCL was asked for by name, several ranks may share a GPU with it (see `may_share`).
 
     Raises:
-        BackendError: `wished` is unknown, or NCCL is wished for where it cannot work.
+        BackendError: `requested` is unknown, or NCCL is requested for where it cannot work.
     """
-    if wished not in BACKENDS:
-        raise BackendError(f"No backend {wished!r}: choose {', '.join(BACKENDS)}.")
+    if requested not in BACKENDS:
+        raise BackendError(f"No backend {requested!r}: choose {', '.join(BACKENDS)}.")
     number = len(gpus.usable)
     full = _full(world_size, gpus)
-    if wished == "nccl":
+    if requested == "nccl":
         _check_nccl(world_size, gpus, full, sharing)
     if not number or full:
         why = full or ("no GPU works here" if gpus.trouble else "no GPU that torch can use")
@@ -101,15 +101,15 @@ def choose_backend(world_size: int, wished: str, gpus: Gpus, sharing: bool = Fal
         return BackendChoice("gloo", "cpu", f"{why}: gloo on the CPU, one thread per rank", visible=hidden)
 
     def on_gpus(name: str, reason: str, shared: bool = False) -> BackendChoice:
-        return BackendChoice(name, "cuda", reason, number, wished == "nccl", gpus.only_usable, shared)
+        return BackendChoice(name, "cuda", reason, number, requested == "nccl", gpus.only_usable, shared)
 
-    if wished == "gloo":
+    if requested == "gloo":
         return on_gpus("gloo", "gloo was asked for; CUDA tensors work with it")
     if world_size <= number and gpus.nccl:
         return on_gpus("nccl", f"{number} GPU(s) for {world_size} rank(s): NCCL, one GPU per rank")
     if world_size <= number:
         return on_gpus("gloo", "this torch is built without NCCL: gloo with CUDA tensors")
-    if wished == "nccl":
+    if requested == "nccl":
         why = f"{world_size} ranks share {number} GPU(s) with NCCL, which {SHARING_VARIABLE} allows"
         return on_gpus("nccl", f"{why}: to learn from, not for speed", shared=True)
     return on_gpus(

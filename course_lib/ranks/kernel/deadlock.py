@@ -6,7 +6,7 @@ its way between them, then nothing moves; only another rank could set a blocked 
 or have left the code. So nothing will ever happen. Two looks are needed because a collective may be just about to end.
 
 What is seen is no proof, though nothing moves, as long as somebody who cannot be looked into might still act: another
-thread of the learner's, a lock that somebody could release. These are the doubts (`doubts.py`). A stand-still with
+thread of the learner's, a lock that somebody could release. These are the doubts (`doubts.py`). A standstill with
 doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process
 that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
 """

@@ -38,7 +38,7 @@ class DeadlockWatch:
         self.asked: int | None = None
         self.replies: dict[int, Look] = {}
         self.connecting_since: float | None = None
-        self.thorough = False  # two brief looks speak for a stand-still: the next one reads the collectives
+        self.thorough = False  # two brief looks speak for a standstill: the next one reads the collectives
         self.looked_closely = 0.0
         self.rests: dict[int, AtRest] = {}  # of ranks that do not answer
         self.locked: dict[int, Waiting] = {}

@@ -63,7 +63,7 @@ class Wires:
             self._selector.unregister(fd)
 
     @contextlib.contextmanager
-    def heeding(self, stop: StopRequests) -> Iterator[None]:
+    def watching_stop(self, stop: StopRequests) -> Iterator[None]:
         """Within this block a press of the stop button ends a wait at once."""
         if stop.fileno() in self._watched:
             yield

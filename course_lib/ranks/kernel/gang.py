@@ -18,7 +18,7 @@ from typing import Unpack
 import psutil
 
 from course_lib.outcome.outcome import Outcome, RankError, exit_text
-from course_lib.outcome.syntax import code_without_a_word, remember_cell
+from course_lib.outcome.syntax import compile_if_clean, remember_cell
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.backend import (
     MB_PER_RANK,
@@ -90,7 +90,7 @@ def check_size(world_size: int, method: str | None = None) -> None:
         )
 
 
-def check_wish(
+def validate_request(
     world_size: int,
     backend: str = "auto",
     method: str | None = None,
@@ -135,9 +135,9 @@ class Gang(ReadyGang):
         Raises:
             GangError, BackendError, LaunchError: one clear line each.
         """
-        self.backend = check_wish(world_size, backend, method, environment)
+        self.backend = validate_request(world_size, backend, method, environment)
         super().__init__(world_size, init)
-        self.wished_backend = backend
+        self.requested_backend = backend
         self.method = method
         self.limits = dict(limits or {})
         self.environment = dict(environment or {})
@@ -146,7 +146,7 @@ class Gang(ReadyGang):
             with deferred() as stop:
                 self._launch()
                 if stop.pressed:
-                    stop.heed()
+                    stop.acknowledge()
                     raise KeyboardInterrupt
         except OSError as error:
             self.stop()
@@ -217,7 +217,7 @@ class Gang(ReadyGang):
             return
         with contextlib.ExitStack() as stack:
             stop = stop or stack.enter_context(deferred())
-            stack.enter_context(self.heeding(stop))
+            stack.enter_context(self.watching_stop(stop))
             self._wait_for_answers(stop)
         problems = [
             (link.rank, link.ready.problem) for link in self.links if link.ready and link.ready.problem
@@ -243,7 +243,7 @@ class Gang(ReadyGang):
                 raise GangError(reason)
             self.pump(deadline - time.monotonic())
             if stop.pressed:
-                stop.heed()
+                stop.acknowledge()
                 self.stop()
                 raise KeyboardInterrupt
 
@@ -309,11 +309,11 @@ class Gang(ReadyGang):
 
         Args:
             label, first_line: what the learner knows it by.
-            code: what `code_without_a_word` gave for it, where that has been asked.
+            code: what `compile_if_clean` gave for it, where that has been asked.
         """
         remember_cell(source, label, first_line)
         if code is None:
-            code = code_without_a_word(source, label, first_line)
+            code = compile_if_clean(source, label, first_line)
         return self._run(Job(Cell(source, label, first_line, code=code), **options))
 
     def call(self, payload: bytes, **options: Unpack[Options]) -> Outcome:
@@ -331,7 +331,7 @@ class Gang(ReadyGang):
         super().pump(timeout)
 
     def _run(self, job: Job) -> Outcome:
-        with self._lock, deferred() as stop, self.heeding(stop):
+        with self._lock, deferred() as stop, self.watching_stop(stop):
             self._check_alive()
             unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]
             if unknown:
@@ -347,7 +347,7 @@ class Gang(ReadyGang):
                     note = "The process that starts ranks was killed, and the ranks with it: their variables are lost."
                     outcome = dataclasses.replace(outcome, notes=(*outcome.notes, note))
                 if stop.pressed:
-                    stop.heed()
+                    stop.acknowledge()
                     outcome = dataclasses.replace(outcome, interrupted=True)
                 return outcome
             finally:
@@ -382,7 +382,7 @@ class Gang(ReadyGang):
         self.stop()
         return Gang(
             self.world_size,
-            backend=self.wished_backend,
+            backend=self.requested_backend,
             init=self.init,
             method=self.method,
             limits=self.limits,

@@ -18,7 +18,7 @@ class StopRequests:
 
     def __init__(self) -> None:
         self.count = 0
-        self._heeded = 0
+        self._acknowledged = 0
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
@@ -35,12 +35,12 @@ class StopRequests:
 
     @property
     def pressed(self) -> bool:
-        """True when there was a press that nobody has heeded."""
-        return self.count > self._heeded
+        """True when there was a press that nobody has acknowledged."""
+        return self.count > self._acknowledged
 
-    def heed(self) -> None:
+    def acknowledge(self) -> None:
         """Whoever calls this sees to it that things stop; more presses until now mean the same."""
-        self._heeded = self.count
+        self._acknowledged = self.count
 
     def take(self) -> int:
         """Presses so far; the descriptor is quiet again until the next."""
@@ -67,7 +67,7 @@ _current = _Current()
 def deferred() -> Iterator[StopRequests]:
     """Within this block SIGINT is counted instead of raised; nested blocks share one counter.
 
-    What a press means is decided by whoever holds the counter; one that nobody heeded is raised at the end.
+    What a press means is decided by whoever holds the counter; one that nobody acknowledged is raised at the end.
     """
     if _current.requests is not None:
         yield _current.requests

@@ -92,7 +92,7 @@ class Run:
     looks: dict[int, Look] = field(default_factory=dict)
     details: dict[int, Look] = field(default_factory=dict)  # the last look, with lines, stages and facts
     still: Still | None = None
-    doubts: tuple[str, ...] = ()  # of a stand-still that has lasted when the run was ended
+    doubts: tuple[str, ...] = ()  # of a standstill that has lasted when the run was ended
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # what ranks have issued and counted
     progressed: float = 0.0  # when those last changed
     stalled_for: float = 0.0  # how long they had not, when the run was ended for it

@@ -23,7 +23,7 @@ import psutil
 
 from course_lib.ranks.messages import read, written
 from course_lib.ranks.protocol import Decoder, Message
-from course_lib.ranks.server.fitting import server_environment, working_folder
+from course_lib.ranks.server.compatibility import server_environment, working_folder
 from course_lib.ranks.server.zygote import ask_zygote
 from course_lib.ranks.starting import (
     Exited,

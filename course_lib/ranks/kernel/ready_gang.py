@@ -69,7 +69,7 @@ class ReadyGang(Wires):
         Raises:
             RankVariableError: no rank has it, or the gang is gone.
         """
-        with self._lock, deferred() as stop, self.heeding(stop):
+        with self._lock, deferred() as stop, self.watching_stop(stop):
             if self.state is not State.IDLE:
                 raise RankVariableError(
                     f"{name or 'the value'!r} cannot be fetched: the ranks are {self.state}."
@@ -78,7 +78,7 @@ class ReadyGang(Wires):
             how = f"{through.__module__}:{through.__qualname__}" if through is not None else None
             replies = self.ask(Fetch(name, how), Fetched, _FETCH_SECONDS, stop=stop)
             if stop.pressed:
-                stop.heed()
+                stop.acknowledge()
                 raise KeyboardInterrupt
         if not replies:
             raise RankVariableError(f"{name or 'the value'!r} cannot be fetched: no rank answers.")

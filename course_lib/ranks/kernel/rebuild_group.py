@@ -20,7 +20,7 @@ _GROUP_BROKEN = (
 )
 
 
-def put_right(gang: ReadyGang, this: Run) -> tuple[str, ...]:
+def repair_group(gang: ReadyGang, this: Run) -> tuple[str, ...]:
     """Rebuild what the job has broken; returns what the learner has to know about that."""
     if not all(link.alive for link in gang.links):
         gang.mark_broken()

@@ -21,7 +21,7 @@ from course_lib.ranks.kernel.live_outcome import Handle, LiveOutcome
 from course_lib.ranks.kernel.make_outcome import conclude, if_ended_now, stalled
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.kernel.ready_gang import ReadyGang
-from course_lib.ranks.kernel.rebuild_group import put_right
+from course_lib.ranks.kernel.rebuild_group import repair_group
 from course_lib.ranks.kernel.stop_ranks import (
     end,
     give_up_on_broken_wires,
@@ -51,7 +51,7 @@ def run(gang: ReadyGang, job: Job, stop: StopRequests) -> Outcome:
     if outcome.ok and not outcome.recorded and _in_step(gang, this):
         gang.numbers = {rank: done.sequence for rank, done in this.done.items()}
         return LiveOutcome.of(outcome, Handle(gang, this.started_ns, time.time_ns()))
-    return _put_right(gang, this, outcome)
+    return _with_group_repaired(gang, this, outcome)
 
 
 def _in_step(gang: ReadyGang, this: Run) -> bool:
@@ -68,12 +68,12 @@ def _in_step(gang: ReadyGang, this: Run) -> bool:
     )
 
 
-def _put_right(gang: ReadyGang, this: Run, outcome: Outcome) -> Outcome:
+def _with_group_repaired(gang: ReadyGang, this: Run, outcome: Outcome) -> Outcome:
     """What else there is to be said of a job that has not simply gone well; the gang is usable again if possible."""
-    notes = put_right(gang, this)
+    notes = repair_group(gang, this)
     fetchable = not this.killed and not outcome.exits
     started, ended = this.started_ns, time.time_ns()
-    if outcome.ok and (_met_wrongly(outcome) or _left_open(gang, this)):
+    if outcome.ok and (_has_mismatch(outcome) or _has_open_collective(gang, this)):
         # Which lines were those? Only now is it worth asking for them.
         looks = gang.look(_LINES_SECONDS, detail=True)
         outcome = dataclasses.replace(
@@ -86,13 +86,13 @@ def _put_right(gang: ReadyGang, this: Run, outcome: Outcome) -> Outcome:
     return LiveOutcome.of(outcome, Handle(gang, started, ended)) if fetchable else outcome
 
 
-def _met_wrongly(outcome: Outcome) -> bool:
+def _has_mismatch(outcome: Outcome) -> bool:
     """True when ranks that told of their collectives have met in some that do not fit."""
     groups = {rank: facts.all_groups() for rank, facts in outcome.facts.items()}
     return bool(outcome.recorded) and deadlock.first_misfit(outcome.recorded, groups) is not None
 
 
-def _left_open(gang: ReadyGang, this: Run) -> bool:
+def _has_open_collective(gang: ReadyGang, this: Run) -> bool:
     """True when members of a group have issued unequal numbers of collectives in this job.
 
     The groups' own numbers come with every answer; they also count what is sent from one rank to another, so that
@@ -151,7 +151,7 @@ def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
 def _ended(wires: Wires, this: Run, stop: StopRequests, watch: DeadlockWatch | None) -> bool:
     """End the run where there is a reason: the stop button, a proved deadlock, its time, or no progress."""
     if stop.pressed:
-        stop.heed()
+        stop.acknowledge()
         this.interrupted = True
         _look_before_the_end(wires, this)
         end(wires, this, "stopped")

@@ -187,8 +187,8 @@ def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
         if _wait(wires, this, waits.to_leave):
             return
         # A call into C that holds the GIL may end yet: a rank that keeps its variables for the next cell is asked on.
-        deaf = [link.rank not in freed and _must_have_heard(link, used) for link in this.running()]
-        if all(deaf) and not this.job.repair:
+        unresponsive = [link.rank not in freed and _must_have_heard(link, used) for link in this.running()]
+        if all(unresponsive) and not this.job.repair:
             break
     else:
         # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.

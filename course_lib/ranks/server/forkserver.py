@@ -37,14 +37,14 @@ from course_lib.ranks.starting import Exited, Failed, Kill, ServerReady, Start, 
 _PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
 _PATHS = "PYTHONPATH"
-#: Seconds without a request after which there is leisure.
+#: Seconds without a request after which there is time for idle work.
 _QUIET = 0.02
-#: Who has started so many processes will start more: what makes each of them cheaper no longer waits for leisure.
+#: Who has started so many processes will start more: what makes each cheaper no longer waits for an idle moment.
 _MANY = 40
 #: Programs that a rank's process has started to clean up when it has ended (Python's for shared memory, and torch's):
 #: they see its end by themselves. Were they killed with it, what it has left in /dev/shm would stay there for good.
-_JANITORS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
-_JANITOR_SECONDS = 5.0
+_CLEANUP_HELPERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+_CLEANUP_SECONDS = 5.0
 
 
 class Forkserver:
@@ -54,13 +54,13 @@ class Forkserver:
         self.sock = sock
         self.method = method
         #: What is done, step by step, while the kernel wants nothing.
-        self.leisure: Iterator[None] | None = None
+        self.idle_work: Iterator[None] | None = None
         self.started = 0
         self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
         self._decoder = Decoder()
         self._fds: list[int] = []
         self._due: dict[int, float] = {}
-        self._janitors: dict[int, float] = {}  # pid -> when it is killed if it is still there
+        self._cleanup_helpers: dict[int, float] = {}  # pid -> when it is killed if it is still there
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -88,10 +88,10 @@ class Forkserver:
         while True:
             wanted: list[socket.socket | int] = [self.sock, self._wake_read]
             due = self._kill_those_due()
-            readable, _, _ = select.select(wanted, [], [], due if self.leisure is None else _QUIET)
+            readable, _, _ = select.select(wanted, [], [], due if self.idle_work is None else _QUIET)
             has_time = not readable or self.started >= _MANY
-            if self.leisure is not None and has_time and next(self.leisure, _DONE) is _DONE:
-                self.leisure = None
+            if self.idle_work is not None and has_time and next(self.idle_work, _DONE) is _DONE:
+                self.idle_work = None
             if self._wake_read in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
@@ -151,11 +151,11 @@ class Forkserver:
         for pid in [pid for pid, due in self._due.items() if due <= now]:
             del self._due[pid]
             self._kill_group(pid)
-        for pid in [pid for pid, due in self._janitors.items() if due <= now]:
-            del self._janitors[pid]
+        for pid in [pid for pid, due in self._cleanup_helpers.items() if due <= now]:
+            del self._cleanup_helpers[pid]
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        coming = [*self._due.values(), *self._janitors.values()]
+        coming = [*self._due.values(), *self._cleanup_helpers.values()]
         return max(0.0, min(coming) - now) if coming else None
 
     def _start(self, wanted: Start, fds: list[int]) -> int:
@@ -228,7 +228,7 @@ class Forkserver:
             if not pid:
                 break
             ended = True
-            self._janitors.pop(pid, None)
+            self._cleanup_helpers.pop(pid, None)
             if pid in self.living:
                 del self.living[pid]
                 # What the rank started (data loader workers, forks) ends with it.
@@ -238,15 +238,15 @@ class Forkserver:
         # So does what left its process group; killing that may bring up more, of which SIGCHLD tells.
         if ended:
             orphans = orphans_of_the_dead(self.living.keys(), set(self.living.values()))
-            self._spare(orphans)
-            for orphan in orphans - self._janitors.keys():
+            self._delay_kill(orphans)
+            for orphan in orphans - self._cleanup_helpers.keys():
                 with contextlib.suppress(OSError):
                     os.kill(orphan, signal.SIGKILL)
 
     def _kill_group(self, pid: int) -> None:
-        self._spare(_children_of(pid) | (children() - self.living.keys()))
-        if any(_group_of(janitor) == pid for janitor in self._janitors):
-            for member in _members_of(pid) - self._janitors.keys():
+        self._delay_kill(_children_of(pid) | (children() - self.living.keys()))
+        if any(_group_of(helper) == pid for helper in self._cleanup_helpers):
+            for member in _members_of(pid) - self._cleanup_helpers.keys():
                 with contextlib.suppress(OSError):
                     os.kill(member, signal.SIGKILL)
         else:
@@ -256,11 +256,11 @@ class Forkserver:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _spare(self, processes: Iterable[int]) -> None:
-        """Give the janitors among these processes a moment for their work."""
+    def _delay_kill(self, processes: Iterable[int]) -> None:
+        """Give the cleanup helpers among these processes a moment for their work."""
         for pid in processes:
-            if pid not in self._janitors and _is_janitor(pid):
-                self._janitors[pid] = time.monotonic() + _JANITOR_SECONDS
+            if pid not in self._cleanup_helpers and _is_cleanup_helper(pid):
+                self._cleanup_helpers[pid] = time.monotonic() + _CLEANUP_SECONDS
 
     def kill_everything(self) -> None:
         """Kill all ranks and all they started, also what left their process groups."""
@@ -276,20 +276,20 @@ class Forkserver:
             if not left:
                 return
             for child in left:
-                if attempt < 2 and child.pid in self._janitors:
+                if attempt < 2 and child.pid in self._cleanup_helpers:
                     continue
                 with contextlib.suppress(psutil.Error):
                     child.kill()
             psutil.wait_procs(left, timeout=0.2)
 
 
-def _is_janitor(pid: int) -> bool:
+def _is_cleanup_helper(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as command:
             line = command.read(4096)
     except OSError:
         return False
-    return any(name in line for name in _JANITORS)
+    return any(name in line for name in _CLEANUP_HELPERS)
 
 
 def _children_of(pid: int) -> set[int]:
@@ -382,7 +382,7 @@ def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
     if method == "forkserver":
         preload.preload(server.kernel_is_there)
         if not loaded:
-            server.leisure = huge_pages.collapsing()
+            server.idle_work = huge_pages.collapsing()
     server.say(ServerReady(os.getpid(), method, torch_version()))
     server.serve()
     return 0

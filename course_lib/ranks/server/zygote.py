@@ -25,7 +25,12 @@ from pathlib import Path
 
 from course_lib.ranks.codec import encode
 from course_lib.ranks.process import lives
-from course_lib.ranks.server.fitting import Request, fitting_of, server_environment, working_folder
+from course_lib.ranks.server.compatibility import (
+    Request,
+    compatibility_of,
+    server_environment,
+    working_folder,
+)
 from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
 
 #: The variable with the address of one's own zygote, in the environment of those who may ask. Empty: none is wanted.
@@ -71,7 +76,7 @@ def start_shared_zygote() -> bool:
     folder = private_folder()
     if folder is None or environment.pop(VARIABLE, None) is not None or not lives(server):
         return False
-    address = address_of(folder, fitting_of(environment))
+    address = address_of(folder, compatibility_of(environment))
     try:
         with locked(folder):
             remove_dead(folder)
@@ -116,7 +121,7 @@ def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) ->
     if own == "":
         return False
     request = Request(
-        fitting=fitting_of(environment),
+        compatibility=compatibility_of(environment),
         env=dict(environment),
         cwd=working_folder(),
         pid=os.getpid(),
@@ -127,7 +132,7 @@ def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) ->
     folder = private_folder()
     if folder is None:
         return False
-    address = address_of(folder, request.fitting)
+    address = address_of(folder, request.compatibility)
     if _sent(address, request, sock, log):
         return True
     return start_shared_zygote() and _sent(address, request, sock, log)

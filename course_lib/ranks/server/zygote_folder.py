@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from course_lib.ranks.codec import encode
-from course_lib.ranks.server.fitting import Fitting
+from course_lib.ranks.server.compatibility import Compatibility
 
 _CONNECT_SECONDS = 1.0
 
@@ -37,9 +37,9 @@ def private_folder() -> Path | None:
     return folder if ours and not stat.S_IMODE(found.st_mode) & 0o077 else None
 
 
-def address_of(folder: Path, fitting: Fitting) -> Path:
+def address_of(folder: Path, compatibility: Compatibility) -> Path:
     """The socket of the zygote that has loaded this; containers that share the folder have their own."""
-    text = json.dumps([encode(fitting), platform.node()], sort_keys=True)
+    text = json.dumps([encode(compatibility), platform.node()], sort_keys=True)
     return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.socket"
 
 

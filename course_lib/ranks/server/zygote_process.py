@@ -26,7 +26,7 @@ from typing import NoReturn, Protocol
 from course_lib.ranks.codec import decode
 from course_lib.ranks.process import lives, name_process, run_and_exit
 from course_lib.ranks.server import forkserver, huge_pages, preload
-from course_lib.ranks.server.fitting import Request, fitting_of
+from course_lib.ranks.server.compatibility import Request, compatibility_of
 from course_lib.ranks.server.orphans import children
 from course_lib.ranks.server.zygote_folder import locked
 
@@ -125,7 +125,7 @@ class _Zygote:
     def __init__(self, listener: socket.socket, life: _Life) -> None:
         self.listener = listener
         self.life = life
-        self.fitting = fitting_of(os.environ)
+        self.compatibility = compatibility_of(os.environ)
 
     def serve(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what it forks
@@ -154,7 +154,7 @@ class _Zygote:
                 while data and not data.endswith(b"\n"):
                     data += wire.recv(1 << 16)
                 request = decode(Request, json.loads(data))
-                if len(fds) == 2 and request.fitting == self.fitting:
+                if len(fds) == 2 and request.compatibility == self.compatibility:
                     self.life.asked(request)
                     if not os.fork():
                         self._become(request, wire, *fds)

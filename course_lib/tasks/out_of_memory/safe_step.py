@@ -195,7 +195,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             lambda seen, right: all(map(close, seen["after"], right)),
         )
 
-    def own_words_for(self, error: RankError) -> str:
+    def explain_error(self, error: RankError) -> str:
         """The trap's allocation is recognised by its size."""
         if not hungry.is_the_trap(error.message):
             return ""

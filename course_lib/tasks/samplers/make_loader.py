@@ -124,7 +124,7 @@ class MakeLoader(Task[Case, Seen, None]):
         return None
 
     @check("Every rank has the same number of batches.")
-    def equally_many(self, trial: ThisTrial) -> Miss | None:
+    def same_count(self, trial: ThisTrial) -> Miss | None:
         """Unequal numbers of batches make a training loop hang."""
         counts = [len(trial.seen[rank]["0"]) for rank in range(trial.world_size)]
         lengths = [len(shard) for shard in _shared_shards(trial).values()]

@@ -70,7 +70,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
         return None
 
     @check("Every rank gets the same number of samples.")
-    def equally_many(self, trial: ThisTrial) -> Miss | None:
+    def same_count(self, trial: ThisTrial) -> Miss | None:
         """Unequal shards make a training loop hang."""
         lengths = [len(trial.seen[rank]) for rank in range(trial.world_size)]
         if len(set(lengths)) > 1:

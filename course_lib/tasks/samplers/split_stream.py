@@ -136,7 +136,7 @@ class SplitStream(Task[Case, Seen, Oracle]):
         )
 
     @check("Every rank gets the same number of samples.")
-    def equally_many(self, trial: ThisTrial) -> Miss | None:
+    def same_count(self, trial: ThisTrial) -> Miss | None:
         """Unequal shares make a training loop hang."""
         lengths = [len(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
         if len(set(lengths)) == 1:

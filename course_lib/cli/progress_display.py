@@ -20,7 +20,7 @@ from rich.progress import (
 
 
 @contextlib.contextmanager
-def how_far(what: str, console: Console | None = None) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(what: str, console: Console | None = None) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on standard error while the context is open; call what it gives with the numbers done and in all.
 
     What is printed meanwhile stands above the bar, or goes into the file that it is meant for. In a pipe or a file
@@ -39,7 +39,7 @@ def how_far(what: str, console: Console | None = None) -> Iterator[Callable[[int
 
 
 @contextlib.contextmanager
-def how_long(what: str, console: Console | None = None) -> Iterator[None]:
+def spinner(what: str, console: Console | None = None) -> Iterator[None]:
     """Show that something runs, and for how long, where nobody can know how long it will take."""
     with _bar((SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()), console) as bar:
         bar.add_task(what, total=None)

@@ -28,7 +28,7 @@ _WRITTEN_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 
 
 @dataclass(frozen=True)
-class Fitting:
+class Compatibility:
     """What must be the same in the zygote and in who asks.
 
     Attributes:
@@ -47,23 +47,23 @@ class Request:
     """A kernel wants a forkserver in its environment and working folder.
 
     Attributes:
-        fitting: what the zygote must have in common with the kernel.
+        compatibility: what the zygote must have in common with the kernel.
         env: the environment of the forkserver.
         cwd: its working folder.
         pid: the kernel.
         server: the Jupyter server that has started the kernel (`ranks.process.identity`), if one has.
     """
 
-    fitting: Fitting
+    compatibility: Compatibility
     env: Mapping[str, str]
     cwd: str
     pid: int
     server: str = ""
 
 
-def fitting_of(environment: Mapping[str, str]) -> Fitting:
+def compatibility_of(environment: Mapping[str, str]) -> Compatibility:
     """What a process of this interpreter, with this course and this environment, needs from a zygote."""
-    return Fitting(
+    return Compatibility(
         python=(sys.prefix, sys.version),
         course=(str(COURSE), *map(str, _newest_files())),
         loaded_with={

@@ -4,12 +4,12 @@ import io
 
 from rich.console import Console
 
-from course_lib.cli.how_far import how_far, how_long
+from course_lib.cli.progress_display import progress_bar, spinner
 
 
 def shown(*, terminal: bool) -> str:
     screen = io.StringIO()
-    with how_far("grading", Console(file=screen, force_terminal=terminal, width=80)) as show:
+    with progress_bar("grading", Console(file=screen, force_terminal=terminal, width=80)) as show:
         show(2, 5)
         print("in between")
         show(5, 5)
@@ -39,7 +39,7 @@ def test_what_nobody_can_foresee_says_how_long_it_has_been_running_on_a_terminal
     screens = []
     for terminal in (True, False):
         screens.append(io.StringIO())
-        with how_long("train.py", Console(file=screens[-1], force_terminal=terminal, width=80)):
+        with spinner("train.py", Console(file=screens[-1], force_terminal=terminal, width=80)):
             pass
     assert "train.py" in screens[0].getvalue()
     assert "0:00:00" in screens[0].getvalue()
