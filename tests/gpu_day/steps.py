@@ -79,8 +79,8 @@ STEPS = (
     _tests(
         "choosing",
         "the tests that play machines with GPUs, beside real ones",
-        "tests/unit/test_backend.py",
-        "tests/unit/test_gpus.py",
+        "tests/unit/ranks/test_backend.py",
+        "tests/unit/ranks/test_gpus.py",
         "tests/integration/test_without_cards.py",
     ),
     _tests(

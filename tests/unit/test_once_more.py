@@ -10,13 +10,13 @@ from tests import once_more
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = """<testsuites><testsuite>
-  <testcase classname="tests.unit.test_cli" name="test_fine"/>
-  <testcase classname="tests.unit.test_cli" name="test_x[a.b c]"><failure message="no"/></testcase>
+  <testcase classname="tests.unit.test_links" name="test_fine"/>
+  <testcase classname="tests.unit.test_links" name="test_x[a.b c]"><failure message="no"/></testcase>
   <testcase classname="notebooks.03_samplers.ipynb" name="Cell 4"><failure/></testcase>
   <testcase classname="notebooks.03_samplers.ipynb" name="Cell 5"><failure/></testcase>
-  <testcase classname="tests.unit.test_cli" name="test_setup"><error/></testcase>
+  <testcase classname="tests.unit.test_links" name="test_setup"><error/></testcase>
   <testcase classname="" name="tests.unit.test_house"><error message="collection failure"/></testcase>
-  <testcase classname="tests.unit.test_cli" name="test_left_out"><skipped/></testcase>
+  <testcase classname="tests.unit.test_links" name="test_left_out"><skipped/></testcase>
 </testsuite></testsuites>"""
 
 
@@ -24,9 +24,9 @@ def test_failures_are_handed_to_pytest_as_it_knows_them_and_a_notebook_as_a_whol
     report = tmp_path / "first.xml"
     report.write_text(REPORT, encoding="utf-8")
     assert once_more.failed_in(report) == [
-        "tests/unit/test_cli.py::test_x[a.b c]",
+        "tests/unit/test_links.py::test_x[a.b c]",
         "notebooks/03_samplers.ipynb",
-        "tests/unit/test_cli.py::test_setup",
+        "tests/unit/test_links.py::test_setup",
         "tests/unit/test_house.py",
     ]
 

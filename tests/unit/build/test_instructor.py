@@ -12,7 +12,7 @@ from course_lib.build.rooms import Entry, check_entries, read_entries
 from course_lib.build.sections import lesson_of, read_lessons
 from course_lib.tasks.catalogue import all_tasks
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.made_up.linux import kernel
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ASK = """
 import os
 from course_lib.ranks.server.huge_pages import collapsing

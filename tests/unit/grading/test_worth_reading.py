@@ -7,7 +7,7 @@ import pytest
 from course_lib.grading.answers import catalogue
 from course_lib.grading.worth_reading import worth_reading
 
-ANSWERS = Path(__file__).parents[1] / "answers"
+ANSWERS = Path(__file__).parents[2] / "answers"
 
 
 @pytest.mark.parametrize(

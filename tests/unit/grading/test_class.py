@@ -25,7 +25,7 @@ from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.samplers.shard_indices import ShardIndices
 from tests.made_up.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 EPOCH = find_task(TASK).misconception("epoch_ignored")
 PASSED = Verdict(
     TASK, VerdictKind.PASS, "All checks hold.", (CheckResult("A.", CheckState.PASSED),), ran_on=(1, 2)

@@ -37,7 +37,7 @@ from tests.made_up.courses import (
     write,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LESSON, EXERCISE, SCRIPT = (
     "notebooks/03_samplers.ipynb",
     "exercises/03_samplers.ipynb",

@@ -11,7 +11,7 @@ import pytest
 from course_lib.grading.progress import FILE_NAME, Progress, TaskProgress
 from course_lib.own_files import data_folder
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TASK = "samplers.evaluate"
 
 

@@ -389,6 +389,6 @@ def test_the_questions_of_a_notebook_are_found_where_they_are_written_out(tmp_pa
 
 
 def test_every_question_of_the_course_is_known_to_its_board():
-    notebooks = Path(__file__).parents[2] / "notebooks"
+    notebooks = Path(__file__).parents[3] / "notebooks"
     asked = sum(path.read_text().count("= predict(") for path in (notebooks / "sources").glob("*.py"))
     assert sum(len(questions_in(path)) for path in notebooks.glob("*.ipynb")) == asked > 60

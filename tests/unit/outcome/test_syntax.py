@@ -9,8 +9,8 @@ from pathlib import Path
 from course_lib.outcome import syntax
 from course_lib.outcome.syntax import parsed, parsed_expression
 
-ROOT = Path(__file__).parents[2]
-TEXTS = [file.read_bytes() for file in sorted((Path(__file__).parent).glob("test_doctor*.py"))]
+ROOT = Path(__file__).parents[3]
+TEXTS = [file.read_bytes() for file in sorted((Path(__file__).parents[1] / "doctor").glob("test_*.py"))]
 
 
 def test_threads_that_parse_at_once_do_not_disturb_each_other():

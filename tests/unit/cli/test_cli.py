@@ -18,7 +18,7 @@ from course_lib.notebook.course_map import newer_versions
 from tests.made_up.courses import course as small_course
 from tests.made_up.courses import edit, run_cells
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NEW = "exercises/03_samplers.new.ipynb"
 SOURCE = "# %%\nprint(6 * 7)\n"
 

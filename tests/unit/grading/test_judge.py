@@ -112,7 +112,7 @@ def test_a_miss_that_names_its_misconception_is_not_asked_about_further():
 def test_observations_that_are_none_of_the_task_fail_the_check_and_end_nothing():
     found = verdict(Trial(2, {}, None, {0: "nonsense"}))
     assert states(found) == [FAILED, OPEN, OPEN]
-    assert "on 2 ranks, what came back is no observation" in found.checks[0].observed
+    assert "on 2 ranks, what came back is not a valid observation" in found.checks[0].observed
     assert found.misconceptions == ()
 
 

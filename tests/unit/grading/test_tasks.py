@@ -14,7 +14,7 @@ from course_lib.grading.verdict import VerdictKind, sizes
 from course_lib.tasks import UnknownTaskError, all_tasks, find_task
 from course_lib.tasks.toys import flat_numbers, number, whole_numbers
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from course_lib.ranks.server.zygote import VARIABLE, ask_zygote
 from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
 from course_lib.ranks.server.zygote_process import Shared
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMPATIBILITY = compatibility_of({"NCCL_DEBUG": "INFO", "EDITOR": "vi"})
 
 

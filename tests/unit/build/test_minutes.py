@@ -11,7 +11,7 @@ from course_lib.build.plan import find_targets
 from course_lib.build.sections import lesson_of
 from course_lib.build.source import notebook_for
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LESSONS = [
     target
     for target in find_targets(ROOT)

@@ -17,7 +17,7 @@ from course_lib.tasks import find_task
 from course_lib.tasks.words import Misconception
 from tests.made_up.submissions import write
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_course_is_complete_on_paper():

@@ -21,7 +21,7 @@ from course_lib.build.slides.cuts import (
     split_lines,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 ASKED = '<div class="ddp-box ddp-ask"><ol><li>yes</li><li>no</li></ol></div>'
 

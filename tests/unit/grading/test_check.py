@@ -20,7 +20,7 @@ from course_lib.learner.course import given_files
 from course_lib.tasks import all_tasks, find_task
 from tests.made_up.submissions import STUB, TASK, notebook, task_cell, write
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"
 BROKEN = "def f(:\n"
 

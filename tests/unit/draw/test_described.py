@@ -11,7 +11,7 @@ from course_lib.draw.described import described
 from course_lib.notebook.show import description_in
 from course_lib.ranks.inside.pictures import png_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NOTEBOOKS = sorted(ROOT.glob("*/*.ipynb"))
 
 

@@ -25,11 +25,11 @@ from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.look import GpuQueue, Look
 from tests.made_up.outcomes import outcome
 
-DUMPS = sorted((Path(__file__).parent / "nccl_dumps").glob("*.json"))
+DUMPS = sorted((Path(__file__).parents[1] / "nccl_dumps").glob("*.json"))
 
 
 def dumps(name):
-    file = Path(__file__).parent / "nccl_dumps" / f"{name}.json"
+    file = Path(__file__).parents[1] / "nccl_dumps" / f"{name}.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
 
