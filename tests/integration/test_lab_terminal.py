@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -25,7 +26,13 @@ def course(tmp_path_factory) -> Course:
     return Course(tmp_path_factory.mktemp("course"))
 
 
-async def typed(server: Server, line: str, folder: str, seconds: float = 60.0) -> str:
+def typed(server: Server, line: str, folder: str, seconds: float = 60.0) -> str:
+    """What a terminal prints; in a thread of its own, because a browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, _typed(server, line, folder, seconds)).result()
+
+
+async def _typed(server: Server, line: str, folder: str, seconds: float) -> str:
     """Open a terminal where the launcher does, type a line, and return what it has printed."""
     name = server.call("POST", "api/terminals", {"cwd": folder})["name"]
     socket = await websocket_connect(
@@ -56,8 +63,8 @@ def test_a_terminal_is_in_the_copy_and_finds_the_course_s_commands(
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     command = [*(WITH_A_TERMINAL if own_terminal else []), str(HERE / "ddp-course"), "lab"]
     with serving(command, course, tmp_path / "home") as server:
-        printed = asyncio.run(
-            typed(server, "pwd; for one in ddp-course torchrun python; do command -v $one; done", "notebooks")
+        printed = typed(
+            server, "pwd; for one in ddp-course torchrun python; do command -v $one; done", "notebooks"
         )
     assert str(course.learner / "notebooks") in printed
     for name in ("ddp-course", "torchrun", "python"):
@@ -77,5 +84,5 @@ def test_what_lesson_00_says_of_a_terminal_is_true(course, tmp_path):
         here = course.learner / "notebooks"
         subprocess.run([sys.executable, "-c", scratch], cwd=here, check=True)
         (here / magic.split()[1]).write_text(script, encoding="utf-8")
-        printed = asyncio.run(typed(server, run.removeprefix("log = !"), "notebooks"))
+        printed = typed(server, run.removeprefix("log = !"), "notebooks")
     assert re.search(r"4 processes, accuracy 0\.\d\d", printed), printed
