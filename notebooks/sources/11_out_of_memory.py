@@ -1196,7 +1196,7 @@ left.set(title="an ordinary step", xlabel="milliseconds", ylim=(4.6, -0.6), xlim
 right.barh(list(price), list(price.values()), color="#E69F00", hatch="..", edgecolor="black")
 right.set(title="time lost in one failure", xlabel="milliseconds", xscale="log", ylim=(5.6, -0.6))
 right.minorticks_off()
-figure.suptitle("You pay a little in each step, or much for each failure", fontsize=11)
+figure.suptitle("In an ordinary step the ways hardly differ, in a failure they do", fontsize=11)
 plt.show()
 
 # %% [markdown]

@@ -7,6 +7,7 @@ learner, one line each.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from course_lib.grading.cells import SUFFIXES, TaskCell, complaint, is_task_scri
 MAX_FILES = 500
 #: Folders that nobody wrote by hand; among them what a Mac puts into every archive.
 _PASSED_OVER = {"__MACOSX", "__pycache__", "node_modules", "venv"}
+#: What the name of the course's new version has more than that of the learner's own file (`learner.plan.beside_name`).
+_NEWS = re.compile(r"\.new(-\d+)?(?=\.\w+$)")
 #: Files beside the submissions that the course itself, or an instructor's spreadsheet, writes.
 _REPORTS = (".csv", ".json", ".jsonl", ".html")
 
@@ -131,7 +134,11 @@ def _inside(folder: Path) -> Iterator[_Found]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _PASSED_OVER)
         for name in sorted(names):
             path = here / name
-            if path.suffix not in SUFFIXES or name.startswith("."):
+            if (
+                path.suffix not in SUFFIXES
+                or name.startswith(".")
+                or _NEWS.sub("", name) in {*names} - {name}
+            ):
                 continue
             count += 1
             shown = os.path.relpath(path, folder)

@@ -71,6 +71,15 @@ def test_a_learner_is_a_folder_or_a_notebook(tmp_path):
     assert (bo.learner, bo.problems) == ("bo", ())
 
 
+def test_a_new_version_beside_the_learner_s_own_file_is_no_answer(tmp_path):
+    write(tmp_path / "anna" / "03.ipynb", notebook(task_cell(RIGHT)))
+    write(tmp_path / "anna" / "03.new.ipynb", notebook(task_cell(STUB)))
+    write(tmp_path / "bo" / "03.new.ipynb", notebook(task_cell(WRONG)))  # renamed: it is the only one
+    anna, bo = read_submissions(tmp_path).submissions
+    assert [(a.task, a.place) for a in anna.answers] == [(TASK, "03.ipynb, cell 1")]
+    assert (len(bo.answers), anna.problems, bo.problems) == (1, (), ())
+
+
 def test_whatever_is_wrong_is_one_learner_s_problem(tmp_path):
     good = notebook(task_cell(RIGHT))
     write(tmp_path / "fine" / "a.ipynb", good)
