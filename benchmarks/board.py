@@ -26,7 +26,7 @@ from tornado.websocket import websocket_connect
 from course_lib.board.client import Address
 from course_lib.board.events import MOST_EVENTS, Event, on_the_wire
 from course_lib.tasks import all_tasks
-from tests.boards import RunningBoard, running_board
+from tests.support.boards import RunningBoard, running_board
 
 _PAUSE = 0.2  # as course_lib/board/sender.py
 _KEPT = """

@@ -39,8 +39,8 @@ from course_lib.board.store import Store
 from course_lib.build.asked import Question, find_questions
 from course_lib.build.sections import Lesson, read_lessons
 from course_lib.tasks import find_task
-from tests.boards import RunningBoard, Wire, running_board
-from tests.integration.ranks_and_kernels import Kernel
+from tests.support.boards import RunningBoard, Wire, running_board
+from tests.support.ranks_and_kernels import Kernel
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

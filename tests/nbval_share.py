@@ -14,7 +14,7 @@ from typing import Any
 import nbval.kernel
 import pytest
 
-from tests.kernels import Manager
+from tests.support.kernels import Manager
 
 LIMIT = 0.15
 #: Of a drawing its words are compared (text/plain), as nbval does with figures in PNG: a timeline is never the same.

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from course_lib.board.events import question_id
 from course_lib.board.sender import Sender
 from course_lib.tasks import find_task
-from tests.boards import running_board
+from tests.support.boards import running_board
 
 pytestmark = pytest.mark.browser
 

@@ -31,7 +31,7 @@ from course_lib.ranks.kernel.backend import SHARING_VARIABLE, BackendError
 from course_lib.ranks.kernel.gang import Gang, GangError, validate_request
 from tests.gpu_day.running import CARDS, OUT, REHEARSAL, Box
 from tests.gpu_day.steps import ROOT
-from tests.integration.ranks_and_kernels import is_gone
+from tests.support.ranks_and_kernels import is_gone
 
 REHEARSED = os.environ.get(REHEARSAL) == "1"
 NCCL = not REHEARSED

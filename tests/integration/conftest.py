@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ranks_and_kernels import Kernel, Ranks
+from tests.support.ranks_and_kernels import Kernel, Ranks
 
 _WITH_TORCH = "import os, sys, time\nimport torch, torch.distributed as dist\nrank = dist.get_rank()"
 

@@ -18,7 +18,7 @@ import pytest
 
 from course_lib.ranks.inside.seeds import SEED_VARIABLE
 from course_lib.scripts.examine import examine
-from tests.integration.ranks_and_kernels import Ranks
+from tests.support.ranks_and_kernels import Ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 3

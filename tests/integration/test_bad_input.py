@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.ranks_and_kernels import until_gone
+from tests.support.ranks_and_kernels import until_gone
 
 REFUSED = {
     "%%ranks 0\n1": "At least 1 rank is needed, not 0.",

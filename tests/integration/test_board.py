@@ -20,7 +20,7 @@ from course_lib.board.client import Address, RefusedError
 from course_lib.board.sender import Sender
 from course_lib.board.store import Store
 from course_lib.notebook import board as link
-from tests.boards import RunningBoard, running_board
+from tests.support.boards import RunningBoard, running_board
 
 TASK = "samplers.shard_indices"
 LOADED = "import sys; print(any(name.startswith('course_lib.board') for name in sys.modules))"

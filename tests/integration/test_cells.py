@@ -9,7 +9,7 @@ from course_lib.notebook.show import description_in
 from course_lib.outcome.outcome import Kind
 from course_lib.outcome.packed import NotSent
 from course_lib.ranks.kernel.gang import State
-from tests.integration.ranks_and_kernels import until, until_gone
+from tests.support.ranks_and_kernels import until, until_gone
 
 COURSE = "/course_lib/"
 

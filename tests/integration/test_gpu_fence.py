@@ -12,7 +12,7 @@ import pytest
 
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.inside import gpu_fence
-from tests.integration.ranks_and_kernels import Ranks
+from tests.support.ranks_and_kernels import Ranks
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import sys
 import psutil
 import pytest
 
-from tests.integration.ranks_and_kernels import ROOT, until, until_gone
-from tests.made_up.submissions import (
+from tests.support.ranks_and_kernels import ROOT, until, until_gone
+from tests.support.submissions import (
     RIGHT,
     STUB,
     TASK,

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course_lib.tasks import find_task
-from tests.integration.ranks_and_kernels import ROOT
+from tests.support.ranks_and_kernels import ROOT
 
 RIGHT = """%%task samplers.shard_indices
 from torch.utils.data import DistributedSampler

@@ -32,7 +32,7 @@ def questions():
         count += 1
 
 from course_lib.ranks.host_names import without_name_server
-from tests.integration.ranks_and_kernels import Ranks
+from tests.support.ranks_and_kernels import Ranks
 
 def look_up():
     try:

@@ -6,7 +6,7 @@ import time
 import psutil
 import pytest
 
-from tests.integration.ranks_and_kernels import is_gone, until
+from tests.support.ranks_and_kernels import is_gone, until
 
 IMPORTS = "import os, time, torch, torch.distributed as dist\nrank = dist.get_rank()\n"
 MARK = "open(os.path.join({folder!r}, str(rank)), 'w').close()\n"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.integration.ranks_and_kernels import until
+from tests.support.ranks_and_kernels import until
 
 IMPORTS = "import os, time, torch, torch.distributed as dist\nrank = dist.get_rank()\n"
 
@@ -195,7 +195,7 @@ def test_a_gang_that_lost_a_rank_between_cells_is_replaced_and_the_learner_told(
     import os
     import signal
 
-    from tests.integration.ranks_and_kernels import is_gone
+    from tests.support.ranks_and_kernels import is_gone
 
     victim = kernel.ranks()[2]
     os.kill(victim, signal.SIGKILL)

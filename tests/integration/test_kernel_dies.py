@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.integration.ranks_and_kernels import until, until_gone
+from tests.support.ranks_and_kernels import until, until_gone
 
 IMPORTS = "import os, signal, subprocess, time, torch, torch.distributed as dist\nrank = dist.get_rank()\n"
 #: What each rank is doing when the kernel is killed.

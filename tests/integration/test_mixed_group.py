@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.kernel.backend import BackendChoice
-from tests.integration.ranks_and_kernels import Ranks
+from tests.support.ranks_and_kernels import Ranks
 
 _WITH_TORCH = "import os, time\nimport torch, torch.distributed as dist\nrank = dist.get_rank()"
 

@@ -22,7 +22,7 @@ sorted(name for name in set(sys.modules) - before if name.split('.')[0] in ('tor
 
 def test_a_first_training_step_imports_nothing_of_torch(ranks):
     ranks.gang.stop()
-    from tests.integration.ranks_and_kernels import Ranks
+    from tests.support.ranks_and_kernels import Ranks
 
     for optimizer in ("SGD", "Adam"):
         new = Ranks(2)
@@ -32,7 +32,7 @@ def test_a_first_training_step_imports_nothing_of_torch(ranks):
 
 
 def test_a_traced_step_imports_nothing_of_torch():
-    from tests.integration.ranks_and_kernels import Ranks
+    from tests.support.ranks_and_kernels import Ranks
 
     new = Ranks(2)
     outcome = new(TRAIN.replace("{optimizer}", "SGD"), trace=True)

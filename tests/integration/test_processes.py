@@ -11,7 +11,7 @@ import pytest
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.kernel.gang import GangError, State
 from course_lib.ranks.kernel.launcher import warm_up
-from tests.integration.ranks_and_kernels import ROOT, Ranks, is_gone, until, until_gone
+from tests.support.ranks_and_kernels import ROOT, Ranks, is_gone, until, until_gone
 
 DEATHS = {
     "os._exit": ("os._exit(3)", 3, "exit code 3"),

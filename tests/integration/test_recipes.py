@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from course_lib.outcome.outcome import Kind, Outcome
-from tests.integration.ranks_and_kernels import ROOT, Ranks
+from tests.support.ranks_and_kernels import ROOT, Ranks
 
 SOURCE = ROOT / "notebooks" / "sources" / "11_out_of_memory.py"
 
@@ -63,7 +63,7 @@ def run(gang: Ranks, recipe: str, place: str, **options: bool) -> Outcome:
     """Train with a recipe; `found` is what each rank says in the end."""
     return gang(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.made_up.recovery import trained\n"
+        "from tests.support.recovery import trained\n"
         f"found = trained({str(SOURCE)!r}, {recipe!r}, {place!r}, **{options!r})"
     )
 
@@ -115,7 +115,7 @@ def test_under_torchrun_with_the_command_that_the_lesson_shows(tmp_path):
     shown = r"^# +(?P<variable>\w+)=(?P<value>\d) torchrun (?P<options>.+) train\.py$"
     launch = re.search(shown, SOURCE.read_text(encoding="utf-8"), re.MULTILINE)
     assert launch is not None
-    script = ROOT / "tests" / "made_up" / "recovery.py"
+    script = ROOT / "tests" / "support" / "recovery.py"
     arguments = [script, SOURCE, tmp_path, "by_hand", "backward, middle"]
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *launch["options"].split(), *arguments],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.servers import LESSON, OTHER, Place, Server
-from tests.integration.ranks_and_kernels import ROOT, is_gone, until, until_gone
+from tests.support.ranks_and_kernels import ROOT, is_gone, until, until_gone
 
 WHO = """
 import os, psutil

@@ -7,7 +7,7 @@ import pytest
 from course_lib.outcome.outcome import Kind
 from course_lib.ranks.kernel.gang import GangError, check_size
 from course_lib.ranks.kernel.launcher import LaunchError, default_method
-from tests.integration.ranks_and_kernels import Ranks, until_gone
+from tests.support.ranks_and_kernels import Ranks, until_gone
 
 
 @pytest.fixture(scope="module")

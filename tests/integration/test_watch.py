@@ -9,7 +9,7 @@ import pytest
 from course_lib.outcome.outcome import RankVariableError
 from course_lib.watch import CompareError, compare
 from course_lib.watch.shares import Relation
-from tests.integration.ranks_and_kernels import ROOT
+from tests.support.ranks_and_kernels import ROOT
 
 MODEL = """
 from torch import nn

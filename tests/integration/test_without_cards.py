@@ -16,7 +16,7 @@ import torch
 
 from course_lib.ranks.kernel import gpus
 from course_lib.ranks.kernel.gpus import Gpu, Gpus
-from tests.integration.ranks_and_kernels import ROOT, Ranks
+from tests.support.ranks_and_kernels import ROOT, Ranks
 
 NVML = """
 #include <stdlib.h>

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from course_lib.ranks.kernel import launcher
-from tests.integration.ranks_and_kernels import is_gone, until
+from tests.support.ranks_and_kernels import is_gone, until
 
 ROOT = Path(__file__).parents[2]
 ASK = """

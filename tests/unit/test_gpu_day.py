@@ -12,7 +12,7 @@ import pytest
 from tests.gpu_day import page, running
 from tests.gpu_day.running import Box, Result, judge, keep, run_steps
 from tests.gpu_day.steps import PARTS, STEPS, Step
-from tests.integration.ranks_and_kernels import is_gone, until
+from tests.support.ranks_and_kernels import is_gone, until
 
 ROOT = Path(__file__).resolve().parents[2]
 CARD = Box(1, device="H100", driver="570.1", torch="2.14.1+cu130")

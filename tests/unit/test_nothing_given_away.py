@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.learner.course import given_files, without_answers
 from course_lib.tasks import all_tasks
-from tests.made_up.courses import notebook
+from tests.support.courses import notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = given_files(ROOT)

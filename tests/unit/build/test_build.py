@@ -8,7 +8,7 @@ import pytest
 from course_lib.build.check import check_notebooks
 from course_lib.build.execute import build_notebook, keep_outputs
 from course_lib.build.plan import BuildError
-from tests.made_up.tiny_course import make, only, write
+from tests.support.tiny_course import make, only, write
 
 RUNNABLE = """\
 # %% [markdown]

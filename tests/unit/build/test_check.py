@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.build.check import check_notebooks
 from course_lib.build.source import notebook_for
-from tests.made_up.tiny_course import make, only, write
+from tests.support.tiny_course import make, only, write
 
 
 @pytest.fixture

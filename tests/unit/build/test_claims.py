@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.build.claims import check_claims, read_claims, write_claims_page
 from course_lib.build.source import notebook_for
-from tests.made_up.tiny_course import make, only, write
+from tests.support.tiny_course import make, only, write
 
 CLAIMS = read_claims(
     """

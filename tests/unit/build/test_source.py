@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.build.plan import BuildError, Edition, find_targets
 from course_lib.build.source import notebook_for, open_holes
-from tests.made_up.tiny_course import make, only, write
+from tests.support.tiny_course import make, only, write
 
 LESSON = """\
 # %% [markdown]

@@ -15,8 +15,8 @@ from course_lib.cli.lab import lab_process, up_to_date_copy
 from course_lib.cli.root import course_root
 from course_lib.learner.place import learner_folder
 from course_lib.notebook.course_map import newer_versions
-from tests.made_up.courses import course as small_course
-from tests.made_up.courses import edit, run_cells
+from tests.support.courses import course as small_course
+from tests.support.courses import edit, run_cells
 
 ROOT = Path(__file__).parents[3]
 NEW = "exercises/03_samplers.new.ipynb"

@@ -8,8 +8,8 @@ from course_lib.outcome.facts import Facts
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
 from course_lib.outcome.wrapped import WrappedModel
-from tests.made_up.outcomes import blocked, collective, outcome, stuck
-from tests.made_up.watched import SCRIPT, models, notes, record, under_a_condition, watched
+from tests.support.outcomes import blocked, collective, outcome, stuck
+from tests.support.watched import SCRIPT, models, notes, record, under_a_condition, watched
 
 BARRIER = record("", 5, op="barrier")
 IN_DDP = {"gradients": "backward", "buffers": "forward", "rebuild": "forward", "construction": "forward"}

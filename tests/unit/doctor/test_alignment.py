@@ -6,8 +6,8 @@ from course_lib.doctor.alignment import left_out, out_of_step, threads_share, un
 from course_lib.outcome.facts import NO_FACTS, Facts
 from course_lib.outcome.outcome import Ending
 from course_lib.outcome.places import Frame, Spot
-from tests.made_up.outcomes import collective, outcome
-from tests.made_up.watched import under_a_condition
+from tests.support.outcomes import collective, outcome
+from tests.support.watched import under_a_condition
 
 
 def issued(*sizes):

@@ -7,8 +7,8 @@ from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Ending
 from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.ranks.codec import encode
-from tests.made_up.outcomes import error, outcome
-from tests.made_up.watched import gradients, models, notes, watched, weights
+from tests.support.outcomes import error, outcome
+from tests.support.watched import gradients, models, notes, watched, weights
 
 UNUSED = (
     "Expected to have finished reduction in the prior iteration before starting a new one. If you already have done "

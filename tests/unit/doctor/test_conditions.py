@@ -10,7 +10,7 @@ from course_lib.doctor.conditions import condition_of, rank_condition, rank_only
 from course_lib.doctor.words import positions
 from course_lib.outcome.outcome import Collective, Waiting
 from course_lib.outcome.places import Frame, Spot
-from tests.made_up.outcomes import hung
+from tests.support.outcomes import hung
 
 SOURCE = """\
 dist.barrier()

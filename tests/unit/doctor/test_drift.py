@@ -6,8 +6,8 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.doctor.outside_ddp import stepped_outside
 from course_lib.doctor.words import names_in_a_row
 from course_lib.outcome.outcome import Ending
-from tests.made_up.outcomes import error
-from tests.made_up.watched import gradients, models, notes, outside, record, watched, weights
+from tests.support.outcomes import error
+from tests.support.watched import gradients, models, notes, outside, record, watched, weights
 
 SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(4)}
 

@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.doctor.diagnose import diagnose as found_in
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Ending, Waiting
-from tests.made_up.outcomes import died, error, outcome
+from tests.support.outcomes import died, error, outcome
 
 STOPPED = {rank: Waiting(rank, None, "In [1], line 2", "x += 1", state="stopped") for rank in (1,)}
 BLOCKED = {0: Waiting(0, "barrier", "In [1], line 3", "dist.barrier()")}

@@ -14,7 +14,7 @@ from course_lib.ranks.kernel.rebuild_group import repair_group
 from course_lib.ranks.kernel.stop_ranks import patience, state_of
 from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Cell, Done
-from tests.made_up.outcomes import error, outcome
+from tests.support.outcomes import error, outcome
 
 
 def late(*waiting, **fields):

@@ -3,8 +3,8 @@
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from tests.made_up.outcomes import meeting
-from tests.made_up.watched import record
+from tests.support.outcomes import meeting
+from tests.support.watched import record
 
 BACKWARD, METRIC, OTHER = ("gradients", 9), ("", 20), ("", 30)
 

@@ -9,8 +9,8 @@ from course_lib.doctor.model_order import different_order
 from course_lib.doctor.passes import extra_pass, missing_forward
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import Waiting
-from tests.made_up.outcomes import blocked, died, outcome, stuck
-from tests.made_up.watched import models, notes, record, watched
+from tests.support.outcomes import blocked, died, outcome, stuck
+from tests.support.watched import models, notes, record, watched
 
 
 def test_a_wait_for_nobody_in_particular_is_no_circle():

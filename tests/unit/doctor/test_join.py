@@ -7,8 +7,8 @@ import pytest
 from course_lib.doctor.diagnose import diagnose
 from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.outcome.places import Frame
-from tests.made_up.outcomes import died, outcome
-from tests.made_up.watched import SCRIPT, record
+from tests.support.outcomes import died, outcome
+from tests.support.watched import SCRIPT, record
 
 BLOCK = Frame(SCRIPT, 3, "train", "with ddp.join():")
 

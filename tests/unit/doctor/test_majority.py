@@ -4,8 +4,8 @@ import pytest
 
 from course_lib.doctor.diagnose import diagnose
 from course_lib.watch.majority import odd_ones
-from tests.made_up.outcomes import blocked, meeting, stuck
-from tests.made_up.watched import gradients, models, notes, record, watched, weights
+from tests.support.outcomes import blocked, meeting, stuck
+from tests.support.watched import gradients, models, notes, record, watched, weights
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from course_lib.doctor.diagnose import diagnose
 from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.places import Frame
-from tests.made_up.outcomes import blocked, collective, meeting, outcome, stuck
-from tests.made_up.watched import SCRIPT, models, notes, record, under_a_condition, watched
+from tests.support.outcomes import blocked, collective, meeting, outcome, stuck
+from tests.support.watched import SCRIPT, models, notes, record, under_a_condition, watched
 
 REDUCE, SMALL, DOUBLE = record("", 5), record("", 5, size=4), record("", 5, dtype="Double")
 OTHER_LINE = record("", 6, size=4)

@@ -5,7 +5,7 @@ import pytest
 from course_lib.doctor.diagnose import explained
 from course_lib.scripts.examine import Examination, checked, verdict_text
 from course_lib.watch.guard import Unseen, guarded
-from tests.made_up.watched import models, notes, outside, record, watched, weights
+from tests.support.watched import models, notes, outside, record, watched, weights
 
 SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(2)}
 

@@ -9,7 +9,7 @@ import pytest
 from course_lib.draw import Bar, Lane, Moment, Replay, Told, lanes, without_overlaps
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.trace import TRACED, WAIT
-from tests.made_up.outcomes import outcome
+from tests.support.outcomes import outcome
 
 
 def test_moments_that_lie_in_others_count_while_they_last():

@@ -13,7 +13,7 @@ from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.messages import Done, Freed, Picture, Ready, number_of, written
 from course_lib.ranks.protocol import BufferedChannel, Message
-from tests.made_up.outcomes import outcome
+from tests.support.outcomes import outcome
 
 
 class Here(Link):

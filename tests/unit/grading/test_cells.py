@@ -6,7 +6,7 @@ import os
 import pytest
 
 from course_lib.grading.cells import read_cells
-from tests.made_up.submissions import RIGHT, TASK, cell, notebook, notebook_of_format_3, task_cell, write
+from tests.support.submissions import RIGHT, TASK, cell, notebook, notebook_of_format_3, task_cell, write
 
 
 def problems(path):

@@ -18,7 +18,7 @@ from course_lib.grading.terminal import shown
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.learner.course import given_files
 from course_lib.tasks import all_tasks, find_task
-from tests.made_up.submissions import STUB, TASK, notebook, task_cell, write
+from tests.support.submissions import STUB, TASK, notebook, task_cell, write
 
 CHECKOUT = Path(__file__).parents[3]
 OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"

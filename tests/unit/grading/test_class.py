@@ -23,7 +23,7 @@ from course_lib.grading.verdict import CheckResult, CheckState, Verdict, Verdict
 from course_lib.learner.course import given_files
 from course_lib.tasks import all_tasks, find_task
 from course_lib.tasks.samplers.shard_indices import ShardIndices
-from tests.made_up.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
+from tests.support.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
 
 CHECKOUT = Path(__file__).parents[3]
 EPOCH = find_task(TASK).misconception("epoch_ignored")

@@ -24,8 +24,8 @@ from course_lib.outcome.places import Frame
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Miss, Task, Trial, check
 from course_lib.tasks.words import Misconception
-from tests.made_up.outcomes import died, error, hung, outcome, raised
-from tests.made_up.submissions import TASK
+from tests.support.outcomes import died, error, hung, outcome, raised
+from tests.support.submissions import TASK
 
 LATE = Misconception("late", "It comes late.", "lesson 01, Time")
 WILD = Misconception("wild", "It is wild.", "lesson 01, Order")

@@ -15,7 +15,7 @@ from course_lib.grading.selfcheck import empty_words, seeds_for
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.words import Misconception
-from tests.made_up.submissions import write
+from tests.support.submissions import write
 
 ROOT = Path(__file__).resolve().parents[3]
 

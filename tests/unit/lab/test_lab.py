@@ -7,7 +7,7 @@ from course_lib.lab.stragglers import draw_last_step, waited
 from course_lib.lab.traces import timeline_of
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.trace import TRACED, WAIT, TraceEvent
-from tests.made_up.outcomes import outcome
+from tests.support.outcomes import outcome
 
 GRADIENT = "autograd::engine::evaluate_function: AddmmBackward0"
 FORWARD = "DistributedDataParallel.forward"

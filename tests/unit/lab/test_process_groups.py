@@ -15,7 +15,7 @@ from course_lib.lab.process_groups import (
 )
 from course_lib.lab.starts import StartTimes, draw_start_times
 from course_lib.ranks.inside.values import pack
-from tests.made_up.outcomes import outcome
+from tests.support.outcomes import outcome
 
 WAITS = "wait timeout after 500ms, keys: /default_pg/0//cpu//0/{}"
 CLIENTS = "Timed out after 1 seconds waiting for clients. 3/4 clients joined."

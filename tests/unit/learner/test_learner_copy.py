@@ -22,7 +22,7 @@ from course_lib.learner.place import learner_folder
 from course_lib.learner.plan import Act
 from course_lib.learner.update import CopyError, put_back, update
 from course_lib.learner.written import writing
-from tests.made_up.courses import (
+from tests.support.courses import (
     NOBODY,
     as_somebody_else,
     at_change,

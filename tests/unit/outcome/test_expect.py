@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.outcome import Waiting
-from tests.made_up.outcomes import died, error, hung, outcome, raised
+from tests.support.outcomes import died, error, hung, outcome, raised
 
 
 def timed_out(blocked, asleep):

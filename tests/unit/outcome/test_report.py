@@ -12,7 +12,7 @@ from course_lib.outcome.html import html_report, prose
 from course_lib.outcome.outcome import Ending, Waiting
 from course_lib.outcome.progress import Progress
 from course_lib.outcome.report import sections, text_report
-from tests.made_up.outcomes import collective, died, hung, outcome, raised
+from tests.support.outcomes import collective, died, hung, outcome, raised
 
 RANKS = range(4)
 

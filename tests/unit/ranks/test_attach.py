@@ -11,7 +11,7 @@ import pytest
 from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import NotAllCame, accept_ranks, exit_code_of
 from course_lib.ranks.messages import Hello, written
-from tests.made_up.linux import kernel
+from tests.support.linux import kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 

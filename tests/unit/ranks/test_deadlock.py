@@ -9,7 +9,7 @@ from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
 from course_lib.ranks.kernel.deadlock import first_misfit, fit, issued_between, judge
 from course_lib.ranks.look import Look
-from tests.made_up.outcomes import collective
+from tests.support.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)
 LINE = Frame("<rank cell In [1]>", 2, "<module>", "dist.all_reduce(x)")

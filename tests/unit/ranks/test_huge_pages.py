@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.made_up.linux import kernel
+from tests.support.linux import kernel
 
 ROOT = Path(__file__).parents[3]
 ASK = """

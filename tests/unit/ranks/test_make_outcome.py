@@ -8,7 +8,7 @@ from course_lib.outcome.outcome import Ending, Kind
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.make_outcome import PEER_LOST, conclude
 from course_lib.ranks.messages import Cell, Done
-from tests.made_up.outcomes import error
+from tests.support.outcomes import error
 
 NOTHING = SimpleNamespace(text=lambda: "")
 

@@ -31,7 +31,7 @@ from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Done, Rebuild, Script, number_of, read, read_job, written
 from course_lib.ranks.protocol import Decoder, Message
-from tests.made_up.outcomes import collective, error
+from tests.support.outcomes import collective, error
 
 CRC = Digest(7, (1.0, None))
 PROBE = ProbeNotes(

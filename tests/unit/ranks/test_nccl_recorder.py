@@ -23,7 +23,7 @@ from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.inside import flight_recorder, nccl_recorder
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.look import GpuQueue, Look
-from tests.made_up.outcomes import outcome
+from tests.support.outcomes import outcome
 
 DUMPS = sorted((Path(__file__).parents[1] / "nccl_dumps").glob("*.json"))
 

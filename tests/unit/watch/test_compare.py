@@ -6,8 +6,8 @@ import pytest
 
 from course_lib.watch import CompareError, compare, compare_fingerprints
 from course_lib.watch.fingerprint import merged, part_name
-from tests.made_up.fingerprints import indices, module, part, tensor, value
-from tests.made_up.outcomes import outcome
+from tests.support.fingerprints import indices, module, part, tensor, value
+from tests.support.outcomes import outcome
 
 SAME = module(weight=tensor(1.0, 2.0), bias=tensor(0.5))
 

@@ -1,5 +1,5 @@
 from course_lib.watch.shares import Relation, shares
-from tests.made_up.fingerprints import indices
+from tests.support.fingerprints import indices
 
 
 def test_disjoint_shares():

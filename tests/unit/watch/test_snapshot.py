@@ -6,7 +6,7 @@ from course_lib.outcome.facts import Facts
 from course_lib.outcome.places import Frame
 from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.watch import snapshot
-from tests.made_up.outcomes import collective, died, hung, outcome, raised
+from tests.support.outcomes import collective, died, hung, outcome, raised
 
 MODEL = WrappedModel(
     "Net",

@@ -10,7 +10,7 @@ from course_lib.outcome.outcome import Collective
 from course_lib.outcome.places import Frame, Spot
 from course_lib.outcome.probe_notes import ProbeNotes
 from course_lib.ranks.codec import decode
-from tests.made_up.outcomes import outcome
+from tests.support.outcomes import outcome
 
 SCRIPT = "/scripts/train.py"
 

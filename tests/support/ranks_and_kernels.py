@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpec
 from course_lib.doctor import explained
 from course_lib.outcome.outcome import Outcome
 from course_lib.ranks.kernel.gang import Gang
-from tests.kernels import Manager
+from tests.support.kernels import Manager
 
 ROOT = Path(__file__).resolve().parents[2]
 

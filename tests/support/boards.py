@@ -14,7 +14,7 @@ from pathlib import Path
 
 from course_lib.board.client import Address, address_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: A board that starts beside a busy test run; it takes about a second alone.
 START_SECONDS = 60
 
