@@ -27,7 +27,7 @@ HOOKS = {
         "failed",
         "leaving",
         "finish",
-        "told",
+        "to_record",
     ),
     Loaders: ("beginning", "begun", "drawn", "given", "trained"),
     Exchanges: ("message", "with_root", "stranger"),
