@@ -20,6 +20,7 @@ common with any right one is a file of its own, `wrong_*.py`, with such lines at
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ _HEAD = re.compile(r"# (?P<said>misconceptions?|breaks): (?P<text>\S.*)")
 
 
 class CatalogueError(ValueError):
-    """A file of the catalogue cannot be read; the message names file and line."""
+    """A file of the catalogue cannot be read; the message names the line."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,12 @@ class Specimen:
 
 
 def catalogue(folder: Path) -> tuple[Specimen, ...]:
-    """Every answer below a folder, in order.
-
-    Raises:
-        CatalogueError: a variant cannot be read.
-    """
-    return tuple(
-        specimen for path in sorted(folder.glob("*/*/*.py")) for specimen in _specimens(path, folder)
-    )
+    """Every answer below a folder, in order; what cannot be read is left to `problems_with_catalogue` to name."""
+    found: list[Specimen] = []
+    for path in sorted(folder.glob("*/*/*.py")):
+        with contextlib.suppress(CatalogueError):
+            found += _specimens(path, folder)
+    return tuple(found)
 
 
 def problems_with_catalogue(folder: Path) -> list[str]:

@@ -86,7 +86,7 @@ def choose_backend(world_size: int, requested: str, gpus: Gpus, sharing: bool = 
         sharing: where NCCL was asked for by name, several ranks may share a GPU with it (see `may_share`).
 
     Raises:
-        BackendError: `requested` is unknown, or NCCL is requested for where it cannot work.
+        BackendError: `requested` is unknown, or NCCL is requested where it cannot work.
     """
     if requested not in BACKENDS:
         raise BackendError(f"No backend {requested!r}: choose {', '.join(BACKENDS)}.")

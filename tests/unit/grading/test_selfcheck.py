@@ -171,6 +171,12 @@ def test_what_is_no_variant_is_named_with_its_line(tmp_path, lines, problem):
     assert said.startswith(f"samplers/evaluate/right_one.py: {problem}")
 
 
+def test_a_file_that_cannot_be_read_is_a_problem_of_the_course_and_not_its_end(tmp_path):
+    write(tmp_path / "tests/answers/samplers/evaluate/right_one.py", "x = 1\n#~ a 1 |x = 2")
+    said = problems_on_paper(tmp_path)
+    assert "samplers/evaluate/right_one.py: line 2 is no mark of a variant: #~ a 1 |x = 2" in said
+
+
 def test_two_answers_of_one_name_are_found(tmp_path):
     write(tmp_path / "samplers/evaluate/right_one.py", IN_PLACE)
     write(tmp_path / "samplers/evaluate/wrong_minus.py", "# misconception: none\n")
