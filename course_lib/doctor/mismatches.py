@@ -72,7 +72,7 @@ def _judged(outcome: Outcome, sides: list[Side]) -> Diagnosis:
     threads = threads_share(outcome, sides[0].collective.group)
     if threads is not None:
         return threads
-    odd = _odd_side(sides, outcome)
+    odd = _odd_side(sides)
     one = odd or sides[0]
     others = max((side for side in sides if side is not one), key=lambda side: len(side.ranks))
     culprits = odd.ranks if odd is not None else ()
@@ -232,20 +232,17 @@ def _odd(sides: list[Side]) -> tuple[int, ...]:
     return odd_ones({rank: number for number, side in enumerate(sides) for rank in side.ranks})
 
 
-def _under_a_condition(sides: list[Side]) -> tuple[int, ...]:
-    """The ranks whose side alone stands under a condition on the rank: more than that they are few."""
+def _guarded(sides: list[Side]) -> Side | None:
+    """The side that alone stands under a condition on the rank: more than that its ranks are few."""
     guarded = [side for side in sides if side.condition is not None]
-    return guarded[0].ranks if len(guarded) == 1 else ()
+    return guarded[0] if len(guarded) == 1 else None
 
 
-def _odd_side(sides: list[Side], outcome: Outcome) -> Side | None:
+def _odd_side(sides: list[Side]) -> Side | None:
     """The side that did something else: the one that a condition on the rank has brought there, or the smaller one."""
-    guarded = [side for side in sides if side.condition is not None]
-    if len(guarded) == 1:
-        return guarded[0]
     odd = _odd(sides)
     few = [side for side in sides if odd and set(side.ranks) <= set(odd)]
-    return min(few, key=lambda side: len(side.ranks)) if few else None
+    return _guarded(sides) or min(few, key=lambda side: len(side.ranks), default=None)
 
 
 def _join(outcome: Outcome, one: Side, other: Side, culprits: tuple[int, ...]) -> Diagnosis | None:
@@ -331,7 +328,8 @@ def _sizes(
         f"{rank_list(side.ranks)} {verb(side.ranks, 'brings', 'bring')} {collective_text(side.collective)}"
         for side in (one, other, *(side for side in sides if side not in (one, other)))
     )
-    odd = _under_a_condition(sides)
+    guarded = _guarded(sides)
+    odd = guarded.ranks if guarded is not None else ()
     return Diagnosis(
         f"different_{'dtypes' if what == 'types' else 'sizes'}",
         f"The ranks meet in the same collective with different {what}: {brings}.",
