@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from course_lib.board.events import question_id
 from course_lib.outcome.syntax import parsed
+from course_lib.questions import Option, QuestionError, in_drawn_order, question_named
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ class BoardCourse:
 
 
 def questions_in(notebook: Path) -> list[Question]:
-    """The questions of a notebook: its calls of `predict` whose question and answers are written out.
+    """The questions of a notebook: its calls of `predict` with a lesson's question, or with words that are written out.
 
-    A file that is no notebook has none.
+    A file that is no notebook has none. The answers are in the order in which learners see them.
     """
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
@@ -82,8 +84,15 @@ def _asked(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             continue
         match node.args:
             case [ast.Constant(value=str(text)), ast.Dict(keys=keys), *_]:
-                answers = tuple(
-                    key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
-                )
+                answers = [
+                    Option(key.value, "")
+                    for key in keys
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                ]
                 if len(answers) == len(keys) >= 2:
-                    yield text, answers
+                    yield text, tuple(option.says for option in in_drawn_order(text, answers))
+            case [ast.Constant(value=str(name))]:
+                with contextlib.suppress(QuestionError, ValueError):
+                    values = {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg}
+                    named = question_named(name, values)
+                    yield named.asks, tuple(option.says for option in named.options)

@@ -8,7 +8,7 @@ Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to ce
 on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long reading takes),
 ``claims`` (which cell shows which claim: docs/claims.md), ``cheatsheet`` (the rules of thumb:
 docs/cheatsheet.html), ``instructor`` (plans and what to say:
-docs/instructor.md, docs/instructor-lessons.md; from ``sections``, ``asked``, ``rooms`` and the tasks), ``slides/``
+docs/instructor.md, docs/instructor-lessons.md; from ``sections``, ``asked`` and the tasks), ``slides/``
 (lessons as slides). Of the course, only ``instructor`` and ``slides`` import anything: tasks.
 
 Promises: no text or code is ever read back from a notebook, so an edit made there is lost and ``check`` says

@@ -1,16 +1,19 @@
 """The predictions of a lesson, read from the saved notebook: what is asked, what came true, how it is explained.
 
 A question's words and answers are those of its saved output, so it does not matter how the lesson puts them together.
-What came true is what the run said, in the output of the cell that decided.
+What came true is what the run said, in the output of the cell that decided. The replies to those who chose another
+answer are those of `course_lib/lab/questions`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import nbformat
+
+from course_lib import questions
 
 from .sections import Lesson, Part, Section
 
@@ -28,6 +31,7 @@ class Question:
         came_true: the answer that fits the saved run; empty where the run fitted none.
         explanation: the text after the run, up to the next heading, as Markdown.
         asked_in: the id of the cell that asks. decided_in: that of the cell whose run decides.
+        replies: what those who chose an answer are told, by its words.
     """
 
     lesson: str
@@ -38,6 +42,7 @@ class Question:
     explanation: str
     asked_in: str
     decided_in: str
+    replies: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_questions(lesson: Lesson) -> list[Question]:
@@ -68,17 +73,40 @@ def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.
         else:
             if not came_true and (said := _SAID.search("\n".join(plain_texts(part.cell)))):
                 came_true, below, decided_in = said[1], where, part.cell.get("id", "")
+    asks = " ".join(shown["asks"].split())
     answers = tuple(_ANSWER.findall(shown["answers"]))
+    written = _written(lesson.number, asks)
     return Question(
         lesson.number,
         section.title,
-        " ".join(shown["asks"].split()),
+        asks,
         answers,
         came_true,
         explanation,
         asking.cell.get("id", ""),
         decided_in,
+        {answer: reply for answer in answers if written and (reply := written.reply_to(answer))},
     )
+
+
+def _written(number: str, asks: str) -> questions.Question | None:
+    """The lesson's question with these words."""
+    found = (each for each in questions.read_questions(number).values() if questions.is_said(each.asks, asks))
+    return next(found, None)
+
+
+def check_questions(found: Sequence[Question]) -> Iterator[str]:
+    """One line for each question of `course_lib/lab/questions` that no lesson asks, or that leaves somebody alone."""
+    for written in questions.all_questions():
+        asked = [each for each in found if _written(each.lesson, each.asks) is written]
+        if len(asked) != 1:
+            yield f"{written.name}: {'several cells ask' if asked else 'no saved cell asks'} this"
+            continue
+        yield from (
+            f"{written.name}: nothing is replied to {option.says!r}"
+            for option in written.options
+            if not option.reply and not questions.is_said(option.says, asked[0].came_true)
+        )
 
 
 def _asked(cell: nbformat.NotebookNode) -> re.Match[str] | None:

@@ -1,7 +1,7 @@
 """The instructor's pages: the plans in docs/instructor.md, and docs/instructor-lessons.md as a whole.
 
-Both are made of the saved lessons, the tasks and two files written by hand: ``plans.toml`` (what is taught when) and
-``rooms.toml`` (what to say to those who chose an answer). What stands around the plans in docs/instructor.md is written
+Both are made of the saved lessons with the replies to their questions, the tasks, and ``plans.toml`` (what is taught
+when). What stands around the plans in docs/instructor.md is written
 by hand, too, and stays. Minutes are computed, so a plan that no longer fits its day is a line of ``check_instructor``.
 """
 
@@ -16,9 +16,8 @@ from pathlib import Path
 from course_lib.tasks.catalogue import all_tasks
 from course_lib.tasks.task import Task
 
-from .asked import Question, find_questions
+from .asked import Question, check_questions, find_questions
 from .pages import is_up_to_date, write_page
-from .rooms import Entry, check_entries, ideas_for, read_entries
 from .sections import Lesson, read_lessons
 from .slides.cuts import paragraphs, shortened
 
@@ -36,11 +35,11 @@ its tasks with the mistakes that the grader knows by name. [The instructor's gui
 in a class; the speaker notes of `ddp-course slides` hold the same.
 
 Minutes of sections are those of an attentive reader (`course_lib/build/minutes.py`), rounded. A lesson's are rounded up
-to five; in a room, each prediction takes two minutes more. Beside each answer stands what somebody who gives it usually
-has in mind, and what to tell them. How many do is not known: no figures of real rooms have been collected. What *your*
-room answered is on the class board (`ddp-course board`).
+to five; in a room, each prediction takes two minutes more. Beside each answer stands what the notebook replies to those
+who chose it, after the run. How many do is not known: no figures of real rooms have been collected. What *your* room
+answered is on the class board (`ddp-course board`).
 
-This page is written by `ddp-course notebooks` from the lessons, the tasks and `course_lib/build/rooms.toml`.
+This page is written by `ddp-course notebooks` from the lessons, the tasks and `course_lib/lab/questions`.
 """
 
 
@@ -146,11 +145,10 @@ def with_plans(guide: str, plans: Iterable[Plan]) -> str:
     return _BLOCK.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", guide)
 
 
-def lessons_page(lessons: Sequence[Lesson], tasks: Sequence[Task], entries: Sequence[Entry]) -> str:
+def lessons_page(lessons: Sequence[Lesson], tasks: Sequence[Task]) -> str:
     """Return the text of docs/instructor-lessons.md."""
     return _HEAD + "".join(
-        _chapter(lesson, [task for task in tasks if task.lesson == lesson.name], entries)
-        for lesson in lessons
+        _chapter(lesson, [task for task in tasks if task.lesson == lesson.name]) for lesson in lessons
     )
 
 
@@ -161,26 +159,26 @@ def write_instructor_pages(root: Path) -> None:
     lessons, tasks = read_lessons(root), all_tasks()
     guide = (root / GUIDE).read_text(encoding="utf-8")
     write_page(root / GUIDE, with_plans(guide, read_plans(lessons, tasks)))
-    write_page(root / LESSONS, lessons_page(lessons, tasks, read_entries()))
+    write_page(root / LESSONS, lessons_page(lessons, tasks))
 
 
 def check_instructor(root: Path) -> list[str]:
-    """Return one line for each thing wrong: a plan that does not fit, an entry that fits no question, an old page."""
+    """Return one line for each thing wrong: a plan that does not fit, a question without a reply, an old page."""
     if not (root / GUIDE).is_file():
         return []
-    lessons, tasks, entries = read_lessons(root), all_tasks(), read_entries()
+    lessons, tasks = read_lessons(root), all_tasks()
     questions = [question for lesson in lessons for question in find_questions(lesson)]
     try:
         plans = read_plans(lessons, tasks)
     except LookupError as error:
         return [f"plans.toml: {error.args[0]}"]
-    problems = [*check_entries(entries, questions), *check_plans(plans, lessons, tasks)]
+    problems = [*check_questions(questions), *check_plans(plans, lessons, tasks)]
     guide = (root / GUIDE).read_text(encoding="utf-8")
     if not _BLOCK.search(guide):
         problems.append(f"{GUIDE}: has lost the marks between which its plans are written")
     if with_plans(guide, plans) != guide:
         problems.append(f"{GUIDE}: its plans are not what the lessons give")
-    if not is_up_to_date(root / LESSONS, lessons_page(lessons, tasks, entries)):
+    if not is_up_to_date(root / LESSONS, lessons_page(lessons, tasks)):
         problems.append(f"{LESSONS}: is not what lessons and tasks give")
     return problems
 
@@ -233,7 +231,7 @@ def _anchor(lesson: Lesson) -> str:
     return plain.replace(" ", "-")
 
 
-def _chapter(lesson: Lesson, tasks: Sequence[Task], entries: Sequence[Entry]) -> str:
+def _chapter(lesson: Lesson, tasks: Sequence[Task]) -> str:
     builds = f" Builds on {', '.join(lesson.before)}." if lesson.before else ""
     minutes = f"{lesson.core_minutes} minutes for a reader, {lesson.room_minutes()} in a room"
     slides = f"slides: `ddp-course slides {lesson.number}`"
@@ -254,7 +252,7 @@ def _chapter(lesson: Lesson, tasks: Sequence[Task], entries: Sequence[Entry]) ->
             f"| {title.replace('|', chr(92) + '|')} | {about} | {'' if chapter[0].core else 'Deeper'} |"
         )
     for number, question in enumerate(find_questions(lesson), start=1):
-        lines += ["", *_prediction(number, question, entries)]
+        lines += ["", *_prediction(number, question)]
     if tasks:
         lines += ["", f"### Lesson {lesson.number}: tasks, and where people get stuck"]
     for task in tasks:
@@ -263,14 +261,13 @@ def _chapter(lesson: Lesson, tasks: Sequence[Task], entries: Sequence[Entry]) ->
     return "\n".join([*lines, ""])
 
 
-def _prediction(number: int, question: Question, entries: Sequence[Entry]) -> Iterator[str]:
+def _prediction(number: int, question: Question) -> Iterator[str]:
     yield f"**Prediction {number}: {_escaped(question.asks)}** ({_escaped(question.section)})"
     yield ""
-    ideas = ideas_for(question, entries)
     for letter, answer in zip("ABCDEFGH", question.answers, strict=False):
         came = " **The run does this.**" if answer == question.came_true else ""
-        idea = f" {ideas[answer]}" if answer in ideas else ""
-        yield f"- {letter}. *{_escaped(answer)}*.{came}{idea}"
+        reply = f" {question.replies[answer]}" if answer in question.replies and not came else ""
+        yield f"- {letter}. *{_escaped(answer)}*.{came}{reply}"
     if question.explanation:
         first = [shortened(each, 60).text for each in paragraphs(question.explanation)[:1]]
         yield ""

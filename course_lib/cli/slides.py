@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from course_lib.build.rooms import read_entries
 from course_lib.build.sections import LESSON, read_lesson
 from course_lib.build.slides import GENERATOR, deck_page, make_deck
 from course_lib.cli.progress_display import progress_bar
@@ -35,7 +34,6 @@ def slides(
     The outputs are those that the notebooks hold. Exit code 1: a file cannot be written. 2: there is no such lesson.
     """
     paths = _meant(names, sorted((course_root() / "notebooks").glob(LESSON)))
-    entries = read_entries()
     try:
         out.mkdir(parents=True, exist_ok=True)
         with progress_bar("slides") as show:
@@ -44,7 +42,7 @@ def slides(
                 if not force:
                     check_ours(target, f'content="{GENERATOR}"')
                 tasks = [task for task in all_tasks() if task.lesson == path.stem]
-                deck = make_deck(read_lesson(path), tasks, entries)
+                deck = make_deck(read_lesson(path), tasks)
                 unfinished = target.with_suffix(".html.part")
                 unfinished.write_text(deck_page(deck), encoding="utf-8", newline="\n")
                 os.replace(unfinished, target)

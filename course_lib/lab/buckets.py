@@ -260,11 +260,6 @@ def second_has(mib: float) -> Callable[[Outcome], bool]:
     return lambda outcome: abs(outcome.values[0][1] - mib) < 0.1
 
 
-def ranks_have(*gradients: float) -> Callable[[Outcome], bool]:
-    """A prediction: the cell ends well, and these are its values by rank."""
-    return lambda outcome: outcome.ok and tuple(outcome.values.values()) == gradients
-
-
 # -- buckets that fill up -----------------------------------------------------------------------------------------
 
 #: The layers of the drawing, by bucket in the order in which they are sent.

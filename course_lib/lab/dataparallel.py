@@ -367,11 +367,6 @@ def another_thread_runs_during(call: Callable[[], object]) -> bool:
     return any(began < moment < ended for moment in looks)
 
 
-def value_is(name: str, value: object) -> Callable[[Outcome], bool]:
-    """A prediction: rank 0's variable has this value."""
-    return lambda outcome: bool(outcome[name][0] == value)
-
-
 def called_once(outcome: Outcome) -> bool:
     """A prediction: the module was called once, in the main thread, with all eight samples."""
     return bool(outcome["seen"][0] == [["MainThread", 8]])

@@ -223,11 +223,6 @@ def draw_one(held: Mapping[int, Sequence[float]], name: str, root: int, numbers:
     return Drawing(right + width + 20, top + len(ranks) * row, tuple(shapes), said, title)
 
 
-def all_have(number: float) -> Callable[[Outcome], bool]:
-    """A prediction: the cell ends well, and this is its value on every rank."""
-    return lambda outcome: set(outcome.values.values()) == {number}
-
-
 def same_model(outcome: Outcome) -> bool:
     """A prediction: rank 0's `difference`, as a part of the largest change of a weight, is rounding."""
     return float(outcome["difference"][0]) < 1e-4

@@ -277,26 +277,6 @@ def draw_resumed(outcome: Outcome) -> Drawing:
     )
 
 
-def adds_up_to(number: int) -> Callable[[Outcome], bool]:
-    """A prediction: the values of all ranks add up to this number."""
-    return lambda outcome: sum(outcome.values.values()) == number
-
-
-def yes_everywhere(outcome: Outcome) -> bool:
-    """A prediction: the value is true on every rank."""
-    return all(outcome.values.values())
-
-
-def yes_nowhere(outcome: Outcome) -> bool:
-    """A prediction: the value is true on no rank."""
-    return not any(outcome.values.values())
-
-
-def is_about(share: float) -> Callable[[Outcome], bool]:
-    """A prediction: rank 0's value is this number, give or take a tenth."""
-    return lambda outcome: abs(outcome.values[0] - share) <= 0.1
-
-
 def sees(outcome_of: str, *times: int) -> Callable[[Outcome], bool]:
     """A prediction: with this variable of the ranks, samples are seen just so many times, some of them each."""
     return lambda outcome: set(times_seen(outcome, outcome_of)) == set(times)

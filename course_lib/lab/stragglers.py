@@ -395,21 +395,6 @@ def _others_waited(outcome: Outcome) -> list[float]:
     return [waited(outcome, rank) for rank in (0, 1, 3)]
 
 
-def at_least(name: str, number: float) -> Callable[[Outcome], bool]:
-    """A prediction: rank 0 has at least this number under that name."""
-    return lambda outcome: bool(outcome[name][0] >= number)
-
-
-def below(name: str, number: float) -> Callable[[Outcome], bool]:
-    """A prediction: rank 0 has less."""
-    return lambda outcome: bool(outcome[name][0] < number)
-
-
-def equals(name: str, number: float) -> Callable[[Outcome], bool]:
-    """A prediction: rank 0 has exactly this number under that name."""
-    return lambda outcome: bool(outcome[name][0] == number)
-
-
 def last_gradient(number: float) -> Callable[[Outcome], bool]:
     """A prediction: in the last round of the default run, rank 3 has this gradient."""
     return lambda outcome: bool(outcome["default"][3][-1] == number)

@@ -7,8 +7,11 @@
     })
 
 Each answer goes with what makes it right: an expectation (see `outcome.expect`), or a function that is given the
-`Outcome` and says yes or no. The cell that decides says `%%ranks --predicted`: it accepts whatever the answers foresee,
-and so does not give away which of them is right. A run that does not say so leaves the question open, whatever it does.
+`Outcome` and says yes or no. `predict("00.skips")` asks a question of a lesson (see `course_lib.questions`).
+
+The cell that decides says `%%ranks --predicted`: it accepts whatever the answers foresee, and so does not give away
+which of them is right. A run that does not say so leaves the question open, whatever it does. A learner who has not
+chosen is asked to, once.
 """
 
 from __future__ import annotations
@@ -16,20 +19,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from course_lib.notebook.board import tell_vote
 from course_lib.notebook.refused import Refused
-from course_lib.notebook.show import in_notebook, show_html
+from course_lib.notebook.show import in_notebook, sent_before, show_html, somebody_looks
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.html import ORANGE, box, panel, prose
 from course_lib.outcome.outcome import Outcome
+from course_lib.questions import Decider, Option, QuestionError, decider, in_drawn_order, question_named
 
 if TYPE_CHECKING:
     import ipywidgets as widgets
-
-#: What makes an answer right.
-Decider = Expectation | Callable[[Outcome], bool]
 
 
 def _is_right(decider: Decider, outcome: Outcome) -> bool:
@@ -46,11 +48,15 @@ def _is_right(decider: Decider, outcome: Outcome) -> bool:
 class Prediction:
     """An open question. `choose(...)` commits from the keyboard; the outcome of the deciding run says who was right."""
 
-    def __init__(self, question: str, answers: Mapping[str, Decider]) -> None:
+    def __init__(
+        self, question: str, answers: Mapping[str, Decider], replies: Mapping[str, str] | None = None
+    ) -> None:
         self.question = question
         self.answers = dict(answers)
+        self.replies = dict(replies or {})
         self.choice: str | None = None
         self.outcome: Outcome | None = None
+        self.shown = datetime.now(UTC)
         self._status: widgets.HTML | None = None
         self._radio: widgets.RadioButtons | None = None
 
@@ -81,6 +87,11 @@ class Prediction:
         """The same as `choose`."""
         self.choose(answer)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The question and its answers: those of another prediction are the same where the cell was run again."""
+        return (self.question, *self.answers)
+
     def __repr__(self) -> str:
         lines = [self.question, *(f"  {number}. {text}" for number, text in enumerate(self.answers, 1))]
         return "\n".join(lines)
@@ -101,6 +112,7 @@ class Prediction:
         right = [text for text, decider in self.answers.items() if _is_right(decider, outcome)]
         happened = in_words(outcome)
         truth = f"“{right[0]}”" if right else f"none of the answers: {happened}"
+        reply = ""
         if self.choice is None:
             mood, text = "ask", f"The run says {truth}. (No prediction was made.)"
             status = "The run has decided: see its output."
@@ -110,10 +122,12 @@ class Prediction:
         else:
             mood, text = "ask", f"✗ You predicted “{self.choice}”. The run says {truth}."
             status = "✗ The run says otherwise: see its output."
+            reply = self.replies.get(self.choice, "")
         if self._radio is not None:
             self._radio.disabled = True
         self._tell(status)
-        show_html(text, panel(box(mood, text)))
+        below = f'<div style="margin: 4px 0 0 0">{prose(reply)}</div>' if reply else ""
+        show_html("\n".join(filter(None, (text, reply))), panel(box(mood, text, below)))
 
     def _tell(self, text: str) -> None:
         if self._status is not None:
@@ -167,49 +181,67 @@ class Questions:
 
     Attributes:
         open: those that wait for a run. decided: by cell, the prediction that its last run was to decide.
+        asked: the words of those whose deciding cell was run without a choice, and has asked for one.
     """
 
     open: list[Prediction] = field(default_factory=list)
     decided: dict[str, Prediction] = field(default_factory=dict)
+    asked: set[tuple[str, ...]] = field(default_factory=set)
 
 
 QUESTIONS = Questions()
 
 
 def predict(
-    question: str, answers: Mapping[str, str | Callable[[Outcome], bool]], choice: str | int | None = None
+    question: str,
+    answers: Mapping[str, str | Callable[[Outcome], bool]] | None = None,
+    choice: str | int | None = None,
+    **values: object,
 ) -> Prediction:
     """Ask for a prediction that the next run with `--predicted` (or `expect="predicted"`) decides.
 
     Args:
-        question: what is going to happen?
+        question: what is going to happen? Without answers: the name of a question of the lessons, such as `00.skips`.
         answers: text of each answer -> what makes it right: an expectation (`ok`, `raises:0`, `died:2`, `hang`, `slow`,
-            ...) or a function of the `Outcome`, such as `lambda out: out.values[0] == 8`.
+            ...) or a function of the `Outcome`, such as `lambda out: out.values[0] == 8`. They are shown in an order
+            that is drawn from the words, the same for everybody.
         choice: commit right away, by text or number; otherwise click, or call `.choose(...)`.
+        values: for the places in the words of a question of the lessons.
 
     Raises:
-        Refused: an expectation cannot be read, or there is no such choice.
+        Refused: there is no such question or choice, or an expectation cannot be read.
     """
-    if len(answers) < 2:
-        raise Refused("A prediction needs at least two answers to choose from.")
     try:
-        parsed: dict[str, Decider] = {
-            text: Expectation.parse(answer) if isinstance(answer, str) else answer
-            for text, answer in answers.items()
-        }
-    except ExpectationError as error:
+        prediction = _asked_by_name(question, values) if answers is None else _asked(question, answers)
+    except (ExpectationError, QuestionError) as error:
         raise Refused(str(error)) from None
-    prediction = Prediction(question, parsed)
     # One question is open at a time: asking again (re-running the cell) replaces it. What was chosen stays chosen: a
     # click on an answer makes its cell the active one, so the learner's next Shift+Enter asks the same question again.
     for before in QUESTIONS.open:
-        if choice is None and (before.question, list(before.answers)) == (question, list(answers)):
+        if choice is None and before.words == prediction.words:
             choice = before.choice
     QUESTIONS.open = [prediction]
     prediction.show()
     if choice is not None:
         prediction.choose(choice)
     return prediction
+
+
+def _asked(question: str, answers: Mapping[str, str | Callable[[Outcome], bool]]) -> Prediction:
+    if len(answers) < 2:
+        raise Refused("A prediction needs at least two answers to choose from.")
+    order = in_drawn_order(question, [Option(text, "") for text in answers])
+    deciders = {option.says: answers[option.says] for option in order}
+    return Prediction(
+        question,
+        {text: Expectation.parse(when) if isinstance(when, str) else when for text, when in deciders.items()},
+    )
+
+
+def _asked_by_name(name: str, values: Mapping[str, object]) -> Prediction:
+    found = question_named(name, values)
+    deciders = {option.says: decider(option.when) for option in found.options}
+    return Prediction(found.asks, deciders, {option.says: option.reply for option in found.options})
 
 
 def reveal_predictions(outcome: Outcome) -> None:
@@ -247,12 +279,14 @@ def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
             is always this one's: two cells may have the same text.
 
     Raises:
-        Refused: no question is open, and this cell has not decided one before.
+        Refused: no question is open, and this cell has not decided one before; or nothing was chosen, for the first
+            time.
     """
     opened = QUESTIONS.open[-1] if QUESTIONS.open else None
     cell = cell_id or text
     before = QUESTIONS.decided.get(cell)
     if opened is not None and (cell_id is None or before is None or before.question == opened.question):
+        _ask_once(opened)
         QUESTIONS.decided[cell] = opened
         return Foreseen(opened, again=False)
     if before is not None:
@@ -260,3 +294,14 @@ def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
     raise Refused(
         "--predicted: no question is open. Run the cell with predict(...) first, and choose an answer."
     )
+
+
+def _ask_once(prediction: Prediction) -> None:
+    """Refuse the first run without a choice, where somebody has seen the question and can choose."""
+    if prediction.choice is not None or prediction.words in QUESTIONS.asked or not somebody_looks():
+        return
+    if not sent_before(prediction.shown):  # all cells at once, as after a restart
+        QUESTIONS.asked.add(prediction.words)
+        raise Refused(
+            "You have not predicted yet: choose an answer above, or run this cell again to see it without."
+        )

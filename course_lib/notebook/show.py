@@ -7,7 +7,8 @@ import os
 import struct
 import sys
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from course_lib.draw.described import described
 from course_lib.notebook.live import live_html, live_text
@@ -40,18 +41,29 @@ def in_notebook() -> bool:
     return _shell() is not None
 
 
+def _request() -> dict[str, Any]:
+    """The message that has this cell run; empty where there is none (a terminal)."""
+    asks = getattr(_shell(), "get_parent", None)
+    return asks() if asks is not None else {}
+
+
 def this_cell() -> str | None:
     """The id of the cell that runs; None where whoever runs it does not tell (nbclient, a terminal)."""
-    asks = getattr(_shell(), "get_parent", None)
-    found = asks().get("metadata", {}).get("cellId") if asks is not None else None
+    found = _request().get("metadata", {}).get("cellId")
     return str(found) if found else None
 
 
-def can_update() -> bool:
-    """False where outputs are saved or compared (`DDP_COURSE_LIVE=0`).
+def sent_before(moment: datetime) -> bool:
+    """Whether this cell was sent to the kernel before that: several cells were run at once."""
+    sent = _request().get("header", {}).get("date")
+    return isinstance(sent, datetime) and sent < moment
 
-    nbval keeps a display's first state and ignores what replaces it; a silent cell that takes long would leave
-    "(no output)" behind.
+
+def somebody_looks() -> bool:
+    """False where nobody sits at the notebook, and outputs are saved or compared (`DDP_COURSE_LIVE=0`).
+
+    Nothing is asked there, and no display is replaced: nbval keeps its first state and ignores what replaces it; a
+    silent cell that takes long would leave "(no output)" behind.
     """
     return hasattr(_shell(), "kernel") and os.environ.get("DDP_COURSE_LIVE") != "0"
 
@@ -76,7 +88,7 @@ class Place:
 
     def __init__(self) -> None:
         self._handle: DisplayHandle | None = None
-        self._live = can_update()
+        self._live = somebody_looks()
 
     @property
     def used(self) -> bool:

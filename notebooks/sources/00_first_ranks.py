@@ -63,14 +63,7 @@ machine()
 # one, or call `p.choose(2)`.
 
 # %%
-p = predict(
-    "Rank 2 skips the all_reduce. What happens?",
-    {
-        "the other three add up their tensors without it": "ok",
-        "rank 2 raises an error": "raises:2",
-        "the other three wait for ever": "hang:0,1,3",
-    },
-)
+p = predict("00.skips")
 
 # %% claims={"54": "holds"}
 # %%ranks --predicted --trace --as out
@@ -113,14 +106,7 @@ dist.barrier()
 # ## Break it 2: a rank that raises
 
 # %%
-p = predict(
-    "Rank 1 divides by zero before a barrier. What do you see?",
-    {
-        "ZeroDivisionError on all four ranks": "raises:0,1,2,3",
-        "ZeroDivisionError on rank 1, and the others are stuck": "raises:1",
-        "all ranks are stuck, no error anywhere": "hang",
-    },
-)
+p = predict("00.divides")
 
 # %%
 # %%ranks --predicted
@@ -135,13 +121,7 @@ dist.barrier()
 # ## Break it 3: a rank that dies
 
 # %%
-p = predict(
-    "Rank 3's process disappears while the others wait in a barrier. How do they find out?",
-    {
-        "not at all: they wait until the timeout": "hang",
-        "they get an error at once": "died:3",
-    },
-)
+p = predict("00.disappears")
 
 # %% claims={"60": "holds"}
 # %%ranks --predicted --as out
@@ -170,17 +150,7 @@ print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
 # `all_reduce`.
 
 # %%
-from course_lib.lab.first_ranks import all_have
-
-p = predict(
-    "Losses 0 + 1 + 3 on three ranks, 4 samples on rank 2, each in an all_reduce. What happens?",
-    {
-        "the three wait for rank 2, and it waits for them": "hang",
-        "an error: these two calls do not belong together": "raises",
-        "the losses sum to 4 on three ranks, rank 2 keeps its 4": all_have(4.0),
-        "everybody gets 8, and nobody complains": all_have(8.0),
-    },
-)
+p = predict("00.loss_or_samples")
 
 # %%
 # %%ranks --predicted --as out
@@ -313,12 +283,7 @@ all(torch.equal(weights, other) for other in everyones)
 # process that trains on whole batches ends up with the same weights.
 
 # %%
-from course_lib.lab.first_ranks import differs, same_model
-
-p = predict(
-    "One process trains on whole batches. Are its weights those of the four ranks?",
-    {"yes, up to rounding": same_model, "no, four ranks learn something else": differs},
-)
+p = predict("00.same_model")
 
 # %%
 # %%ranks --only 0 --predicted --as out

@@ -41,17 +41,7 @@ norm.running_mean.item()
 # Why not the real one? `DataParallel` is one process, so run it on one rank only, and let the model say in which thread it is called.
 
 # %%
-from course_lib.lab.dataparallel import called_once, in_parallel, split_over_cores, split_over_gpus, value_is
-
-p = predict(
-    "nn.DataParallel(model) is called on this machine, with a batch of eight. What happens?",
-    {
-        "an error: DataParallel needs GPUs": "raises",
-        "the batch is split over the cores of the CPU": split_over_cores,
-        "the batch is split over several GPUs": split_over_gpus,
-        "it calls the model with all eight, as if it were not there": called_once,
-    },
-)
+p = predict("01.on_this_machine")
 
 # %% tags=["nbval-ignore-output"]
 # %%ranks --only 0 --predicted --as out
@@ -126,14 +116,7 @@ else:
 # get the new weights? Watch an evaluation, in which nothing changes:
 
 # %%
-p = predict(
-    "net has N bytes of weights. A forward under no_grad, 4 devices. How many bytes of weights are copied?",
-    {
-        "none: nothing has changed since the last forward": value_is("weights_copied", 0),
-        "3 N": value_is("weights_copied", 3),
-        "6 N": value_is("weights_copied", 6),
-    },
-)
+p = predict("01.weights_copied")
 
 # %%
 # %%ranks --only 0 --predicted --as out
@@ -286,15 +269,7 @@ explore_rings()
 # how parallel is it?
 
 # %%
-p = predict(
-    "Two threads. First both count in a Python loop. Then one multiplies big matrices, the other looks at the clock. "
-    "When do they run at the same moment?",
-    {
-        "both times: that is what threads are for": in_parallel(loops=True, multiplication=True),
-        "never: there is one lock": in_parallel(loops=False, multiplication=False),
-        "the second time only": in_parallel(loops=False, multiplication=True),
-    },
-)
+p = predict("01.two_threads")
 
 # %% claims={"56": "refined"}
 # %%ranks --only 0 --predicted --as out
@@ -397,13 +372,7 @@ print("the same model, up to rounding:", (weights - dp_weights).abs().max().item
 # One mistake goes unnoticed, because everything runs: `batch_size` stays as it was.
 
 # %%
-p = predict(
-    "batch_size=128 is left as it was, on 4 ranks. What is trained?",
-    {
-        "the same: 128 samples per step, 32 per rank": value_is("steps", 11),
-        "batches of 512 in all: a quarter of the steps": value_is("steps", 3),
-    },
-)
+p = predict("01.batch_size")
 
 # %%
 # %%ranks --predicted --as out

@@ -24,14 +24,7 @@ draw_machines()
 # First the question from above. `--no-init` gives you four ranks that have no process group yet. Rank 2 never asks for one:
 
 # %%
-p = predict(
-    "Rank 2 never calls init_process_group. What do ranks 0, 1 and 3 say?",
-    {
-        "an error at once: rank 2 is missing": "raises",
-        "nothing: they wait": "hang:0,1,3",
-        "nothing: they begin without it": "ok",
-    },
-)
+p = predict("02.missing_rank")
 
 # %% claims={"59": "incomplete"}
 # %%ranks 4 --no-init --predicted
@@ -134,16 +127,7 @@ names = "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"
 print(json.dumps({name: os.environ[name] for name in names}), flush=True)
 
 # %%
-from course_lib.lab.process_groups import both_count_on, local_rank_begins_anew, rank_begins_anew
-
-p = predict(
-    "Two machines with two processes each. RANK and LOCAL_RANK of the first process on the second machine?",
-    {
-        "0 and 2: RANK begins anew on every machine": rank_begins_anew,
-        "2 and 0: LOCAL_RANK begins anew on every machine": local_rank_begins_anew,
-        "2 and 2: they are the same": both_count_on,
-    },
-)
+p = predict("02.second_machine")
 
 # %%
 from course_lib.lab.process_groups import free_port, torchrun
@@ -177,16 +161,7 @@ draw_machines(out)
 # that the tensors are on:
 
 # %%
-from course_lib.lab.process_groups import asks_for_machines, takes_gloo_for_gpus, takes_nccl_for_gpus
-
-p = predict(
-    "Several GPUs in one machine. Which backend does torch take, if you do not name one?",
-    {
-        "gloo": takes_gloo_for_gpus,
-        "NCCL": takes_nccl_for_gpus,
-        "it depends on the number of machines": asks_for_machines,
-    },
-)
+p = predict("02.default_backend")
 
 # %% claims={"22": "wrong"}
 # %%ranks 2 --no-init --predicted --as out
@@ -290,14 +265,7 @@ compare(model.module)
 # somebody forgets it:
 
 # %%
-p = predict(
-    "Of three ranks only 0 and 1 call new_group([0, 1]), and all_reduce in it. What happens?",
-    {
-        "they wait for rank 2": "hang",
-        "an error": "raises",
-        "nothing bad: the sum is right": "ok",
-    },
-)
+p = predict("02.new_group")
 
 # %%
 # %%ranks 3 --fresh --predicted

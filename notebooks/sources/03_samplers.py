@@ -21,16 +21,7 @@ the_deck()
 # ## Ten samples, four ranks
 
 # %%
-from course_lib.lab.samplers import adds_up_to
-
-p = predict(
-    "10 samples, 4 ranks, default settings. How many samples are processed in one epoch, over all ranks?",
-    {
-        "8: the two that do not fit are dropped": adds_up_to(8),
-        "10: two ranks get three samples, two get two": adds_up_to(10),
-        "12: two samples are processed twice": adds_up_to(12),
-    },
-)
+p = predict("03.ten_samples")
 
 # %% claims={"28": "incomplete"}
 # %%ranks 4 --predicted --as out
@@ -73,12 +64,7 @@ print("of  3:", list(DistributedSampler(range(3), shuffle=False, drop_last=True)
 # `DistributedSampler` shuffles by default. Two epochs, one sampler:
 
 # %%
-from course_lib.lab.samplers import yes_everywhere, yes_nowhere
-
-p = predict(
-    "A loop over two epochs, sampler with its default shuffle=True, nothing else. Is the order of epoch 1 that of epoch 0?",
-    {"no, each epoch is shuffled anew": yes_nowhere, "yes, exactly the same": yes_everywhere},
-)
+p = predict("03.two_epochs")
 
 # %%
 # %%ranks --predicted
@@ -205,16 +191,7 @@ print("added:", [seed + rank for seed in range(3)], "mixed:", [own_seed(seed) fo
 # and 200 with a seed per rank.
 
 # %%
-from course_lib.lab.samplers import is_about
-
-p = predict(
-    "How much does DDP's averaged gradient scatter with a seed per rank, compared with one seed for all?",
-    {
-        "as much: the mean over ranks is the same": is_about(1),
-        "half as much": is_about(1 / 2),
-        "a quarter as much, with four ranks": is_about(1 / 4),
-    },
-)
+p = predict("03.scatter")
 
 # %%
 # %%ranks --predicted
@@ -240,13 +217,7 @@ round(scatter(own_seed(0)) / scatter(0), 2)
 # If the ranks are seeded differently, must the model be built before that?
 
 # %%
-p = predict(
-    "Every rank seeds differently, builds its model, wraps it in DDP. Are the weights equal on all ranks after that?",
-    {
-        "no: different seeds, different weights": yes_nowhere,
-        "yes: DDP copies rank 0's weights to all": yes_everywhere,
-    },
-)
+p = predict("03.different_seeds")
 
 # %% claims={"57": "holds"}
 # %%ranks --predicted
@@ -349,14 +320,7 @@ plot_padding(out["errors"][0])
 # there is nothing that a sampler could deal out.
 
 # %%
-p = predict(
-    "A stream of 10 samples, 4 ranks, each with a DataLoader of 2 workers. How many samples are processed in an epoch?",
-    {
-        "10: the loaders share them": adds_up_to(10),
-        "40: every rank reads the whole stream": adds_up_to(40),
-        "80: every worker of every rank reads it": adds_up_to(80),
-    },
-)
+p = predict("03.stream")
 
 # %%
 # %%ranks --predicted --as out
@@ -500,17 +464,8 @@ with Join([toy]):
 #
 # Twenty samples: five per rank. The job dies in epoch 1, after three of them. What does the next job have to know?
 
-# %% jupyter={"source_hidden": true} tags=["hide-input"]
-from course_lib.lab.samplers import sees
-
-p = predict(
-    "The new job makes a new sampler, skips three samples, but forgets set_epoch(1). What becomes of the epoch's samples?",
-    {
-        "each is seen once: what does the order matter": sees("forgot", 1),
-        "none is seen twice, some are never seen": sees("forgot", 0, 1),
-        "some are seen twice, others never": sees("forgot", 0, 1, 2),
-    },
-)
+# %%
+p = predict("03.forgotten_epoch")
 
 # %%
 # %%ranks --predicted --as out

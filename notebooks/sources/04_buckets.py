@@ -214,16 +214,7 @@ draw_backward(on_rank_0, "Hooks and buckets send while backward still computes",
 # Now `DistributedDataParallel` itself, with its defaults, for three iterations of the same model (8 MiB).
 
 # %%
-from course_lib.lab.buckets import gradients_sent, ranks_have, second_has, waits_in
-
-p = predict(
-    "How many all-reduces of gradients are there in iterations 0, 1 and 2?",
-    {
-        "20, 20, 20: one per parameter": gradients_sent(60),
-        "2, 2, 2: a small bucket and a large one": gradients_sent(6),
-        "1, 2, 2: first everything at once": gradients_sent(5),
-    },
-)
+p = predict("04.gradients_sent")
 
 # %%
 # %%ranks --predicted --as out
@@ -255,14 +246,7 @@ for sent in out.collectives[0]:
 # DDP's all-reduces are asynchronous, like those of your hooks. Your `backward()` returned although rank 1 had not begun.
 
 # %%
-p = predict(
-    "Rank 1 does its forward but skips backward(). Where does rank 0 end up?",
-    {
-        "in optimizer.step(): it needs the gradients of all": waits_in("step()"),
-        "in backward(): it does not return": waits_in("backward()"),
-        "nowhere: it uses the gradient it has": "ok",
-    },
-)
+p = predict("04.skips_backward")
 
 # %% claims={"4": "holds"}
 # %%ranks --predicted
@@ -329,16 +313,7 @@ draw_caps(measured_steps(CAPS, network), network)
 # network is free. Measured steps are a little longer, because copying and real all-reduces take time as well.
 
 # %%
-from course_lib.lab.network import fastest
-
-p = predict(
-    "A message now takes 40 ms instead of 8, as in a ring of many more ranks. Which cap is fastest?",
-    {
-        "0.5: sixteen messages, all but one overlapped": fastest(0.5),
-        "2: still the best compromise": fastest(2),
-        "25: one message, nothing overlapped": fastest(25),
-    },
-)
+p = predict("04.slow_messages")
 
 # %%
 # %%ranks --predicted --as out
@@ -382,14 +357,7 @@ for cap in (0.5, 1, 4, 25, None):
 # ### When a bucket is closed
 
 # %%
-p = predict(
-    "Hidden layers of 1 MiB each, bucket_cap_mb=1.5. How large is a bucket in the middle?",
-    {
-        "1 MiB: with a second layer it would exceed the cap": second_has(1),
-        "1.5 MiB: a layer is split": second_has(1.5),
-        "2 MiB: the cap may be exceeded": second_has(2),
-    },
-)
+p = predict("04.second_bucket")
 
 # %%
 # %%ranks --predicted
@@ -465,14 +433,7 @@ for iteration in range(3):
 # **A layer that is not used.**
 
 # %%
-p = predict(
-    "Forward never calls one of two layers. After the first backward(), the gradient of the other is",
-    {
-        "the mean over the ranks: 1.5 on both": ranks_have(1.5, 1.5),
-        "each rank's own: 1 on rank 0, 2 on rank 1": ranks_have(1, 2),
-        "never there: backward() raises": "raises",
-    },
-)
+p = predict("04.unused_layer")
 
 # %%
 # %%ranks --predicted

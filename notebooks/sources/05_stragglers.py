@@ -39,14 +39,7 @@ ddp = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(256, 256) fo
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.001)
 
 # %%
-p = predict(
-    "Three steps. Rank 2 begins its third forward 0.3 s late. What do the other three do?",
-    {
-        "they wait in backward() until its gradients are there": lab.wait_in_backward,
-        "they go on: a gradient that comes too late is left out": lab.go_on_without,
-        "they step, and wait at the beginning of the next forward": lab.wait_later,
-    },
-)
+p = predict("05.late_rank")
 
 # %% claims={"36": "holds"}
 # %%ranks --predicted --trace --as out
@@ -95,13 +88,7 @@ out.replay("Three steps; rank 2 is late for the third")
 
 # %%
 late = lab.by_turns(ranks=4, steps=8, milliseconds=20)
-p = predict(
-    "Eight steps; in each, another rank is 20 ms late. Every rank loses 40 ms in all. What does the gang lose?",
-    {
-        "40 ms: all are equally fast, it evens out": lab.below("took", 160),
-        "160 ms: every delay is everybody's": lab.at_least("took", 160),
-    },
-)
+p = predict("05.late_by_turns")
 
 # %%
 # %%ranks --predicted --as out
@@ -187,13 +174,7 @@ print(sum(sent.stage == "gradients" for sent in out.collectives[0]), "all-reduce
 # Exact, and a quarter of the reductions. But which calls have to be inside the block?
 
 # %%
-p = predict(
-    "forward() comes before the block `with ddp.no_sync():`, only backward() is inside it. What is in .grad on rank 0?",
-    {
-        "1, its own: backward() is inside": lab.equals("inside", 1.0),
-        "2.5, the mean over all: it is synchronised all the same": lab.equals("inside", 2.5),
-    },
-)
+p = predict("05.forward_outside")
 
 # %%
 # %%ranks --predicted --as out
@@ -271,14 +252,7 @@ lab.explore_lateness()
 # gradient of exactly 1.
 
 # %%
-p = predict(
-    "In the fourth round only rank 3 is left. Its batch has a gradient of 1. What is in .grad after backward()?",
-    {
-        "1: it is alone": lab.last_gradient(1.0),
-        "0.25: three zeros take part in the mean": lab.last_gradient(0.25),
-        "nothing: backward() waits for the three that are gone": "hang",
-    },
-)
+p = predict("05.last_round")
 
 # %%
 # %%ranks --predicted --as out
@@ -341,14 +315,7 @@ with joined.join(throw_on_early_termination=True):
 # read. Here rank 0 has 8 samples, and rank 1 has fewer.
 
 # %%
-p = predict(
-    "Samples 8 and 2; each rank takes the mean loss of its own. After backward(), the gradient is",
-    {
-        "another one on each rank: the models diverge": lab.models_differ,
-        "the same on all ranks, and right": lab.same_and_right,
-        "the same on all ranks, and wrong": lab.same_and_wrong,
-    },
-)
+p = predict("05.short_batch")
 
 # %% claims={"29": "incomplete"}
 # %%ranks 2 --predicted --as out
@@ -393,13 +360,7 @@ lab.plot_errors(out["errors"][0])
 # Here, with gloo, it is 0.6 seconds, and rank 1 is late four times.
 
 # %%
-p = predict(
-    "timeout=0.6 s. Rank 1 comes 0.2 s late to each of four all-reduces. Rank 0 waits 0.8 s in all. Then?",
-    {
-        "rank 0 raises: it has waited for more than 0.6 s": "raises",
-        "nothing: the clock starts anew in each wait": "ok",
-    },
-)
+p = predict("05.timeout")
 
 # %% claims={"61": "wrong"}
 # %%ranks --predicted

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from course_lib.board.events import question_id
 from course_lib.board.sender import Sender
+from course_lib.questions import question_named
 from course_lib.tasks import find_task
 from tests.support.boards import running_board
 
@@ -19,14 +20,8 @@ TASK = "samplers.shard_indices"
 MISCONCEPTION = max(find_task(TASK).misconceptions, key=lambda each: len(each.sentence) + len(each.taught))
 EVIL = "<img src=x onerror=document.title=1>"
 #: The first question of lesson 00.
-ASKED = (
-    "Rank 2 skips the all_reduce. What happens?",
-    (
-        "the other three add up their tensors without it",
-        "rank 2 raises an error",
-        "the other three wait for ever",
-    ),
-)
+FIRST = question_named("00.skips", {})
+ASKED = FIRST.asks, tuple(option.says for option in FIRST.options)
 QUESTION = question_id(*ASKED)
 
 

@@ -20,18 +20,15 @@ from course_lib.board.client import Address, RefusedError
 from course_lib.board.sender import Sender
 from course_lib.board.store import Store
 from course_lib.notebook import board as link
+from course_lib.questions import question_named
 from tests.support.boards import RunningBoard, running_board
 
 TASK = "samplers.shard_indices"
 LOADED = "import sys; print(any(name.startswith('course_lib.board') for name in sys.modules))"
 #: The first question of lesson 00.
-ASKED = "Rank 2 skips the all_reduce. What happens?"
-ANSWERS = (
-    "the other three add up their tensors without it",
-    "rank 2 raises an error",
-    "the other three wait for ever",
-)
-PREDICTED = f"p = predict({ASKED!r}, dict(zip({ANSWERS!r}, ('ok', 'raises:2', 'hang:0,1,3'))), choice=2)"
+FIRST = question_named("00.skips", {})
+ASKED, ANSWERS = FIRST.asks, tuple(option.says for option in FIRST.options)
+PREDICTED = f"p = predict({FIRST.name!r}, choice=2)"
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "course_lib"
 FLOORS = (
     {"draw"},
     {"data", "faults", "learner", "outcome", "own_files", "versions"},
+    {"questions"},
     {"ranks"},
     {"watch"},
     {"doctor"},

@@ -2,7 +2,7 @@
 
 Rooms: ``cuts`` (text and code become short enough), ``deck`` (a lesson as slides), ``page`` (slides as one HTML file),
 ``reveal/`` (reveal.js, shipped with its licence). Nothing is executed: what a slide shows is what the notebook has
-saved, and what a speaker reads comes from the lesson, its tasks, and ``rooms.toml``.
+saved, and what a speaker reads comes from the lesson, its questions and its tasks.
 """
 
 from .deck import Block, Deck, Look, Slide, make_deck

@@ -15,7 +15,6 @@ from enum import Enum
 import nbformat
 
 from course_lib.build.asked import Question, find_questions
-from course_lib.build.rooms import Entry, ideas_for
 from course_lib.build.sections import Lesson, Part, Section
 from course_lib.tasks.task import Task
 
@@ -116,11 +115,11 @@ class _Pile:
         return sum(block.height for block in self.blocks)
 
 
-def make_deck(lesson: Lesson, tasks: Sequence[Task] = (), entries: Sequence[Entry] = ()) -> Deck:
+def make_deck(lesson: Lesson, tasks: Sequence[Task] = ()) -> Deck:
     """Return the slides of a saved lesson.
 
     Args:
-        tasks: those of the lesson, for the notes. entries: the ideas behind the questions' answers, of all lessons.
+        tasks: those of the lesson, for the notes.
     """
     questions = {question.asked_in: question for question in find_questions(lesson)}
     clock = 0.0
@@ -133,7 +132,7 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = (), entries: Sequence[Entr
             if section.level == 1 and not chapters:
                 opening, section = _opening(section)
                 slides.append(opening)
-            slides += _Cut(section, questions, entries).slides()
+            slides += _Cut(section, questions).slides()
         if not slides:  # a heading and nothing else
             slides = [Slide(chapter[0].title, ())]
         about = _time(chapter[0], minutes, clock, lesson.room_minutes())
@@ -179,11 +178,10 @@ def _tasks(tasks: Sequence[Task]) -> str:
 class _Cut:
     """One section on its way to slides."""
 
-    def __init__(self, section: Section, questions: Mapping[str, Question], entries: Sequence[Entry]) -> None:
+    def __init__(self, section: Section, questions: Mapping[str, Question]) -> None:
         self.section = section
         self.questions = questions
         self.deciding = {question.decided_in for question in questions.values() if question.decided_in}
-        self.entries = entries
         self.pile = _Pile()
         self.done: list[Slide] = []
 
@@ -225,7 +223,7 @@ class _Cut:
         if question := self.questions.get(cell_id):
             self._fill(
                 Block(Look.QUESTION, question.asks, 0, answers=question.answers),
-                *_question_notes(question, self.entries),
+                *_question_notes(question),
             )
             return
         shown = list(_outputs(part.cell.outputs))
@@ -312,17 +310,16 @@ def _pieces_of(markdown: str) -> Iterator[str]:
     yield "\n".join(taken)
 
 
-def _question_notes(question: Question, entries: Sequence[Entry]) -> Iterator[str]:
+def _question_notes(question: Question) -> Iterator[str]:
     yield (
         "**Everybody chooses before anybody runs the next cell.** The class board (`ddp-course board`) shows what this "
         "room answered."
     )
-    ideas = ideas_for(question, entries)
     lines = []
     for letter, answer in zip("ABCDEFGH", question.answers, strict=False):
-        idea = f" {ideas[answer]}" if answer in ideas else ""
         came = " **This is what the run does.**" if answer == question.came_true else ""
-        lines.append(f"- **{letter}. {answer}.**{came}{idea}")
+        reply = f" {question.replies[answer]}" if answer in question.replies and not came else ""
+        lines.append(f"- **{letter}. {answer}.**{came}{reply}")
     yield "\n".join(lines)
     if question.explanation:
         yield f"**To say after the run:** {question.explanation}"

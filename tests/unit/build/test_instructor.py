@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib.build.asked import Question, find_questions
+from course_lib import questions
+from course_lib.build.asked import check_questions, find_questions
 from course_lib.build.instructor import check_plans, lessons_page, read_plans, with_plans
-from course_lib.build.rooms import Entry, check_entries, read_entries
 from course_lib.build.sections import lesson_of, read_lessons
+from course_lib.questions import Option, Question
 from course_lib.tasks.catalogue import all_tasks
 
 ROOT = Path(__file__).parents[3]
@@ -112,28 +113,31 @@ def test_every_prediction_is_found_with_the_answer_that_came_true(lessons):
     assert all(len(question.answers) >= 2 for question in questions)
 
 
-def test_an_entry_without_its_question_and_a_forgotten_answer_are_told():
-    question = Question("06", "S", "Does it hang?", ("yes", "no", "perhaps"), "no", "", "a", "b")
-    told = list(
-        check_entries(
-            [
-                Entry("06", "Does", {"ye": "x", "never": "y"}),
-                Entry("06", "Will it?", {}),
-                Entry("07", "Does", {}),
-            ],
-            [question],
-        )
-    )
-    assert told == [
-        "rooms.toml, lesson 06, 'Does': there is no answer 'never'",
-        "rooms.toml, lesson 06, 'Does': nothing is said of 'perhaps'",
-        "rooms.toml, lesson 06, 'Will it?': no question says this",
-        "rooms.toml, lesson 07, 'Does': no question says this",
+def test_a_question_that_no_lesson_asks_and_a_choice_without_a_reply_are_told(monkeypatch):
+    options = (Option("yes, {n}", "ok", "Not here."), Option("no", "hang"), Option("perhaps", "raises"))
+    ours = {
+        name: Question(name, asks, options) for name, asks in {"06.a": "Is it {n}?", "06.b": "B?"}.items()
+    }
+    monkeypatch.setattr(questions, "read_questions", {"06": ours}.get)
+    monkeypatch.setattr(questions, "all_questions", lambda: list(ours.values()))
+    shown = '<div class="ddp-ask"><ol></ol></div>', "Is it 4?\n  1. yes, 4\n  2. no\n  3. perhaps"
+    cells = [
+        new_markdown_cell("# 06 · T"),
+        new_code_cell(
+            "", outputs=[new_output("display_data", {"text/html": shown[0], "text/plain": shown[1]})]
+        ),
+        new_code_cell("", outputs=[new_output("stream", name="stdout", text="The run says “no”.")]),
+    ]
+    found = find_questions(lesson_of(new_notebook(cells=cells), "06_x"))
+    assert found[0].replies == {"yes, 4": "Not here."}
+    assert list(check_questions(found)) == [
+        "06.a: nothing is replied to 'perhaps'",
+        "06.b: no saved cell asks this",
     ]
 
 
 def test_the_page_names_every_misconception_of_every_task(lessons):
-    page = lessons_page(lessons, all_tasks(), read_entries())
+    page = lessons_page(lessons, all_tasks())
     for task in all_tasks():
         assert f"(`{task.name}`)" in page
         assert all(item.sentence in page for item in task.misconceptions)

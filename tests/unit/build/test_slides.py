@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_lib import questions
 from course_lib.build.asked import find_questions
-from course_lib.build.rooms import Entry
 from course_lib.build.sections import lesson_of, read_lesson
 from course_lib.build.slides import Look, deck_page, make_deck
 from course_lib.build.slides.cuts import (
@@ -20,6 +20,7 @@ from course_lib.build.slides.cuts import (
     shortened,
     split_lines,
 )
+from course_lib.questions import Option, Question
 
 ROOT = Path(__file__).parents[3]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
@@ -34,12 +35,12 @@ def printed(text: str):
     return new_output("stream", name="stdout", text=text)
 
 
-def deck_of(*cells, entries=()):
-    return make_deck(lesson_of(new_notebook(cells=list(cells)), "06_x"), entries=entries)
+def deck_of(*cells):
+    return make_deck(lesson_of(new_notebook(cells=list(cells)), "06_x"))
 
 
-def slides_of(*cells, entries=()):
-    return [slide for chapter in deck_of(*cells, entries=entries).chapters for slide in chapter]
+def slides_of(*cells):
+    return [slide for chapter in deck_of(*cells).chapters for slide in chapter]
 
 
 def looks(slide):
@@ -66,11 +67,15 @@ def test_a_question_the_cell_that_decides_and_what_came_of_it_are_slides_of_thei
     assert (explains.title, after.title) == ("Break it", "Next")
 
 
-def test_the_notes_of_a_question_say_which_answer_comes_true_and_what_to_say_to_the_others():
-    entries = [Entry("06", "Does", {"yes": "Believes in it."})]
-    notes = slides_of(*QUESTION, entries=entries)[1].notes
-    assert "**A. yes.** Believes in it." in notes
+def test_the_notes_of_a_question_say_which_answer_comes_true_and_what_to_say_to_the_others(monkeypatch):
+    options = Option("yes", "ok", "Not quite."), Option("no", "hang", "Never told.")
+    monkeypatch.setattr(
+        questions, "read_questions", lambda _: {"06.does": Question("06.does", "Does it?", options)}
+    )
+    notes = slides_of(*QUESTION)[1].notes
+    assert "**A. yes.** Not quite." in notes
     assert "**B. no.** **This is what the run does.**" in notes
+    assert "Never told." not in notes
     assert "It does not." in notes
     assert "about 3 min" in notes
 

@@ -1,19 +1,15 @@
-"""Lesson 03's pictures, its explorer and what its predictions ask, on plain data."""
+"""Lesson 03's pictures and its explorer, on plain data."""
 
 from types import SimpleNamespace
 
 from course_lib.lab.samplers import (
     DealExplorer,
-    adds_up_to,
     draw_deal,
     draw_deals,
     draw_resumed,
     how_many_differ,
-    is_about,
     sees,
     the_deck,
-    yes_everywhere,
-    yes_nowhere,
 )
 
 
@@ -84,16 +80,6 @@ def test_numbers_of_each_kind_are_counted():
 
 def having(**values: object) -> SimpleNamespace:
     return SimpleNamespace(values=dict(enumerate(values.values())))
-
-
-def test_predictions_look_at_all_ranks():
-    assert adds_up_to(8)(having(a=3, b=5))
-    assert not adds_up_to(3)(having(a=3, b=5))
-    mixed = having(a=True, b=False)
-    assert not yes_everywhere(mixed)
-    assert not yes_nowhere(mixed)
-    assert is_about(0.5)(having(a=0.46))
-    assert not is_about(0.25)(having(a=0.46))
 
 
 def test_the_explorer_deals_anew_on_real_ranks_when_a_control_moves():

@@ -1,0 +1,172 @@
+"""The questions of the lessons: `lab/questions/NN.toml` holds their words, what decides them, and what to reply.
+
+`predict("00.skips")` asks the question `skips` of `00.toml`. Words may have places for what the cell computes
+(`asks = "What are {n} bytes?"`, `predict("01.bytes", n=4)`). The options are shown in an order that is drawn from the
+words: the same for everybody, so that a room can speak of answer B, and no place is a better guess than another.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import re
+import string
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from course_lib.outcome.expect import Expectation, ExpectationError
+from course_lib.outcome.outcome import Outcome
+
+#: What makes an answer right.
+Decider = Expectation | Callable[[Outcome], bool]
+
+_FOLDER = Path(__file__).with_name("lab") / "questions"
+#: Where a predicate without a module's name stands.
+_COMMON = "predictions"
+#: With this number each place is right about as often as the others (tests/unit/test_questions.py).
+_SALT = 0
+
+
+class QuestionError(Exception):
+    """There is no such question, or its file says what cannot be understood; the message says which."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An answer to choose.
+
+    Attributes:
+        says: its words. when: what makes it right, as `decider` reads it.
+        reply: what is told to those who chose it, where it does not come true.
+    """
+
+    says: str
+    when: str
+    reply: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of a lesson. `name` is such as `00.skips`; `options` are in the order in which they are shown."""
+
+    name: str
+    asks: str
+    options: tuple[Option, ...]
+
+    def with_values(self, values: Mapping[str, object]) -> Question:
+        """The same with the values in their places.
+
+        Raises:
+            QuestionError: a value is missing.
+        """
+        try:
+            options = tuple(
+                Option(*(text.format_map(values) for text in (option.says, option.when, option.reply)))
+                for option in self.options
+            )
+            return replace(self, asks=self.asks.format_map(values), options=options)
+        except (LookupError, ValueError) as error:
+            raise QuestionError(f'predict("{self.name}") needs the value of {error}.') from None
+
+    def reply_to(self, answer: str) -> str:
+        """The reply to an option as it was shown; "" where there is none."""
+        return next((option.reply for option in self.options if is_said(option.says, answer)), "")
+
+
+def is_said(words: str, shown: str) -> bool:
+    """Whether these words, whatever stands in their places, are what was shown."""
+    parts = string.Formatter().parse(words)
+    pattern = "".join(re.escape(text) + (".+?" if place is not None else "") for text, place, *_ in parts)
+    return re.fullmatch(pattern, shown, re.DOTALL) is not None
+
+
+@cache
+def read_questions(number: str) -> Mapping[str, Question]:
+    """The questions of a lesson by their names, such as `00.skips`; none for a lesson without a file."""
+    path = _FOLDER / f"{number}.toml"
+    if not path.is_file():
+        return {}
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {
+        f"{number}.{name}": Question(
+            f"{number}.{name}",
+            entry["asks"],
+            in_drawn_order(entry["asks"], (Option(**option) for option in entry["options"])),
+        )
+        for name, entry in table.items()
+    }
+
+
+def all_questions() -> list[Question]:
+    """Those of all lessons, in their order."""
+    return [
+        question for path in sorted(_FOLDER.glob("*.toml")) for question in read_questions(path.stem).values()
+    ]
+
+
+def question_named(name: str, values: Mapping[str, object]) -> Question:
+    """The question of this name, with these values in its words.
+
+    Raises:
+        QuestionError: there is none, or a value is missing.
+    """
+    questions = read_questions(name.partition(".")[0])
+    if name not in questions:
+        known = f" The lesson asks: {', '.join(questions)}." if questions else ""
+        raise QuestionError(f"There is no question {name!r}.{known}")
+    return questions[name].with_values(values)
+
+
+def in_drawn_order(asks: str, options: Iterable[Option]) -> tuple[Option, ...]:
+    """The options in the order in which they are shown under this question."""
+
+    def lot(option: Option) -> bytes:
+        return hashlib.sha256(f"{_SALT}\n{asks}\n{option.says}".encode()).digest()
+
+    return tuple(sorted(options, key=lot))
+
+
+def decider(when: str) -> Decider:
+    """What `when` says: an expectation such as `raises:2`, or a predicate of the lessons' code (`course_lib.lab`).
+
+    A predicate is a function of the `Outcome` (`stragglers.go_on_without`), or is made by one from literals
+    (`value_is("steps", 11)`). Without a module's name it is one of `course_lib.lab.predictions`.
+
+    Raises:
+        QuestionError: it is neither.
+    """
+    try:
+        return Expectation.parse(when)
+    except ExpectationError as error:
+        if not (found := _predicate(when)):
+            raise QuestionError(str(error)) from None
+        return found
+
+
+def _predicate(when: str) -> Callable[[Outcome], bool] | None:
+    """The predicate of this name, made from these literals if there are any; None where it has not such a form."""
+    try:
+        tree = ast.parse(when, mode="eval").body
+    except SyntaxError:
+        return None
+    call = tree if isinstance(tree, ast.Call) else None
+    match call.func if call else tree:
+        case ast.Name(id=name):
+            module = _COMMON
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            pass
+        case _:
+            return None
+    try:
+        found = getattr(importlib.import_module(f"course_lib.lab.{module}"), name)
+        if call is not None:
+            named = {each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
+            found = found(*map(ast.literal_eval, call.args), **named)
+        predicate: Callable[[Outcome], bool] = found
+        return predicate
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise QuestionError(f"No predicate {when!r}: {error}") from None
