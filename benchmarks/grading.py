@@ -14,10 +14,10 @@ from pathlib import Path
 
 from benchmarks import workloads
 from benchmarks.gangs import Failed, make
-from course_lib.build.task_sources import task_cell
 from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.grader import grade
 from course_lib.grading.judge import judge
+from course_lib.grading.task_sources import task_cell
 from course_lib.ranks.kernel.launcher import warm_up
 from course_lib.tasks import Task, all_tasks
 from course_lib.tasks.task import Trial

@@ -36,11 +36,11 @@ from benchmarks.processes import nothing_left_over
 from course_lib.board.events import question_id
 from course_lib.board.sender import Sender
 from course_lib.board.store import Store
-from course_lib.build.asked import Question, find_questions
-from course_lib.build.sections import Lesson, read_lessons
 from course_lib.tasks import find_task
 from tests.support.boards import RunningBoard, Wire, running_board
 from tests.support.ranks_and_kernels import Kernel
+from tools.asked import Question, find_questions
+from tools.sections import Lesson, read_lessons
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -561,8 +561,8 @@ class HalfDay:
 
 def graded(task: str) -> list[Answer]:
     """Two wrong answers and a right one of the catalogue, judged now on real ranks."""
-    from course_lib.grading.answers import catalogue
     from course_lib.grading.grader import grade
+    from tools.answers import catalogue
 
     mine = [one for one in catalogue(ROOT / "tests/answers") if one.task == task]
     known = [one for one in mine if one.misconceptions]
@@ -590,7 +590,7 @@ def browser_page() -> Iterator[Page]:
 
 def hold(learners: int, kernels: int, seed: int) -> list[str]:
     """Hold the class; prints what was seen and returns what was wrong."""
-    table = tomllib.loads((ROOT / "course_lib/build/plans.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((ROOT / "tools/plans.toml").read_text(encoding="utf-8"))
     plan = next(plan for plan in table["plan"] if plan["title"] == PLAN)
     with (
         tempfile.TemporaryDirectory(prefix="ddp-half-", ignore_cleanup_errors=True) as folder,

@@ -55,7 +55,7 @@ class NbvalShare:
         in the next.
         """
         if is_cell(item) and item.path != self.notebook:
-            from course_lib.build.execute import kernel_environment
+            from tools.execute import kernel_environment
 
             self._restore()
             self.notebook = item.path

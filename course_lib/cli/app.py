@@ -1,12 +1,14 @@
 """`ddp-course` itself: every command is registered here and nowhere else.
 
-A command's module is loaded when the command is used: `ddp-course --help` needs none of them, and `ddp-course grade`
-does not load what builds notebooks.
+A command's module is loaded when the command is used: `ddp-course --help` needs none of them. Commands that work on the
+course itself are in `tools`, which a checkout has and a wheel does not.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +16,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from course_lib.versions import versions_line
 
+#: In a checkout, `tools` is beside this package.
+CHECKOUT = Path(__file__).resolve().parents[2]
+_NO_CHECKOUT = (
+    "This command works on the course itself: it needs a checkout (git clone) and 'pip install -e .' in it."
+)
 #: The commands in the order of `--help`: the module of each, and the first line of its docstring. The module has a
 #: function of the command's name, and perhaps `CONTEXT`, its settings; or `app`, commands below this one.
 COMMANDS = {
@@ -29,7 +36,7 @@ COMMANDS = {
         "Put a lesson, or its exercises, in your copy back as the course gives it; your old one is kept.",
     ),
     "notebooks": (
-        "course_lib.cli.notebooks",
+        "tools.commands.notebooks",
         "Build the notebooks from their sources and execute them, or check that the saved ones match.",
     ),
     "check": (
@@ -41,7 +48,7 @@ COMMANDS = {
         "Grade a folder of learners, in parallel. Run again, only what is new or changed is graded.",
     ),
     "slides": (
-        "course_lib.cli.slides",
+        "tools.commands.slides",
         "Make slides of lessons: one self-contained HTML file each, with speaker notes (press S), no network needed.",
     ),
     "board": (
@@ -49,7 +56,7 @@ COMMANDS = {
         "Show your class live: who has passed what, who is stuck since when, what the room predicts.",
     ),
     "selfcheck": (
-        "course_lib.cli.selfcheck",
+        "tools.commands.selfcheck",
         "Check the course itself: tasks, their catalogue of answers, exercises, solutions, stray files.",
     ),
     "doctor": (
@@ -77,6 +84,12 @@ class _Listed(TyperGroup):
 
 def _load(name: str) -> TyperCommand | TyperGroup:
     path, _ = COMMANDS[name]
+    if path.startswith("tools."):
+        if not CHECKOUT.joinpath(*path.split(".")).with_suffix(".py").is_file():
+            typer.echo(_NO_CHECKOUT, err=True)
+            raise typer.Exit(2)
+        if str(CHECKOUT) not in sys.path:
+            sys.path.insert(0, str(CHECKOUT))
     module = importlib.import_module(path)
     if hasattr(module, "app"):
         return typer.main.get_group(module.app)

@@ -16,7 +16,6 @@ _COURSE = (
     "course_lib.grading",
     "course_lib.ranks",
     "course_lib.notebook",
-    "course_lib.build",
     "course_lib.cli",
 )
 _MODULES = {"inspect": "inspect", "ctypes": "ctypes"}

@@ -9,11 +9,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from course_lib.build.task_sources import task_cell
 from course_lib.grading.cells import answer_in_file, has_code
 from course_lib.grading.grader import grade
 from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
+from course_lib.grading.task_sources import task_cell
 from course_lib.grading.verdict import VerdictKind, text_report
 from course_lib.notebook.board import tell_verdict
 from course_lib.notebook.course_map import lessons, newer_versions, text_map

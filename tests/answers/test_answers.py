@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.build.task_sources import task_cell
 from course_lib.grading import grader
-from course_lib.grading.answers import catalogue, problems_with_catalogue
 from course_lib.grading.grader import grade
 from course_lib.grading.judge import judge
-from course_lib.grading.selfcheck import problems_with_answer, problems_with_stubs, problems_with_task
+from course_lib.grading.task_sources import task_cell
 from course_lib.grading.verdict import VerdictKind
 from course_lib.tasks import all_tasks, find_task
+from tools.answers import catalogue, problems_with_catalogue
+from tools.selfcheck import problems_with_answer, problems_with_stubs, problems_with_task
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -7,7 +7,7 @@ process trained on all data.
 
 import pytest
 
-from course_lib.build.task_sources import task_cell
+from course_lib.grading.task_sources import task_cell
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind
 from course_lib.tasks import find_task

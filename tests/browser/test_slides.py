@@ -2,10 +2,10 @@
 
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from course_lib.build.sections import lesson_of, read_lesson
-from course_lib.build.slides import deck_page, make_deck
 from tests.browser.servers import CHECKOUT
 from tests.browser.slides_that_fit import look_at
+from tools.sections import lesson_of, read_lesson
+from tools.slides import deck_page, make_deck
 
 
 def written(path, lesson):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from course_lib.build.plan import find_targets
-from course_lib.build.source import notebook_for
 from course_lib.notebook.run import run_quietly
 from tests.support.ranks_and_kernels import ROOT
+from tools.plan import find_targets
+from tools.source import notebook_for
 
 #: A forward through the wrapper, under no_sync, under no_grad, through .module; a backward of the oldest loss, of all.
 FORWARDS, BACKWARDS = "FNGM", "BS"

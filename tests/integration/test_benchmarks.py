@@ -9,9 +9,9 @@ from benchmarks import workloads
 from benchmarks.measures import ABOUT, Plan, measure
 from benchmarks.processes import nothing_left_over
 from benchmarks.results import COURSE
-from course_lib.build.task_sources import task_cell
 from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.judge import judge
+from course_lib.grading.task_sources import task_cell
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Trial
 

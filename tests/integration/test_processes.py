@@ -343,7 +343,7 @@ def test_64_ranks_start_and_reduce():
 
 def test_workers_of_selfcheck_end_with_the_process_that_wants_their_work():
     code = (
-        "import time\nfrom course_lib.cli.selfcheck import worker_pool\npool = worker_pool(1)\n"
+        "import time\nfrom tools.commands.selfcheck import worker_pool\npool = worker_pool(1)\n"
         "pool.submit(print, 'ready', flush=True)\npool.submit(time.sleep, 60)\ntime.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as process:

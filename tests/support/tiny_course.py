@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from course_lib.build.plan import Target, find_targets
+from tools.plan import Target, find_targets
 
 
 def make(root: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "course_lib"
+PACKAGES = (ROOT / "course_lib", ROOT / "tools")
 #: The rooms, from below; what is on one floor with others may import none of them.
 FLOORS = (
     {"draw"},
@@ -20,8 +20,9 @@ FLOORS = (
     {"scripts"},
     {"tasks"},
     {"board", "grading"},
-    {"lab", "notebook", "build"},
+    {"lab", "notebook"},
     {"cli"},
+    {"tools"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.
 INSIDE_RANKS = {
@@ -33,8 +34,10 @@ INSIDE_RANKS = {
 #: Arrows that run up all the same, and why.
 MEANT = {
     ("course_lib.grading.worth_reading", "course_lib.notebook"): "a name that it looks for in answers",
-    ("course_lib.grading.worth_reading", "course_lib.build"): "a name that it looks for in answers",
     ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
+    ("course_lib.cli.app", "tools.commands.notebooks"): "a command that there is in a checkout only",
+    ("course_lib.cli.app", "tools.commands.selfcheck"): "a command that there is in a checkout only",
+    ("course_lib.cli.app", "tools.commands.slides"): "a command that there is in a checkout only",
 }
 
 #: What is imported inside functions, and why. Libraries other than the course's own are imported late wherever a kernel
@@ -51,7 +54,7 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+MODULES = {module_of(path): path for package in PACKAGES for path in package.rglob("*.py")}
 
 
 def imported(path: Path, *, top_only: bool = False) -> set[str]:
@@ -91,7 +94,7 @@ def at_import_time(tree: ast.Module) -> list[ast.stmt]:
 
 
 def floor(module: str) -> int | None:
-    room = module.split(".")[1] if "." in module else ""
+    room = module.removeprefix("course_lib.").partition(".")[0]
     return next((number for number, rooms in enumerate(FLOORS) if room in rooms), None)
 
 
@@ -164,13 +167,15 @@ def test_no_files_import_each_other_in_a_circle():
     assert graph == {}
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=module_of)
+@pytest.mark.parametrize(
+    "path", sorted(path for path in MODULES.values() if path.stem == "__init__"), ids=module_of
+)
 def test_every_room_has_a_door_sign_that_says_what_it_is(path):
     sign = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert len(sign) >= 40
 
 
-IMPORTED = re.compile(r"from (course_lib(?:\.\w+)*) import (\w+)")
+IMPORTED = re.compile(r"from ((?:course_lib|tools)(?:\.\w+)*) import (\w+)")
 
 
 def test_what_code_in_strings_and_documents_imports_is_there():

@@ -10,13 +10,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.build.cheatsheet import check_cheat_sheet
-from course_lib.build.check import check_notebooks
-from course_lib.build.claims import check_claims
-from course_lib.build.instructor import check_instructor
 from course_lib.cli.app import command_line
 from course_lib.doctor.lessons import LESSONS
 from course_lib.outcome.outcome import Outcome
+from tools.cheatsheet import check_cheat_sheet
+from tools.check import check_notebooks
+from tools.claims import check_claims
+from tools.instructor import check_instructor
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS_LIKE = re.compile(r"^\.venv-|\.egg-info$|_cache$")

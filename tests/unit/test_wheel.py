@@ -37,29 +37,36 @@ def python(installed: Path, home: Path, *words: str) -> subprocess.CompletedProc
 def test_an_installed_course_makes_the_learner_s_copy_at_home(installed, tmp_path):
     make = (
         "from course_lib.cli.lab import up_to_date_copy; from course_lib.cli.root import course_root\n"
-        "from course_lib.build.task_sources import task_cell; from course_lib.tasks import all_tasks\n"
+        "from course_lib.grading.task_sources import task_cell; from course_lib.tasks import all_tasks\n"
         "print(up_to_date_copy(course_root()))\n"
-        "from course_lib.build.sections import read_lesson; from course_lib.build.slides import deck_page, make_deck\n"
-        "print(len(deck_page(make_deck(read_lesson(course_root() / 'notebooks/16_capstone.ipynb')))) > 100_000)\n"
         "print([task.name for task in all_tasks() for solved in (True, False) if not task_cell(task, solved=solved)])"
     )
     done = python(installed, tmp_path, "-c", make)
     assert done.returncode == 0, done.stderr
     copy = tmp_path / "ddp-course"
-    assert done.stdout == f"{copy}\nTrue\n[]\n", "solutions, scripts and what slides need are there, too"
+    assert done.stdout == f"{copy}\n[]\n", "solutions and scripts are there, too"
     assert {name: (copy / name).read_bytes() for name in given_files(ROOT)} == given_files(ROOT)
 
 
-@pytest.mark.parametrize("words", [("notebooks", "--check"), ("notebooks",), ("selfcheck",)])
+@pytest.mark.parametrize(
+    "words", [("notebooks", "--check"), ("notebooks",), ("slides", "03"), ("selfcheck",)]
+)
 def test_commands_that_work_on_the_course_itself_refuse_what_is_installed(installed, tmp_path, words):
     before = sorted(installed.rglob("*.py"))
-    for _ in range(2):  # what has been written by such a command makes no checkout of it
-        done = python(installed, tmp_path, "-m", "course_lib.cli", *words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == (
-            "This command works on the course itself and needs a checkout of it (git clone): change into one.\n"
-        )
-        (installed / "course_lib/course/course_lib").mkdir(exist_ok=True)
+    done = python(installed, tmp_path, "-m", "course_lib.cli", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "This command works on the course itself: it needs a checkout (git clone) and 'pip install -e .' in it.\n"
+    )
     assert sorted(installed.rglob("*.py")) == before
-    done = python(installed, tmp_path, "-m", "course_lib.cli", "lab", "--only-copy")
-    assert (done.returncode, (tmp_path / "ddp-course/notebooks/index.ipynb").is_file()) == (0, True)
+
+
+def test_what_builds_the_course_is_not_installed(installed):
+    """The tools, and what only they need: templates of slides, sources of lessons, answers of the catalogue."""
+    assert [path.name for path in installed.iterdir()] == ["course_lib"]
+    assert not {path.name for path in installed.rglob("*")} & {
+        "reveal",
+        "slides.html",
+        "claims.toml",
+        "tools",
+    }

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.answers import catalogue
 from course_lib.grading.worth_reading import worth_reading
+from tools.answers import catalogue
 
 ANSWERS = Path(__file__).parents[2] / "answers"
 

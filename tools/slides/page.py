@@ -1,0 +1,108 @@
+"""Slides as one HTML file that needs nothing beside it: no network, no second file.
+
+reveal.js (`reveal/`) is put into the page, licences included; pictures are data. The page brings its own speaker view
+(press S), and prints one slide per page with `?print-pdf`.
+"""
+
+import base64
+import re
+from functools import cache
+from html import escape
+from io import BytesIO
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+from nbconvert.filters.highlight import Highlight2HTML
+from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
+from tools.slides.deck import Block, Deck, Look, Slide
+
+#: How a file says that it was written here, and may be written again.
+GENERATOR = "ddp-course slides"
+_HERE = Path(__file__).parent
+_LOCAL_LINK = re.compile(r'<a [^>]*href="(?!https?://)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
+_MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\w`$])\$([^\s$`][^$`\n]*?)\$(?![\w`$])", re.DOTALL)
+
+
+def deck_page(deck: Deck) -> str:
+    """Return the HTML of a deck."""
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
+    environment.filters["inline"] = _inline
+    environment.filters["markdown"] = _markdown
+    environment.filters["block"] = _block
+    return environment.get_template("slides.html").render(
+        deck=deck, generator=GENERATOR, opening=_opening(deck), look=Look, shipped=_shipped
+    )
+
+
+def _opening(deck: Deck) -> Slide:
+    return deck.chapters[0][0]
+
+
+@cache
+def _shipped(name: str) -> Markup:
+    """A file of the page: a style, a script or a licence, so that it cannot end the element it is in."""
+    return Markup((_HERE / name).read_text(encoding="utf-8").replace("</script", "<\\/script"))
+
+
+def _markdown(text: str) -> Markup:
+    """Markdown as HTML. Links to files of the course are words here: the slides lie somewhere else."""
+    html = markdown2html_mistune(
+        _MATH.sub(lambda found: _formula(found[1] or found[2], found[1] is not None), text)
+    )
+    return Markup(_LOCAL_LINK.sub(r"\1", html))
+
+
+def _inline(text: str) -> Markup:
+    """Markdown of one line, without the paragraph around it."""
+    return Markup(re.sub(r"^<p>(.*)</p>\s*$", r"\1", str(_markdown(text)), flags=re.DOTALL))
+
+
+def _words(text: str) -> str:
+    """A question or an answer: plain text, in which only code is marked."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _formula(latex: str, displayed: bool) -> str:
+    """A formula as a picture: without MathJax, which would come from the network."""
+    from matplotlib.mathtext import math_to_image
+
+    picture = BytesIO()
+    joined = " ".join(latex.split())
+    depth = math_to_image(f"${joined}$", picture, dpi=72, format="svg")
+    # matplotlib draws with letters of 10 points.
+    height = re.search(r'height="([\d.]+)pt"', picture.getvalue().decode())
+    tall = f"height: {float(height[1]) / 10:.2f}em; vertical-align: -{depth / 10:.2f}em" if height else ""
+    image = f'<img class="formula" style="{tall}" alt="{escape(joined)}" src="{_data(picture.getvalue(), "svg+xml")}">'
+    return f"\n\n<p>{image}</p>\n\n" if displayed else image
+
+
+def _block(block: Block) -> Markup:
+    """The HTML of a block."""
+    if block.look is Look.TEXT:
+        return Markup(f'<div class="words">{_markdown(block.content)}</div>')
+    if block.look is Look.CODE:
+        html = Highlight2HTML(pygments_lexer="ipython3")(block.content)  # type: ignore[no-untyped-call]
+        return Markup(f'<div class="code" style="font-size: {block.size:g}px">{html}</div>')
+    if block.look is Look.PRINTED:
+        return Markup(
+            f'<pre class="printed" style="font-size: {block.size:g}px">{escape(block.content)}</pre>'
+        )
+    if block.look is Look.PANEL:
+        return Markup(f'<div class="panel" style="zoom: {block.size:g}">{block.content}</div>')
+    if block.look is Look.QUESTION:
+        answers = "".join(f"<li>{_words(answer)}</li>" for answer in block.answers)
+        return Markup(f'<p class="asks">{_words(block.content)}</p><ol class="answers">{answers}</ol>')
+    source = (
+        _data(block.content.encode(), "svg+xml")
+        if block.look is Look.SVG
+        else f"data:image/png;base64,{''.join(block.content.split())}"
+    )
+    return Markup(
+        f'<img class="figure" style="height: {block.height:g}px" alt="{escape(block.alt)}" src="{source}">'
+    )
+
+
+def _data(content: bytes, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
