@@ -1,7 +1,8 @@
 """How a lesson's text and code become short enough for a slide: pure functions from text to text.
 
 Prose is shortened to the sentences with which its paragraphs begin, and what is left out goes into the speaker notes.
-Code and outputs are never shortened: they are set smaller, and where that would be too small, split.
+Code and outputs are never shortened: where they have more lines than a slide, they are split. How large letters are is
+for the browser to say (`slides.js`).
 """
 
 import math
@@ -9,18 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-#: A slide's canvas, and what of it is left for content below the heading, in CSS pixels.
-WIDTH, HEIGHT = 1280, 720
-ROOM_WIDTH, ROOM_HEIGHT = 1160, 560
-#: Text.
-TEXT_SIZE, TEXT_LINE, TEXT_GAP = 28, 1.36, 14
-#: Code and printed output: the largest size, the one that is still comfortable, the smallest; a character's width in
-#: parts of the size.
-CODE_LARGEST, CODE_MIDDLE, CODE_SMALLEST, CODE_LINE, CODE_PADDING = 27, 20, 16, 1.32, 24
-#: So small code may become to stay on one slide with its outputs.
-CODE_TOGETHER = 18
-_MONO = 0.61
-_PROSE = 0.5
+#: What a slide holds: so many lines of code, each of so many characters, in letters that are read from the last row.
+LINES, COLUMNS = 22, 95
+#: A line of text is set larger, holds fewer characters, and has room around its paragraph.
+_TEXT_LINE, _TEXT_COLUMNS, _TEXT_GAP = 1.6, 78, 0.6
 
 #: With fewer words, a beginning says nothing: "**Construction.**"
 _FEWEST = 5
@@ -115,45 +108,21 @@ def _balanced(text: str) -> bool:
     )
 
 
-def text_height(markdown: str) -> float:
-    """About how many pixels a block of text takes on a slide."""
-    size, lines = TEXT_SIZE, 0
+def text_lines(markdown: str) -> float:
+    """About how many lines of code have room where this block of text is."""
+    rows = markdown.splitlines()
     if markdown.startswith("|"):
-        rows = markdown.splitlines()
-        widest = max(len(row) for row in rows)
-        return (len(rows) - 1) * 22 * 1.9 * max(1, math.ceil(widest / 105)) + TEXT_GAP
+        return (len(rows) - 1) * 1.8 * math.ceil(max(map(len, rows)) / 105) + _TEXT_GAP
     if markdown.startswith(("``", "    ")):
-        return (len(markdown.splitlines()) + 1) * 20 * CODE_LINE + TEXT_GAP
-    for line in re.split(r"\n(?=(?:[-*]|\d+\.|>) )", markdown):
-        bare = re.sub(r"\]\([^)]*\)|[*`\[>]", "", line)
-        lines += max(1, math.ceil(len(bare) * _PROSE * size / (ROOM_WIDTH - 40)))
-    return lines * size * TEXT_LINE + TEXT_GAP
+        return len(rows) + 1
+    items = re.split(r"\n(?=(?:[-*]|\d+\.|>) )", markdown)
+    bare = [re.sub(r"\]\([^)]*\)|[*`\[>]", "", item) for item in items]
+    return _TEXT_LINE * sum(math.ceil(len(item) / _TEXT_COLUMNS) or 1 for item in bare) + _TEXT_GAP
 
 
-def code_size(lines: Sequence[str], height: float = ROOM_HEIGHT) -> int | None:
-    """The largest size in which these lines fit into this height; None where it would be too small to be read.
-
-    Nearly all lines stay whole: only in small sizes may one line in ten be wrapped, and in the smallest any.
-    """
-    for size in range(CODE_LARGEST, CODE_SMALLEST - 1, -1):
-        columns = _columns(size)
-        wrapped = sum(len(line) > columns for line in lines)
-        allowed = (
-            0 if size > CODE_MIDDLE else max(1, len(lines) // 10) if size > CODE_SMALLEST else len(lines)
-        )
-        if wrapped <= allowed and code_height(lines, size) <= height:
-            return size
-    return None
-
-
-def code_height(lines: Sequence[str], size: int) -> float:
-    """How many pixels these lines take in this size, wrapped where they are too wide."""
-    rows = sum(max(1, math.ceil(len(line) / _columns(size))) for line in lines)
-    return rows * size * CODE_LINE + CODE_PADDING
-
-
-def _columns(size: int) -> int:
-    return max(1, int((ROOM_WIDTH - 2 * CODE_PADDING) / (_MONO * size)))
+def code_lines(lines: Sequence[str]) -> int:
+    """How many lines these are on a slide, where long ones are wrapped, with the room around them."""
+    return sum(math.ceil(len(line) / COLUMNS) or 1 for line in lines) + 1
 
 
 def one_blank_line(code: str) -> list[str]:
@@ -165,43 +134,30 @@ def one_blank_line(code: str) -> list[str]:
     return found
 
 
-def split_lines(lines: Sequence[str], height: float = ROOM_HEIGHT) -> Iterator[list[str]]:
+def split_lines(lines: Sequence[str]) -> Iterator[list[str]]:
     """The lines in pieces that fit, cut at empty lines where there are some, and about equally long."""
-    if code_size(lines, height) is not None:
-        yield list(lines)
-        return
-    pieces = max(2, math.ceil(code_height(lines, CODE_SMALLEST) / height))
-    wanted = math.ceil(len(lines) / pieces)
     rest = list(lines)
-    while rest:
-        if code_size(rest, height) is not None and len(rest) <= wanted * 1.25:
-            yield rest
-            return
-        cut = _cut(rest, wanted, height)
+    pieces = math.ceil(code_lines(lines) / LINES)
+    wanted = math.ceil(len(lines) / pieces)
+    while code_lines(rest) > LINES or len(rest) > wanted * 1.25:
+        cut = _cut(rest, wanted)
         yield _without_blank_ends(rest[:cut])
         rest = _without_blank_ends(rest[cut:])
+    yield rest
 
 
-def _cut(lines: Sequence[str], wanted: int, height: float) -> int:
+def _cut(lines: Sequence[str], wanted: int) -> int:
     """Where to cut: the best place that leaves no more than fits."""
-    most = len(lines)
-    while most > 1 and code_height(lines[:most], CODE_SMALLEST) > height:
-        most -= 1
-    places = range(max(1, wanted // 2), min(most, len(lines) - 1) + 1)
 
     def cost(place: int) -> float:
-        after = lines[place] if place < len(lines) else ""
+        after = lines[place]
         empty = not lines[place - 1].strip() or not after.strip()
         top = empty and not after.startswith((" ", ")", "]", "}"))
         return abs(place - wanted) + (0 if top else 6 if empty else 14)
 
-    return min(places, key=cost, default=most)
+    places = range(max(1, wanted // 2), len(lines))
+    return min((place for place in places if code_lines(lines[:place]) <= LINES), key=cost, default=1)
 
 
 def _without_blank_ends(lines: Sequence[str]) -> list[str]:
-    kept = list(lines)
-    while kept and not kept[0].strip():
-        kept.pop(0)
-    while kept and not kept[-1].strip():
-        kept.pop()
-    return kept
+    return "\n".join(lines).strip("\n").split("\n")

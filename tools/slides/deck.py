@@ -1,4 +1,4 @@
-"""A lesson as slides: what is on each, how large, and what the speaker reads beside it.
+"""A lesson as slides: what is on each, and what the speaker reads beside it.
 
 A heading starts a slide; a question has one of its own, the cell that decides it the next, and what came of it another.
 A cell that draws shows its figure only. Outputs are the saved ones. Prose is shortened (see `cuts`), and the speaker
@@ -16,33 +16,23 @@ from course_lib.tasks.task import Task
 from tools.asked import Question, find_questions
 from tools.sections import Lesson, Part, Section
 from tools.slides.cuts import (
-    CODE_MIDDLE,
-    CODE_SMALLEST,
-    CODE_TOGETHER,
-    ROOM_HEIGHT,
-    ROOM_WIDTH,
-    code_height,
-    code_size,
+    LINES,
+    code_lines,
     is_prose,
     one_blank_line,
     paragraphs,
     shortened,
     split_lines,
-    text_height,
+    text_lines,
 )
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PICTURES = ("image/svg+xml", "image/png")
 _DRAWS = re.compile(r"^\s*(?:import matplotlib|from matplotlib)|\bplt\.", re.MULTILINE)
-_OUTPUT_LINE = 16 * 1.45
-_LARGEST_PANEL, _SMALLEST_PANEL = 1.9, 1.05
-#: A panel's text begins behind the names of the ranks.
-_NAMES = 95
-#: A replay brings its width; how high it is depends on the ranks.
-_OWN_WIDTH = re.compile(r"max-width: ?(\d+)px")
-_REPLAY_HEIGHT = 450
-#: Text above a question or a picture, and the least that a picture then has.
-_LEAD = 150
+#: A replay of the course, whatever it shows, is as high as so many lines; a line of a panel as so many of code.
+_REPLAY, _PANEL_LINE = 18, 1.15
+#: Text above a question, and above a picture: so many lines may stay.
+_LEAD, _PICTURE_LEAD = 6, 5
 
 
 class Look(Enum):
@@ -63,16 +53,14 @@ class Block:
 
     Attributes:
         content: Markdown, code, printed text, HTML, or a picture's data.
-        height: about how many pixels it takes.
-        size: that of its letters in pixels; for a panel, how many times it is enlarged.
+        lines: about how many lines of code have room where it is.
         alt: what a picture shows, in words.
         answers: those of a question.
     """
 
     look: Look
     content: str
-    height: float
-    size: float = 0
+    lines: float
     alt: str = ""
     answers: tuple[str, ...] = ()
 
@@ -108,8 +96,8 @@ class _Pile:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def height(self) -> float:
-        return sum(block.height for block in self.blocks)
+    def lines(self) -> float:
+        return sum(block.lines for block in self.blocks)
 
 
 def make_deck(lesson: Lesson, tasks: Sequence[Task] = ()) -> Deck:
@@ -150,7 +138,7 @@ def _opening(section: Section) -> tuple[Slide, Section]:
         if blocks and blocks[0].startswith(">"):
             quote = [blocks.pop(0)]
             rest[0] = Part("\n\n".join(blocks))
-    shown = tuple(Block(Look.TEXT, text, text_height(text)) for text in quote)
+    shown = tuple(Block(Look.TEXT, text, text_lines(text)) for text in quote)
     return Slide(section.title, shown), replace(section, parts=tuple(rest))
 
 
@@ -200,7 +188,7 @@ class _Cut:
         self.pile = _Pile()
 
     def _add(self, block: Block, *notes: str) -> None:
-        if self.pile.blocks and self.pile.height + block.height > ROOM_HEIGHT:
+        if self.pile.blocks and self.pile.lines + block.lines > LINES:
             self._lay()
         self.pile.blocks.append(block)
         self.pile.notes += notes
@@ -212,7 +200,7 @@ class _Cut:
             short = shortened(paragraph)
             notes = [f"*In full:* {paragraph}" if is_prose(paragraph) else paragraph] if short.less else []
             for piece in _pieces_of(short.text):
-                self._add(Block(Look.TEXT, piece, text_height(piece)), *notes)
+                self._add(Block(Look.TEXT, piece, text_lines(piece)), *notes)
 
     def _cell(self, part: Part) -> None:
         assert part.cell is not None
@@ -227,7 +215,7 @@ class _Cut:
         source = _visible(part)
         pictured = any(block.look in (Look.SVG, Look.PNG) for block in shown)
         if source and not (pictured and _DRAWS.search(source)):
-            self._code(source, sum(block.height for block in shown), cell_id in self.deciding)
+            self._code(source, sum(block.lines for block in shown), cell_id in self.deciding)
         for block in shown:
             if block.look in (Look.SVG, Look.PNG):
                 self._fill(block)
@@ -238,9 +226,9 @@ class _Cut:
 
     def _fill(self, block: Block, *notes: str) -> None:
         """A question or a picture takes what is left of a slide: all of it, or what a short text above it leaves."""
-        if self.pile.height > (_LEAD if block.look is Look.QUESTION else _LEAD * 0.75):
+        if self.pile.lines > (_LEAD if block.look is Look.QUESTION else _PICTURE_LEAD):
             self._lay()
-        self.pile.blocks.append(replace(block, height=ROOM_HEIGHT - self.pile.height))
+        self.pile.blocks.append(block)
         self.pile.notes[:0] = notes  # first what is needed while the slide is up
         self._lay()
 
@@ -248,6 +236,7 @@ class _Cut:
         if self.pile.blocks and self.pile.blocks[0].look in (Look.PANEL, Look.PRINTED):
             self._lay()  # what another cell has printed, whose code is on the slide before
         pieces = list(split_lines(one_blank_line(source)))
+        alone = decides or len(pieces) > 1
         for number, piece in enumerate(pieces, start=1):
             notes = []
             if decides and number == len(pieces):
@@ -255,52 +244,30 @@ class _Cut:
             if len(pieces) > 1:
                 of = f"part {number} of {len(pieces)}"
                 notes.append(f"The cell is long: {of}. Say what it is for, and go on.")
-            size = self._place(piece, None if decides or len(pieces) > 1 else below, number == 1)
-            self._add(Block(Look.CODE, "\n".join(piece), code_height(piece, size), size), *notes)
-        if decides or len(pieces) > 1:
+            block = Block(Look.CODE, "\n".join(piece), code_lines(piece))
+            together = 0 if alone or block.lines + below > LINES else below
+            if number > 1 or self.pile.lines + block.lines + together > LINES:
+                self._lay()
+            self._add(block, *notes)
+        if alone:
             self._lay()
-
-    def _place(self, code: Sequence[str], below: float | None, may_join: bool) -> int:
-        """The size for a piece of code; begins a new slide where it is not to stand below what is on this one.
-
-        Args:
-            below: how high its outputs are, if they may stand on the same slide.
-        """
-        led = self.pile.height
-        ways = (
-            [(led, below or 0, CODE_TOGETHER), (0.0, below or 0, CODE_TOGETHER)] if below is not None else []
-        )
-        ways += [(led, 0, CODE_MIDDLE)]
-        for above, under, least in ways:
-            size = code_size(code, ROOM_HEIGHT - above - under) if above + under < ROOM_HEIGHT else None
-            if size and size >= least and (may_join or not above):
-                if not above:
-                    self._lay()
-                return size
-        if led > ROOM_HEIGHT / 4 or not may_join:
-            self._lay()
-        size = code_size(code, ROOM_HEIGHT - self.pile.height)
-        if size is None:
-            self._lay()
-            size = code_size(code)
-        return size or CODE_SMALLEST
 
 
 def _pieces_of(markdown: str) -> Iterator[str]:
     """A list or table that is too long for a slide, in pieces."""
-    if text_height(markdown) <= ROOM_HEIGHT:
+    if text_lines(markdown) <= LINES:
         yield markdown
         return
     if markdown.startswith("|"):
         head, rows = markdown.splitlines()[:2], markdown.splitlines()[2:]
-        fits = max(1, int(len(rows) * (ROOM_HEIGHT - 90) / text_height(markdown)))
+        fits = max(1, int(len(rows) * (LINES - 4) / text_lines(markdown)))
         for start in range(0, len(rows), fits):
             yield "\n".join([*head, *rows[start : start + fits]])
         return
     items = re.split(r"\n+(?=(?:[-*]|\d+\.) )|\n\n|\n>\n", markdown)
     taken: list[str] = []
     for item in items:
-        if taken and sum(text_height(each) - 8 for each in (*taken, item)) > ROOM_HEIGHT:
+        if taken and text_lines("\n".join([*taken, item])) > LINES:
             yield "\n".join(taken)
             taken = []
         taken.append(item)
@@ -333,66 +300,35 @@ def _visible(part: Part) -> str:
 
 
 def _outputs(outputs: Sequence[nbformat.NotebookNode]) -> Iterator[Block]:
-    """The blocks of a cell's saved outputs. Panels that stand one below the other are enlarged alike."""
-    panels: list[tuple[str, str]] = []
+    """The blocks of a cell's saved outputs."""
     for output in outputs:
         data = output.get("data", {})
-        if "text/html" in data and not any(mime in data for mime in _PICTURES):
-            panels.append((data["text/html"], data.get("text/plain", "")))
-            continue
-        yield from _panels(panels)
-        panels = []
-        yield from _plain_or_picture(output)
-    yield from _panels(panels)
-
-
-def _plain_or_picture(output: nbformat.NotebookNode) -> Iterator[Block]:
-    if output["output_type"] == "stream":
-        yield from _printed(output["text"])
-        return
-    if output["output_type"] == "error":
-        yield from _printed("\n".join(output["traceback"]))
-        return
-    data = output["data"]
-    for mime in _PICTURES:
-        if mime in data:
-            alt = output.get("metadata", {}).get(mime, {}).get("alt", "") or data.get("text/plain", "")
-            yield Block(Look.SVG if mime == "image/svg+xml" else Look.PNG, data[mime], 0, alt=alt)
-            return
-    yield from _printed(data.get("text/plain", ""))
+        picture = next((mime for mime in _PICTURES if mime in data), None)
+        if picture:
+            look = Look.SVG if picture == "image/svg+xml" else Look.PNG
+            alt = output.get("metadata", {}).get(picture, {}).get("alt", "") or data.get("text/plain", "")
+            yield Block(look, data[picture], 0, alt=alt)
+        elif "text/html" in data:
+            yield from _panel(data["text/html"], data.get("text/plain", ""))
+        elif output["output_type"] == "stream":
+            yield from _printed(output["text"])
+        elif output["output_type"] == "error":
+            yield from _printed("\n".join(output["traceback"]))
+        else:
+            yield from _printed(data.get("text/plain", ""))
 
 
 def _printed(text: str) -> Iterator[Block]:
     lines = _ANSI.sub("", text).rstrip().splitlines()
-    if not lines:
-        return
-    for piece in split_lines(lines):
-        size = code_size(piece) or 16
-        yield Block(Look.PRINTED, "\n".join(piece), code_height(piece, size), size)
+    for piece in split_lines(lines) if lines else ():
+        yield Block(Look.PRINTED, "\n".join(piece), code_lines(piece))
 
 
-def _panels(panels: Sequence[tuple[str, str]]) -> Iterator[Block]:
-    """Panels of the course as they are, enlarged as far as there is room; one that is too long, as its text."""
-    still = [(html, plain) for html, plain in panels if "<script" not in html]
-    size = _LARGEST_PANEL
-    while size > _SMALLEST_PANEL and sum(_panel_height(plain, size) for _, plain in still) > ROOM_HEIGHT:
-        size -= 0.05
-    for html, plain in panels:
-        if (html, plain) not in still:  # a replay: it works in a page as it does in a notebook
-            width = _OWN_WIDTH.search(html)
-            yield Block(
-                Look.PANEL,
-                html,
-                _REPLAY_HEIGHT,
-                round(min(1.9, ROOM_WIDTH / int(width[1])), 2) if width else 1.4,
-            )
-        elif (height := _panel_height(plain, size)) <= ROOM_HEIGHT:
-            yield Block(Look.PANEL, html, height, round(size, 2))
-        else:
-            yield from _printed(plain)
-
-
-def _panel_height(plain: str, size: float) -> float:
-    columns = max(1, int((ROOM_WIDTH - _NAMES * size) / (7.9 * size)))
-    rows = sum(max(1, -(-len(line) // columns)) for line in plain.splitlines())
-    return rows * _OUTPUT_LINE * size + 30
+def _panel(html: str, plain: str) -> Iterator[Block]:
+    """A panel of the course as it is; one that is too long, as its text."""
+    # A replay works in a page as it does in a notebook.
+    lines = _REPLAY if "<script" in html else code_lines(plain.splitlines()) * _PANEL_LINE
+    if lines <= LINES:
+        yield Block(Look.PANEL, html, lines)
+    else:
+        yield from _printed(plain)

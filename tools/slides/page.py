@@ -84,13 +84,11 @@ def _block(block: Block) -> Markup:
         return Markup(f'<div class="words">{_markdown(block.content)}</div>')
     if block.look is Look.CODE:
         html = Highlight2HTML(pygments_lexer="ipython3")(block.content)  # type: ignore[no-untyped-call]
-        return Markup(f'<div class="code" style="font-size: {block.size:g}px">{html}</div>')
+        return Markup(f'<div class="code">{html}</div>')
     if block.look is Look.PRINTED:
-        return Markup(
-            f'<pre class="printed" style="font-size: {block.size:g}px">{escape(block.content)}</pre>'
-        )
+        return Markup(f'<pre class="printed">{escape(block.content)}</pre>')
     if block.look is Look.PANEL:
-        return Markup(f'<div class="panel" style="zoom: {block.size:g}">{block.content}</div>')
+        return Markup(f'<div class="panel">{block.content}</div>')
     if block.look is Look.QUESTION:
         answers = "".join(f"<li>{_words(answer)}</li>" for answer in block.answers)
         return Markup(f'<p class="asks">{_words(block.content)}</p><ol class="answers">{answers}</ol>')
@@ -99,9 +97,7 @@ def _block(block: Block) -> Markup:
         if block.look is Look.SVG
         else f"data:image/png;base64,{''.join(block.content.split())}"
     )
-    return Markup(
-        f'<img class="figure" style="height: {block.height:g}px" alt="{escape(block.alt)}" src="{source}">'
-    )
+    return Markup(f'<img class="figure" alt="{escape(block.alt)}" src="{source}">')
 
 
 def _data(content: bytes, kind: str) -> str:

@@ -1,17 +1,29 @@
-// Starts reveal.js, and makes what is a little too large for its slide smaller. What a slide holds is chosen when the
-// page is written, from estimates; fonts differ from machine to machine, so the last word is said here.
+// Starts reveal.js, and finds the size in which everything fits on its slide. What a slide holds is chosen when the page is
+// written, by lines; fonts differ from machine to machine, so how large the letters are is said here.
 (() => {
+  // Letters of code and outputs, in pixels, and whether long lines are wrapped, of code (1) and of outputs (2): the first
+  // that fits is taken.
+  const sizes = (from, to, wrapped) => Array.from({ length: from - to + 1 }, (_, n) => ({ letters: from - n, wrapped }));
+  const TRIED = [...sizes(27, 20, 0), ...sizes(20, 16, 1), ...sizes(20, 16, 2)];
+  // Where none does, everything on the slide becomes smaller.
   const SMALLEST = 0.6;
 
   function fit(slide) {
     const room = slide && slide.querySelector(":scope > .room");
     const inner = room && room.firstElementChild;
     if (!inner || inner.dataset.fitted) return;
-    const tooLarge = () =>
-      inner.getBoundingClientRect().height > room.getBoundingClientRect().height + 1 ||
-      room.scrollWidth > room.clientWidth + 1;
+    const fits = () =>
+      inner.getBoundingClientRect().height <= room.getBoundingClientRect().height + 1 &&
+      room.scrollWidth <= room.clientWidth + 1;
+    TRIED.some(({ letters, wrapped }) => {
+      inner.style.setProperty("--letters", `${letters}px`);
+      inner.classList.toggle("wrapped-code", wrapped > 0);
+      inner.classList.toggle("wrapped-outputs", wrapped > 1);
+      inner.querySelectorAll(".panel").forEach((panel) => (panel.style.zoom = letters / 16));
+      return fits();
+    });
     let size = 1;
-    while (tooLarge() && size > SMALLEST) {
+    while (!fits() && size > SMALLEST) {
       size -= 0.04;
       inner.style.zoom = size.toFixed(2);
     }

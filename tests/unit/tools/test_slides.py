@@ -11,16 +11,7 @@ from course_lib.questions import Option, Question
 from tools.asked import find_questions
 from tools.sections import lesson_of, read_lesson
 from tools.slides import Look, deck_page, make_deck
-from tools.slides.cuts import (
-    CODE_SMALLEST,
-    ROOM_HEIGHT,
-    code_height,
-    code_size,
-    one_blank_line,
-    paragraphs,
-    shortened,
-    split_lines,
-)
+from tools.slides.cuts import LINES, code_lines, one_blank_line, paragraphs, shortened, split_lines
 
 ROOT = Path(__file__).parents[3]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
@@ -116,8 +107,7 @@ def test_nothing_of_a_lesson_is_lost_and_what_is_put_on_a_slide_should_fit(path)
     lesson = read_lesson(path)
     slides = [slide for chapter in make_deck(lesson).chapters for slide in chapter]
     for slide in slides:
-        assert sum(block.height for block in slide.blocks) <= ROOM_HEIGHT + 1, slide.title
-        assert all(b.size >= CODE_SMALLEST for b in slide.blocks if b.look in (Look.CODE, Look.PRINTED))
+        assert sum(block.lines for block in slide.blocks) <= LINES, slide.title
     of = {
         look: "\n".join(b.content for slide in slides for b in slide.blocks if b.look is look)
         for look in Look
@@ -197,4 +187,4 @@ def test_long_code_is_split_where_it_may_be_and_every_piece_fits():
     pieces = list(split_lines(lines))
     assert [line for piece in pieces for line in piece if line] == [line for line in lines if line]
     assert all(piece[0].startswith("def") for piece in pieces)
-    assert all(code_height(piece, code_size(piece) or 99) <= ROOM_HEIGHT for piece in pieces)
+    assert all(code_lines(piece) <= LINES for piece in pieces)
