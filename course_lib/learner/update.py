@@ -1,20 +1,17 @@
 """Brings the course into a learner's copy, and puts single files of it back. The only place that writes there.
 
-The order makes every interruption harmless. All new files are written first, under hidden names beside their places: a
-disk that is full is noticed here, before anything is changed. Then the ledger says what is about to be put where. Then
-each file is moved to its place in one step, after what is worth keeping has got a second name in `kept/`. The last
-thing is the ledger again. A process that is killed anywhere leaves files that are the old or the new version, and a
-ledger that knows both.
+The order makes every interruption harmless. The ledger first says what is about to be put where. Then each file is
+written under a hidden name beside its place, what is worth keeping is moved into `kept/`, and the new file is moved to
+its place. The last thing is the ledger again. A process that is killed anywhere leaves each file in its old or its new
+version, or in `kept/`, and a ledger that knows both.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import os
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -27,14 +24,10 @@ from course_lib.learner.plan import Act, Found, Plan, Step, plan_update
 from course_lib.learner.written import writing
 
 KEPT = "kept"
-_UNFINISHED = ".ddp-course-part"
-_LOCK_SECONDS = 10.0
-#: What a file system says that has no second names for a file, or none for this one.
-_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class CopyError(Exception):
-    """The copy cannot be written, or must not be; what was in it is as it was. The message is one line."""
+    """The copy cannot be written, or must not be; nothing of the learner's is lost. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +119,9 @@ def _look(copy: Path, path: str) -> Found | None:
     if not stat.S_ISREG(seen.st_mode):
         return Found(None)  # a link or a folder: somebody has put it there
     try:
-        return Found(writing(path, place.read_bytes()), _stamp(seen))
+        return Found(writing(path, place.read_bytes()), (seen.st_mtime_ns, seen.st_size, seen.st_ino))
     except OSError:
         return Found(None)
-
-
-def _stamp(seen: os.stat_result) -> tuple[int, ...]:
-    return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
 @contextlib.contextmanager
@@ -141,114 +130,75 @@ def _writing_in(copy: Path) -> Iterator[None]:
     try:
         (copy / HIDDEN).mkdir(parents=True, exist_ok=True)
         with (copy / HIDDEN / "lock").open("a") as lock:
-            _take(lock.fileno(), copy)
+            _wait_for(lock.fileno())
             yield
     except OSError as error:
         raise CopyError(f"{copy} cannot be written ({error.strerror or error}).") from None
 
 
-def _take(lock: int, copy: Path) -> None:
+def _wait_for(lock: int) -> None:
     """One update at a time; a file system without locks has to do without."""
     try:
         import fcntl
     except ImportError:  # Windows
         return
-    until = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise CopyError(f"Another ddp-course is writing in {copy}: try again.") from None
-            time.sleep(0.05)
-        except OSError:
-            return
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _carry_out(copy: Path, plan: Plan, before: Ledger) -> tuple[Change, ...]:
-    """Do the steps of a plan; raises OSError with everything in its old place where the disk is full."""
-    _remove_unfinished(copy, plan)
-    try:
-        for step in plan.steps:
-            if step.content:
-                _write_unfinished(copy / step.path, step.content)
-        if plan.ledger != before or not ledger_file(copy).exists():
-            _write(ledger_file(copy), ledger_text(plan.ledger))
-        changes, ledger = [], dict(plan.ledger)
-        for step in plan.steps:
-            if _look(copy, step.path) != step.found:
-                continue  # saved a moment ago, from JupyterLab: the next update will see it
-            changes.append(_do(copy, step))
-            if step.act is Act.REMOVE:
-                ledger.pop(step.path, None)
-            ledger |= step.entries
-        if ledger != plan.ledger:
-            _write(ledger_file(copy), ledger_text(ledger))
-    finally:
-        with contextlib.suppress(OSError):
-            _remove_unfinished(copy, plan)
+    """Do the steps of a plan; raises OSError where the disk is full, with each file in its old or its new version."""
+    if plan.ledger != before or not ledger_file(copy).exists():
+        _write(ledger_file(copy), ledger_text(plan.ledger))
+    changes, ledger = [], dict(plan.ledger)
+    for step in plan.steps:
+        new = _write_beside(copy / step.path, step.content) if step.act is not Act.REMOVE else None
+        if _look(copy, step.path) != step.found:
+            if new is not None:
+                new.unlink()
+            continue  # saved a moment ago, from JupyterLab: the next update will see it
+        kept = _keep(copy, step.path) if step.keep else ""
+        if new is not None:
+            os.replace(new, copy / step.path)
+        elif not kept:
+            (copy / step.path).unlink()
+        changes.append(Change(step.act, step.path, kept, step.new_of))
+        if step.act is Act.REMOVE:
+            ledger.pop(step.path, None)
+        ledger |= step.entries
+    if ledger != plan.ledger:
+        _write(ledger_file(copy), ledger_text(ledger))
     return tuple(changes)
 
 
-def _do(copy: Path, step: Step) -> Change:
-    place = copy / step.path
-    kept = _keep(copy, step.path) if step.keep else ""
-    if step.act is Act.REMOVE:
-        place.unlink()
-    else:
-        if place.is_dir() and not place.is_symlink():
-            place.rename(copy / kept)  # only `put_back` comes here
-        os.replace(_unfinished(place), place)
-    return Change(step.act, step.path, kept, step.new_of)
-
-
 def _keep(copy: Path, path: str) -> str:
-    """Give what is at this path a second name in `kept/`, and return it; a folder's is only found."""
-    pure, place = PurePosixPath(path), copy / path
+    """Move what is at this path into `kept/`; returns where it is."""
+    pure = PurePosixPath(path)
     for number in count(1):
         turn = "" if number == 1 else f"-{number}"
         kept = f"{KEPT}/{pure.with_name(f'{pure.stem}.{date.today().isoformat()}{turn}{pure.suffix}')}"
-        target = copy / kept
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(target):
-            continue
-        if place.is_dir() and not place.is_symlink():
+        if not os.path.lexists(copy / kept):
+            (copy / kept).parent.mkdir(parents=True, exist_ok=True)
+            (copy / path).rename(copy / kept)
             return kept
-        try:
-            os.link(place, target, follow_symlinks=False)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            _write(target, place.read_bytes())
-        return kept
     raise AssertionError("count() ends")
 
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file so that it has the old content or the new one, whatever happens."""
-    _write_unfinished(path, content)
-    os.replace(_unfinished(path), path)
+    os.replace(_write_beside(path, content), path)
 
 
-def _write_unfinished(path: Path, content: bytes) -> None:
+def _write_beside(path: Path, content: bytes) -> Path:
+    """Write a hidden file beside this place, from which it can be moved there in one step; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _unfinished(path).open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _unfinished(path: Path) -> Path:
-    return path.with_name(f".{path.name}{_UNFINISHED}")
-
-
-def _remove_unfinished(copy: Path, plan: Plan) -> None:
-    """What this update or a killed one has left behind."""
-    paths = {*plan.ledger, *(step.path for step in plan.steps)}
-    below = {PurePosixPath(path).parent for path in paths}
-    for folder in {copy / HIDDEN, *(copy / each for each in below), *(copy / KEPT / each for each in below)}:
-        for path in folder.glob(f".*{_UNFINISHED}"):
-            path.unlink()
+    unfinished = path.with_name(f".{path.name}.ddp-course-part")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # the disk is full
+        unfinished.unlink(missing_ok=True)
+        raise
+    return unfinished
