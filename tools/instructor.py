@@ -1,4 +1,4 @@
-"""The instructor's pages: the plans in docs/instructor.md, and docs/instructor-lessons.md as a whole.
+"""The instructor's pages: the plans in docs/instructor.md, and docs/instructor-lessons.md, which git does not keep.
 
 Both are made of the saved lessons with the replies to their questions, the tasks, and `plans.toml` (what is taught
 when). What stands around the plans in docs/instructor.md is written
@@ -14,7 +14,7 @@ from pathlib import Path
 from course_lib.tasks.catalogue import all_tasks
 from course_lib.tasks.task import Task
 from tools.asked import Question, check_questions, find_questions
-from tools.pages import is_up_to_date, write_page
+from tools.pages import write_page
 from tools.sections import Lesson, read_lessons
 from tools.slides.cuts import paragraphs, shortened
 
@@ -37,6 +37,7 @@ who chose it, after the run. How many do is not known: no figures of real rooms 
 answered is on the class board (`ddp-course board`).
 
 This page is written by `ddp-course notebooks` from the lessons, the tasks and `course_lib/lab/questions`.
+Git ignores it.
 """
 
 
@@ -175,8 +176,6 @@ def check_instructor(root: Path) -> list[str]:
         problems.append(f"{GUIDE}: has lost the marks between which its plans are written")
     if with_plans(guide, plans) != guide:
         problems.append(f"{GUIDE}: its plans are not what the lessons give")
-    if not is_up_to_date(root / LESSONS, lessons_page(lessons, tasks)):
-        problems.append(f"{LESSONS}: is not what lessons and tasks give")
     return problems
 
 
@@ -202,7 +201,7 @@ def _step(row: dict[str, object], rest: int, lessons: dict[str, Lesson], tasks: 
         return Step("Questions, and what took longer", rest, slack=True)
     if "lesson" in row:
         lesson = lessons[str(row["lesson"])]
-        link = f"[{lesson.number} · {lesson.title}](instructor-lessons.md#{_anchor(lesson)})"
+        link = f"[{lesson.number} · {lesson.title}](../notebooks/{lesson.name}.ipynb)"
         without = ", ".join(f"“{title}”" for title in _left_out(row))
         return Step(f"{link}{', without ' * bool(without)}{without}", minutes, lesson=lesson.number)
     if "task" in row:
@@ -220,12 +219,6 @@ def _table(plan: Plan) -> str:
         clock += step.minutes
     lines.append(f"| {clock // 60:02}:{clock % 60:02} | {plan.minutes} in all | |")
     return "\n".join([*lines, ""])
-
-
-def _anchor(lesson: Lesson) -> str:
-    """How GitHub names the heading of the lesson's chapter."""
-    plain = re.sub(r"[^\w -]", "", f"{lesson.number} · {lesson.title}".lower())
-    return plain.replace(" ", "-")
 
 
 def _chapter(lesson: Lesson, tasks: Sequence[Task]) -> str:
