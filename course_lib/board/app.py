@@ -2,8 +2,8 @@
 
 Who may do what: joining needs the code; sending needs the token that the learner's machine made at joining;
 everything else needs the instructor's key, which travels in the websocket's first message and is in no address that a
-log could hold. All secrets are compared in constant time. One thread has the room; another writes to the disk,
-several requests at a time, and no request is answered before its events are there.
+log could hold. All secrets are compared in constant time. One thread has the room; another writes to the disk, and no
+request is answered before its events are there.
 """
 
 from __future__ import annotations
@@ -40,10 +40,6 @@ from course_lib.board.store import MOST_PER_LEARNER, Store, digest_of
 
 #: Pages receive changes at most this often, in seconds.
 _TELL_EVERY = 0.25
-#: Requests that come within this time are written to the disk together.
-_GATHER = 0.01
-#: Each learner may send so many events per second, and so many at once after the network was away.
-_RATE, _BURST = 20.0, 1000.0
 #: A wrong code or key is answered late, and of those who wait for that there may only be so many.
 _WRONG_SECONDS, _MOST_WRONG = 0.5, 50
 _KEY_SECONDS = 10.0
@@ -76,24 +72,6 @@ def _data(body: bytes) -> dict[str, object]:
 
 
 @dataclass
-class Allowance:
-    """What a learner may still send: a bucket that fills again with time."""
-
-    left: float = _BURST
-    at: float = field(default_factory=time.monotonic)
-
-    def seconds_until(self, events: int) -> float:
-        """0 where so many events are allowed now, and they are counted; else how long to wait."""
-        now = time.monotonic()
-        self.left = min(_BURST, self.left + (now - self.at) * _RATE)
-        self.at = now
-        if self.left >= events:
-            self.left -= events
-            return 0.0
-        return (events - self.left) / _RATE
-
-
-@dataclass
 class Changed:
     """What pages have not been told yet."""
 
@@ -113,11 +91,8 @@ class Board:
         self._most_learners = most_learners
         self._disk = ThreadPoolExecutor(1, "board-disk")
         self._learners: dict[str, int] = {}
-        self._allowances: dict[int, Allowance] = {}
         self._changed = Changed()
         self._telling = False
-        self._gathered: list[tuple[int, Event]] = []
-        self._gathering: asyncio.Task[list[bool]] | None = None
         self._wrong = 0
         self._trouble = ""  # why nothing can be written at the moment
         for member in store.members():
@@ -160,10 +135,6 @@ class Board:
             self._tell_soon()
         return self.room.names[learner]
 
-    def allowance(self, learner: int, events: int) -> float:
-        """How many seconds this learner must wait before sending so many events."""
-        return self._allowances.setdefault(learner, Allowance()).seconds_until(events)
-
     async def take(self, learner: int, events: Sequence[Event]) -> None:
         """Keep what is known of the course; on return it is on the disk.
 
@@ -174,11 +145,17 @@ class Board:
         taken = [(learner, event) for event in events if self.room.knows(event)][: max(0, space)]
         if not taken:
             return
-        self._gathered += taken
-        if self._gathering is None:
-            self._gathering = asyncio.create_task(self._write_gathered())
-        # Shielded: that one learner's connection was cut does not concern the others in the same transaction.
-        await asyncio.shield(self._gathering)
+        new = await self._on_disk(lambda: self._store.add(taken))
+        for (_, event), is_new in zip(taken, new, strict=True):
+            if not is_new or learner not in self.room.names:
+                continue
+            self._counts[learner] = self._counts.get(learner, 0) + 1
+            self.room.fold(learner, event)
+            if event.kind == "vote":
+                self._changed.questions.add(event.about)
+            else:
+                self._changed.cells.add((learner, event.about))
+        self._tell_soon()
 
     async def forget(self, learner: int) -> None:
         """Remove a learner: left, or removed by the instructor."""
@@ -189,7 +166,6 @@ class Board:
         }
         self.room.forget(learner)
         self._counts.pop(learner, None)
-        self._allowances.pop(learner, None)
         self._changed.names.add(learner)
         self._tell_soon()
 
@@ -239,27 +215,8 @@ class Board:
 
     async def close(self) -> None:
         """Write what is left and close the file."""
-        if self._gathering is not None:
-            with contextlib.suppress(sqlite3.Error):
-                await self._gathering
         self._disk.shutdown()
         self._store.close()
-
-    async def _write_gathered(self) -> list[bool]:
-        await asyncio.sleep(_GATHER)
-        batch, self._gathered, self._gathering = self._gathered, [], None
-        new = await self._on_disk(lambda: self._store.add(batch))
-        for (learner, event), is_new in zip(batch, new, strict=True):
-            if not is_new or learner not in self.room.names:
-                continue
-            self._counts[learner] = self._counts.get(learner, 0) + 1
-            self.room.fold(learner, event)
-            if event.kind == "vote":
-                self._changed.questions.add(event.about)
-            else:
-                self._changed.cells.add((learner, event.about))
-        self._tell_soon()
-        return new
 
     async def _on_disk(self, work: Callable[[], _T]) -> _T:
         trouble = ""
@@ -357,11 +314,6 @@ class _Events(_Handler):
         sent = _data(self.request.body).get("events")
         if not isinstance(sent, list) or len(sent) > MOST_EVENTS:
             self.answer(400, problem=f"a list of at most {MOST_EVENTS} events is wanted")
-            return
-        seconds = self.board.allowance(learner, max(1, len(sent)))
-        if seconds:
-            self.set_header("Retry-After", f"{seconds:.1f}")
-            self.answer(429, problem="too many events")
             return
         now = time.time()
         events = []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.board.app import Allowance, Board
+from course_lib.board.app import Board
 from course_lib.board.client import AddressError, address_of
 from course_lib.board.course import BoardCourse, BoardLesson, BoardTask, Question, questions_in
 from course_lib.board.events import (
@@ -69,16 +69,6 @@ def test_nothing_travels_but_what_was_agreed():
     sent = on_the_wire(vote(1), now=101.0)
     assert sorted(sent) == ["about", "id", "kind", "misconceptions", "number", "said", "waited"]
     assert "happens" not in json.dumps(sent), "a question goes as its digest: it may be the learner's own"
-
-
-def test_a_flood_is_slowed_down_and_a_class_is_not():
-    allowance = Allowance()
-    assert allowance.seconds_until(50) == 0
-    while not (seconds := allowance.seconds_until(50)):
-        pass
-    assert 0 < seconds <= 50 / 20
-    allowance.at -= 10  # ten seconds later
-    assert allowance.seconds_until(50) == 0
 
 
 @pytest.mark.parametrize(
