@@ -137,13 +137,10 @@ def _wrong_marks(claims: Sequence[Claim], showings: Sequence[Showing]) -> Iterat
 
 
 def _not_shown(root: Path, claims: Sequence[Claim], showings: Sequence[Showing]) -> Iterator[str]:
-    sources = {int(path.name[:2]): path.stem for path in _lesson_sources(root)}
+    paths = sorted((root / "notebooks" / "sources").glob("[0-9][0-9]_*.py"))
+    sources = {int(path.name[:2]): path.stem for path in paths}
     shown = {(showing.claim, int(showing.lesson)) for showing in showings}
     for claim in claims:
         for lesson in claim.lessons:
             if lesson in sources and (claim.number, lesson) not in shown:
                 yield f"notebooks/{sources[lesson]}: claim {claim.number} is not shown ({claim.text})"
-
-
-def _lesson_sources(root: Path) -> list[Path]:
-    return sorted((root / "notebooks" / "sources").glob("[0-9][0-9]_*.py"))

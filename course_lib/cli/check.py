@@ -76,7 +76,7 @@ def check(
         if watch:
             typer.echo("Watching; Ctrl-C ends it.", err=True)
             pause = threading.Event()
-            keep_watching(checker, lambda: _wait(pause))
+            keep_watching(checker, lambda: pause.wait(WATCH_SECONDS))
         # On the screen of the verdicts, which then stand above the bar.
         with progress_bar("answers", screen if screen.is_terminal else None) as checker.tell:
             good = checker.check()
@@ -106,7 +106,3 @@ def _show_hint(name: str) -> None:
         raise typer.Exit(2) from None
     for notice in log.take_notices():
         typer.echo(notice, err=True)
-
-
-def _wait(pause: threading.Event) -> None:
-    pause.wait(WATCH_SECONDS)

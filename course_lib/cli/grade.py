@@ -13,7 +13,7 @@ from rich.table import Table
 from course_lib.cli.progress_display import progress_bar
 from course_lib.grading.cells import SUFFIXES
 from course_lib.grading.classroom import gradebook
-from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grade_class
+from course_lib.grading.classroom.batch import ClassReport, Learner, grade_class
 from course_lib.grading.classroom.gradebook import JSON_MARK
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import MARK, write_pages
@@ -134,10 +134,6 @@ def _write(
         typer.echo(f"Written: {write_pages(report, html)}", err=True)
 
 
-def _state(entry: Entry) -> str:
-    return f"{entry.state} (read)" if entry.worth_reading else entry.state
-
-
 def _print(report: ClassReport) -> None:
     screen = console()
     screen.print(_table(report))
@@ -162,7 +158,8 @@ def _table(report: ClassReport) -> Table:
         table.add_column(task.name)
     table.add_column("passed", justify="right")
     for learner in report.learners:
-        states = (_state(learner.entry(task)) for task in report.tasks)
+        entries = [learner.entry(task) for task in report.tasks]
+        states = (f"{entry.state} (read)" if entry.worth_reading else entry.state for entry in entries)
         name = one_line(learner.name) + (" (!)" if learner.problems else "")
         table.add_row(name, *states, f"{learner.score} of {report.max_score}")
     return table

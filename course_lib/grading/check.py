@@ -96,7 +96,7 @@ def _shown(file: Path) -> str:
     return near if not near.startswith(os.pardir) else str(file)
 
 
-def watch(checker: Checker, wait: Callable[[], None]) -> None:
+def watch(checker: Checker, wait: Callable[[], object]) -> None:
     """Check, and check again whenever a file has been saved. Never returns: what `wait` raises ends it.
 
     Editors replace files as well as write them, and a file is gone for a moment: then the next look finds it.

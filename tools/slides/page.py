@@ -16,7 +16,7 @@ from markupsafe import Markup
 from nbconvert.filters.highlight import Highlight2HTML
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
-from tools.slides.deck import Block, Deck, Look, Slide
+from tools.slides.deck import Block, Deck, Look
 
 #: How a file says that it was written here, and may be written again.
 GENERATOR = "ddp-course slides"
@@ -32,12 +32,8 @@ def deck_page(deck: Deck) -> str:
     environment.filters["markdown"] = _markdown
     environment.filters["block"] = _block
     return environment.get_template("slides.html").render(
-        deck=deck, generator=GENERATOR, opening=_opening(deck), look=Look, shipped=_shipped
+        deck=deck, generator=GENERATOR, opening=deck.chapters[0][0], look=Look, shipped=_shipped
     )
-
-
-def _opening(deck: Deck) -> Slide:
-    return deck.chapters[0][0]
 
 
 @cache
