@@ -134,7 +134,7 @@ class NothingLeft:
 
 
 def _cleans_up(process: psutil.Process) -> bool:
-    """Whether this removes what a rank has left in shared memory: the launcher sees to its end a moment later."""
+    """Whether this removes what a rank has left in shared memory: it ends by itself when it has."""
     with contextlib.suppress(psutil.Error):
         return any("resource_tracker" in word or "torch_shm_manager" in word for word in process.cmdline())
     return False

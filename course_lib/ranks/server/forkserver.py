@@ -42,9 +42,8 @@ _QUIET = 0.02
 #: Who has started so many processes will start more: what makes each cheaper no longer waits for an idle moment.
 _MANY = 40
 #: Programs that a rank's process has started to clean up when it has ended (Python's for shared memory, and torch's):
-#: they see its end by themselves. Were they killed with it, what it has left in /dev/shm would stay there for good.
+#: they see its end, clean up and end by themselves. Were they killed with it, what it has left in /dev/shm would stay.
 _CLEANUP_HELPERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
-_CLEANUP_SECONDS = 5.0
 
 
 class Forkserver:
@@ -60,7 +59,6 @@ class Forkserver:
         self._decoder = Decoder()
         self._fds: list[int] = []
         self._due: dict[int, float] = {}
-        self._cleanup_helpers: dict[int, float] = {}  # pid -> when it is killed if it is still there
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -151,12 +149,7 @@ class Forkserver:
         for pid in [pid for pid, due in self._due.items() if due <= now]:
             del self._due[pid]
             self._kill_group(pid)
-        for pid in [pid for pid, due in self._cleanup_helpers.items() if due <= now]:
-            del self._cleanup_helpers[pid]
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        coming = [*self._due.values(), *self._cleanup_helpers.values()]
-        return max(0.0, min(coming) - now) if coming else None
+        return max(0.0, min(self._due.values()) - now) if self._due else None
 
     def _start(self, wanted: Start, fds: list[int]) -> int:
         if self.method == "spawn":
@@ -228,7 +221,6 @@ class Forkserver:
             if not pid:
                 break
             ended = True
-            self._cleanup_helpers.pop(pid, None)
             if pid in self.living:
                 del self.living[pid]
                 # What the rank started (data loader workers, forks) ends with it.
@@ -237,30 +229,20 @@ class Forkserver:
                 self.say(Exited(pid, code))
         # So does what left its process group; killing that may bring up more, of which SIGCHLD tells.
         if ended:
-            orphans = orphans_of_the_dead(self.living.keys(), set(self.living.values()))
-            self._delay_kill(orphans)
-            for orphan in orphans - self._cleanup_helpers.keys():
-                with contextlib.suppress(OSError):
-                    os.kill(orphan, signal.SIGKILL)
+            _kill(orphans_of_the_dead(self.living.keys(), set(self.living.values())))
 
     def _kill_group(self, pid: int) -> None:
-        self._delay_kill(_children_of(pid) | (children() - self.living.keys()))
-        if any(_group_of(helper) == pid for helper in self._cleanup_helpers):
-            for member in _members_of(pid) - self._cleanup_helpers.keys():
-                with contextlib.suppress(OSError):
-                    os.kill(member, signal.SIGKILL)
+        inherited = children() - self.living.keys()
+        if any(
+            _group_of(child) == pid and _is_cleanup_helper(child) for child in _children_of(pid) | inherited
+        ):
+            _kill(_members_of(pid))
         else:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         if pid in self.living:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-
-    def _delay_kill(self, processes: Iterable[int]) -> None:
-        """Give the cleanup helpers among these processes a moment for their work."""
-        for pid in processes:
-            if pid not in self._cleanup_helpers and _is_cleanup_helper(pid):
-                self._cleanup_helpers[pid] = time.monotonic() + _CLEANUP_SECONDS
 
     def kill_everything(self) -> None:
         """Kill all ranks and all they started, also what left their process groups."""
@@ -276,7 +258,7 @@ class Forkserver:
             if not left:
                 return
             for child in left:
-                if attempt < 2 and child.pid in self._cleanup_helpers:
+                if attempt < 2 and _is_cleanup_helper(child.pid):
                     continue
                 with contextlib.suppress(psutil.Error):
                     child.kill()
@@ -290,6 +272,14 @@ def _is_cleanup_helper(pid: int) -> bool:
     except OSError:
         return False
     return any(name in line for name in _CLEANUP_HELPERS)
+
+
+def _kill(processes: Iterable[int]) -> None:
+    """Kill these, except cleanup helpers."""
+    for pid in processes:
+        if not _is_cleanup_helper(pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _children_of(pid: int) -> set[int]:
