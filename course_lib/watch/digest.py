@@ -1,7 +1,10 @@
-"""A tensor, a random number generator or a plain value as a small JSON-able entry of a fingerprint.
+"""What stands for a tensor, a random number generator or a plain value when ranks are compared.
 
-Runs inside a rank; imports torch only inside functions. Two entries with the same checksum stand for equal bytes; the
-statistics and samples are there to say how far two unequal tensors are apart.
+A *digest* is a checksum and a few values: the probe takes many of them while a script runs. An *entry* of a fingerprint
+has statistics and more values, and is JSON-able. Two with the same checksum stand for equal bytes; the values say how
+far two unequal tensors are apart. Nothing here issues a collective: of a DTensor only this rank's piece is read.
+
+Runs inside a rank; imports torch only inside functions.
 """
 
 from __future__ import annotations
@@ -10,10 +13,13 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Required, TypedDict
+from typing import TYPE_CHECKING, Required, TypedDict, TypeGuard
+
+from course_lib.outcome.probe_notes import Digest
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed.tensor import DTensor
 
 
 class _Statistics(TypedDict, total=False):
@@ -58,16 +64,54 @@ class Entry(_Statistics, total=False):
 
 #: Values kept of a tensor, evenly strided; all values of a tensor that has no more.
 SAMPLES = 32
+_SAMPLES_OF_A_DIGEST = 8
+#: What a digest is where a tensor has no data, or could not be looked at.
+NOTHING = Digest(None, ())
 #: Elements looked at in one go, so that a large tensor costs little extra memory.
 _CHUNK = 1 << 22
 _LONGEST_TEXT = 200
+
+
+def digest(tensor: Tensor | None) -> Digest:
+    """Checksum and some values of this rank's data; `NOTHING` where there is no data.
+
+    Raises:
+        TypeError: the tensor is of a type that keeps its data in a way of its own.
+    """
+    import torch
+
+    if tensor is None or tensor.is_meta:
+        return NOTHING
+    with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
+        indices, values = dense_parts(tensor.detach())
+        kept = tuple(
+            value if math.isfinite(value) else None for value in sampled(values, _SAMPLES_OF_A_DIGEST)
+        )
+        return Digest(checksum(indices, values), kept)
+
+
+def local_data(tensor: Tensor) -> Tensor:
+    """This rank's data as an ordinary tensor: operations on a DTensor could ask other ranks for theirs."""
+    import torch
+
+    if is_distributed(tensor):
+        tensor = tensor.to_local()
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"{type(tensor).__name__} keeps its data in a way of its own")
+    # A sparse CSR tensor has no alias of another class, and needs none.
+    return tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
+
+
+def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:
+    """True for a DTensor: of FSDP2, tensor parallelism and the like."""
+    return hasattr(tensor, "to_local") and hasattr(tensor, "placements")
 
 
 def tensor_entry(tensor: Tensor) -> Entry:
     """Shape, dtype, checksum of the bytes, statistics over the finite values, and up to 32 samples.
 
     Tensors without data (meta device, lazy parameters) have shape and dtype alone. Sparse tensors are described by
-    their coalesced indices and values.
+    their coalesced indices and values. Raises what `digest` raises.
     """
     import torch
 
@@ -96,8 +140,7 @@ def dense_parts(tensor: Tensor) -> tuple[Tensor | None, Tensor]:
     import torch
 
     indices = None
-    if hasattr(tensor, "to_local"):  # a DTensor: this rank's piece
-        tensor = tensor.to_local()
+    tensor = local_data(tensor)
     if tensor.layout is not torch.strided:
         tensor = tensor.to_sparse_coo() if tensor.layout is not torch.sparse_coo else tensor
         tensor = tensor.coalesce()

@@ -1,28 +1,24 @@
-"""Small digests of weights and gradients, taken often while a script runs: is it still the same on every rank?
+"""Digests of weights and gradients, taken often while a script runs: is it still the same on every rank?
 
-A digest is a checksum and a few values, so that the doctor can say by how much ranks differ at least. Nothing here
-issues a collective: of a DTensor only this rank's piece is read. Used inside a rank; imports torch only inside
-functions.
+Nothing here issues a collective (see `digest`). Used inside a rank; imports torch only inside functions.
 """
 
 from __future__ import annotations
 
-import math
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from course_lib.outcome.probe_notes import Digest, GradientCheck, OutsideCheck, OutsideParameter, WeightCheck
 from course_lib.ranks.inside.wrapped import managed
-from course_lib.watch.digest import checksum, dense_parts, sampled
+from course_lib.watch.digest import NOTHING, digest, is_distributed, local_data
 from course_lib.watch.guard import Unseen
 from course_lib.watch.names import names_in_the_code
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed.tensor import DTensor
     from torch.nn import Parameter
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
@@ -30,10 +26,7 @@ if TYPE_CHECKING:
 _Seen = TypeVar("_Seen")
 _Found = TypeVar("_Found")
 
-_SAMPLES = 8
 _MOST_TENSORS = 400
-#: What a digest is where a tensor has no data, or could not be looked at.
-NOTHING = Digest(None, ())
 
 
 @dataclass(frozen=True)
@@ -45,38 +38,6 @@ class CheckPlan:
     def due(self, step: int) -> bool:
         """True when step number `step` (from 0) is one to compare."""
         return step <= 8 or step in (16, 32) or step % max(1, self.every) == 0
-
-
-def digest(tensor: Tensor | None) -> Digest:
-    """Checksum and some values of this rank's data; `NOTHING` where there is no data.
-
-    Raises:
-        TypeError: the tensor is of a type that keeps its data in a way of its own.
-    """
-    import torch
-
-    if tensor is None or tensor.is_meta:
-        return NOTHING
-    with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
-        indices, values = dense_parts(_plain(tensor.detach()))
-        kept = tuple(value if math.isfinite(value) else None for value in sampled(values, _SAMPLES))
-        return Digest(checksum(indices, values), kept)
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """This rank's data as an ordinary tensor: operations on a DTensor could ask other ranks for theirs."""
-    import torch
-
-    if is_distributed(tensor):
-        tensor = tensor.to_local()
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        raise TypeError(f"{type(tensor).__name__} keeps its data in a way of its own")
-    return tensor.as_subclass(torch.Tensor)
-
-
-def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:
-    """True for a DTensor: of FSDP2, tensor parallelism and the like."""
-    return hasattr(tensor, "to_local") and hasattr(tensor, "placements")
 
 
 def holders(tensor: Tensor) -> tuple[int, ...] | None:
@@ -125,7 +86,7 @@ def _few(parameter: Parameter) -> Tensor:
     import torch
 
     with torch.no_grad(), torch.utils._python_dispatch._disable_current_modes():
-        piece = _plain(parameter.detach())
+        piece = local_data(parameter.detach())
         while not piece.is_contiguous():
             piece = piece[0]  # reshape would copy all of it
         flat = piece.reshape(-1)
