@@ -48,8 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:3")
     if not config.option.collectonly:
         preload_also(HARNESS)
-        held = start_zygote()
-        config.add_cleanup(lambda: os.close(held))
+        start_zygote()
     if getattr(config.option, "dist", "no") != "no":
         turns = tempfile.mkdtemp(prefix="ddp-course-turns-")
         config.add_cleanup(lambda: shutil.rmtree(turns, ignore_errors=True))

@@ -10,7 +10,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 # Held here: the learner's code shares the rank's process, and may replace json's functions.
@@ -42,6 +42,15 @@ class Message:
         """The message as bytes, ready to be written to a socket."""
         header = _write({"kind": self.kind, "data": self.data}).encode("ascii")
         return _HEADER.pack(len(header), len(self.blob)) + header + self.blob
+
+
+def send_with_fds(sock: socket.socket, message: Message, fds: Sequence[int]) -> None:
+    """Write the whole message, with these descriptors; raises OSError when the peer is gone."""
+    data = message.encode()
+    sent = socket.send_fds(sock, [data], fds)
+    # The peer may close the wire when it has all: even to send nothing would fail then.
+    if sent < len(data):
+        sock.sendall(data[sent:])
 
 
 class Decoder:

@@ -49,7 +49,15 @@ class Owner:
             text=True,
         )
         self.environment = {**environment, "DDP_COURSE_ZYGOTE": self.process.stdout.readline().strip()}
-        (self.zygote,) = psutil.Process(self.process.pid).children()
+        self.address = self.environment["DDP_COURSE_ZYGOTE"]
+        (self.zygote,) = until(lambda: list(self._zygotes()))
+
+    def _zygotes(self) -> Iterator[psutil.Process]:
+        """What the zygote has forked has its command line, too, and another name."""
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.name() == "ddp-zygote" and self.address in process.cmdline():
+                    yield process
 
     def kernel(self, **environment: str) -> "Asked":
         return Asked(self.folder, {**self.environment, **environment})
@@ -158,7 +166,6 @@ def test_a_changed_course_is_loaded_anew_and_the_zygote_ends_with_its_owner(tmp_
         ROOT / "course_lib", tmp_path / "course_lib", ignore=shutil.ignore_patterns("__pycache__")
     )
     owner = Owner(tmp_path)
-    folder = os.path.dirname(owner.environment["DDP_COURSE_ZYGOTE"])
     one = owner.kernel()
     assert one.parent == owner.zygote.pid
     file = tmp_path / "course_lib" / "ranks" / "inside" / "tracebacks.py"
@@ -168,7 +175,7 @@ def test_a_changed_course_is_loaded_anew_and_the_zygote_ends_with_its_owner(tmp_
     other.end()
     owner.process.kill()
     owner.process.communicate()
-    until(lambda: is_gone(owner.zygote.pid) and not os.path.exists(folder))
+    until(lambda: is_gone(owner.zygote.pid) and not os.path.exists(owner.address))
     assert not any(is_gone(pid) for pid in [one.server, *one.ranks])
     one.end()
     until(lambda: all(is_gone(pid) for pid in [one.server, *one.ranks]))

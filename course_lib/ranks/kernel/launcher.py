@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from course_lib.ranks.messages import read, written
-from course_lib.ranks.protocol import Decoder, Message
+from course_lib.ranks.protocol import Decoder, Message, send_with_fds
 from course_lib.ranks.server.compatibility import server_environment, working_folder
 from course_lib.ranks.server.zygote import ask_zygote
 from course_lib.ranks.starting import (
@@ -181,12 +181,9 @@ class Launcher:
                 store=config if isinstance(config, StoreConfig) else None,
                 gpus=config if isinstance(config, GpusConfig) else None,
             )
-            data = written(wanted).encode()
             try:
                 self.sock.setblocking(True)
-                sent = socket.send_fds(self.sock, [data], fds)
-                if sent < len(data):
-                    self.sock.sendall(data[sent:])
+                send_with_fds(self.sock, written(wanted), fds)
             except OSError as error:
                 self.gone = True
                 raise LaunchError(f"The process that starts ranks is gone: {self.last_words()}") from error

@@ -180,7 +180,7 @@ class Forkserver:
         os.close(self._wake_write)
         for fd in self._fds:  # what the kernel sent for the next ranks
             os.close(fd)
-        connect_streams(fds)
+        connect_streams(fds[1], fds[2])
         os.environ.clear()
         os.environ.update(wanted.env)
         enter_place(wanted)
@@ -321,13 +321,13 @@ def torch_version() -> str:
     return str(torch.__version__) if torch is not None else version("torch")
 
 
-def connect_streams(fds: list[int]) -> None:
+def connect_streams(out: int, err: int) -> None:
     """Make the given files standard output and error; standard input is empty."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.dup2(fds[1], 1)
-    os.dup2(fds[2], 2)
-    for fd in (null, fds[1], fds[2]):
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for fd in {null, out, err}:
         os.close(fd)
 
 

@@ -3,28 +3,29 @@
 Loading torch takes a kernel's first ranks some seconds. Where there is a zygote, every kernel that is started, or
 restarted, has its forkserver at once, and all share torch's memory. A forkserver from a zygote is the kernel's own in
 every other way; where there is no zygote, or it does not fit, the kernel starts one itself (`launcher`). This is the
-side of those who want a zygote, or something from it; the process itself is `zygote_process`. There are two kinds:
+side of those who want a zygote, or something from it; the process itself is `zygote_process`.
 
-* the *shared* zygote of a user, which all kernels find by its place (`zygote_folder`). A Jupyter server starts it when
-  a notebook of the course is opened (`notebook/server_extension`), and so does any kernel of such a server that finds
-  none. It ends when all servers that had a use for it have ended, or when nobody has needed it for a while;
-* one's own (`start_zygote`), for what a single process starts: a test run, the build of the notebooks.
+All kernels of a user find the same zygote by its place (`zygote_folder`). A Jupyter server starts it when a notebook
+of the course is opened (`notebook/server_extension`), and so does any kernel of such a server that finds none. It ends
+when all servers that had a use for it have ended, or when nobody has needed it for a while. A test run and the build of
+the notebooks start one for themselves (`start_zygote`), which only what they start finds.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
+import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from course_lib.ranks.codec import encode
-from course_lib.ranks.process import lives
+from course_lib.ranks.process import identity, lives
+from course_lib.ranks.protocol import Message, send_with_fds
 from course_lib.ranks.server.compatibility import (
     Request,
     compatibility_of,
@@ -43,27 +44,18 @@ _IDLE = "DDP_COURSE_ZYGOTE_IDLE"
 _WAITING = 64
 
 
-def start_zygote() -> int:
+def start_zygote() -> None:
     """Start a zygote for everything that this process starts, named in the environment from now on.
 
-    Where DDP_COURSE_ZYGOTE is set, nothing is started: it names one, or, being empty, says that none is wanted.
-
-    Returns:
-        A file descriptor: the zygote ends when the last copy of it is closed, at the latest with this process.
+    It ends with this process. Where DDP_COURSE_ZYGOTE is set, nothing is started: it names one, or, being empty, says
+    that none is wanted.
     """
-    owner, ours = os.pipe()
-    if VARIABLE in os.environ:  # there is one, or (empty) none is wanted
-        os.close(owner)
-        return ours
-    folder = tempfile.mkdtemp(prefix="ddp-course-zygote-")
-    address = os.path.join(folder, "socket")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen(_WAITING)
-        _start(listener, ["owned", str(owner), folder], server_environment(), [owner])
-    os.close(owner)
-    os.environ[VARIABLE] = address
-    return ours
+    folder = private_folder()
+    if folder is None or VARIABLE in os.environ:
+        return
+    address = folder / f"{secrets.token_hex(8)}.socket"
+    if _start(address, identity(os.getpid()), str(math.inf), server_environment()):
+        os.environ[VARIABLE] = str(address)
 
 
 def start_shared_zygote() -> bool:
@@ -77,39 +69,35 @@ def start_shared_zygote() -> bool:
     if folder is None or environment.pop(VARIABLE, None) is not None or not lives(server):
         return False
     address = address_of(folder, compatibility_of(environment))
+    return _start(address, server, environment.get(_IDLE, str(_IDLE_SECONDS)), environment)
+
+
+def _start(address: Path, owner: str, idle: str, environment: Mapping[str, str]) -> bool:
+    """Start a zygote unless there is one at this address; returns whether there is one then."""
     try:
-        with locked(folder):
-            remove_dead(folder)
+        with locked(address.parent):
+            remove_dead(address.parent)
             if address.exists():
                 return True
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(address))
                 listener.listen(_WAITING)
-                idle = environment.get(_IDLE, str(_IDLE_SECONDS))
-                process = _start(listener, ["shared", str(address), server, idle], environment)
+                fd = listener.fileno()
+                module = "course_lib.ranks.server.zygote_process"
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", module, str(fd), str(address), owner, idle],
+                    pass_fds=[fd],
+                    env=environment,
+                    cwd=os.sep,  # it outlives what the folder of a lesson is used for
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C in the terminal is not meant for it
+                )
     except OSError:
         return False
     threading.Thread(target=process.wait, name="zygote-started", daemon=True).start()
     return True
-
-
-def _start(
-    listener: socket.socket,
-    arguments: list[str],
-    environment: Mapping[str, str],
-    fds: list[int] | None = None,
-) -> subprocess.Popen[bytes]:
-    module = "course_lib.ranks.server.zygote_process"
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(listener.fileno()), *arguments],
-        pass_fds=[listener.fileno(), *(fds or [])],
-        env=environment,
-        cwd=os.sep,  # it outlives what the folder of a lesson is used for
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C in the terminal is not meant for it
-    )
 
 
 def ask_zygote(sock: socket.socket, log: int, environment: Mapping[str, str]) -> bool:
@@ -144,11 +132,7 @@ def _sent(address: Path | str, request: Request, sock: socket.socket, log: int) 
         return False
     with wire:
         try:
-            data = json.dumps(encode(request)).encode() + b"\n"
-            sent = socket.send_fds(wire, [data], [sock.fileno(), log])
-            # The zygote closes the wire when it has all: even to send nothing would fail then.
-            if sent < len(data):
-                wire.sendall(data[sent:])
+            send_with_fds(wire, Message("request", encode(request)), [sock.fileno(), log])
         except OSError:
             return False
     return True

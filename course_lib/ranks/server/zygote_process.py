@@ -1,4 +1,4 @@
-"""The zygote itself: `python -m course_lib.ranks.server.zygote_process FD owned|shared ...`, FD being its socket.
+"""The zygote itself: `python -m course_lib.ranks.server.zygote_process FD ADDRESS OWNER IDLE`, FD being its socket.
 
 Promises:
 
@@ -11,81 +11,36 @@ Promises:
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
-from course_lib.ranks.codec import decode
+from course_lib.ranks.codec import MalformedError, decode
 from course_lib.ranks.process import lives, name_process, run_and_exit
+from course_lib.ranks.protocol import Decoder, ProtocolError
 from course_lib.ranks.server import forkserver, huge_pages, preload
 from course_lib.ranks.server.compatibility import Request, compatibility_of
 from course_lib.ranks.server.orphans import children
 from course_lib.ranks.server.zygote_folder import locked
 
 _REQUEST_SECONDS = 1.0
+#: Between two checks of whether anybody still needs the zygote.
+_CHECK_SECONDS = 2.0
 
 
-class _Life(Protocol):
-    """For whom the zygote lives."""
+class Lifetime:
+    """A zygote lives as long as one of the processes that had a use for it, unless nobody needs it for a while."""
 
-    #: Descriptors that become readable when this may have changed.
-    fds: tuple[int, ...]
-    #: Seconds after which it may have changed without any of them telling; None: never.
-    look: float | None
-
-    def over(self) -> bool:
-        """Whether nobody needs the zygote any more."""
-
-    def loaded(self) -> None:
-        """From now on the zygote answers."""
-
-    def asked(self, request: Request) -> None:
-        """Somebody has asked."""
-
-    def close_address(self) -> None:
-        """From now on nobody finds the zygote."""
-
-
-class _Owned:
-    """It lives as long as one process, which holds the other end of a pipe."""
-
-    look: float | None = None
-
-    def __init__(self, owner: int, folder: str) -> None:
-        self.fds: tuple[int, ...] = (owner,)
-        self.folder = folder
-
-    def over(self) -> bool:
-        return bool(select.select(self.fds, [], [], 0)[0])
-
-    def loaded(self) -> None:
-        """That is nothing to an owner."""
-
-    def asked(self, request: Request) -> None:
-        """Whoever asks is a descendant of the owner, or does not matter."""
-
-    def close_address(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class Shared:
-    """It lives as long as one of the Jupyter servers that had a use for it, unless nobody needs it for a while."""
-
-    fds: tuple[int, ...] = ()
-    look: float | None = 2.0
-
-    def __init__(self, address: Path, server: str, idle: float) -> None:
+    def __init__(self, address: Path, owner: str, idle: float) -> None:
         self.address = address
         self.file = self._file()
-        self.servers = {server}
+        self.owners = {owner}
         self.idle = idle
         self.needed = math.inf  # while it loads, nobody can say so
 
@@ -96,44 +51,38 @@ class Shared:
         return 0, 0
 
     def over(self) -> bool:
-        """See `_Life`; where somebody has removed the socket, nobody finds it."""
-        self.servers = {server for server in self.servers if lives(server)}
-        if not self.servers or self._file() != self.file:
+        """Whether nobody needs it any more; where somebody has removed the socket, nobody finds it."""
+        self.owners = {owner for owner in self.owners if lives(owner)}
+        if not self.owners or self._file() != self.file:
             return True
         if children():
-            self.needed = time.monotonic()
+            self.needed_now()
         return time.monotonic() - self.needed > self.idle
 
-    def loaded(self) -> None:
-        """See `_Life`."""
+    def needed_now(self, owner: str = "") -> None:
+        """It can answer, or has been asked; the Jupyter server of who asks may need it again."""
         self.needed = time.monotonic()
-
-    def asked(self, request: Request) -> None:
-        """See `_Life`; the server of who asks may need the zygote again."""
-        self.needed = time.monotonic()
-        if request.server:
-            self.servers.add(request.server)
+        if owner:
+            self.owners.add(owner)
 
     def close_address(self) -> None:
-        """See `_Life`."""
+        """From now on nobody finds it."""
         with contextlib.suppress(OSError), locked(self.address.parent):
             if self._file() == self.file:
                 self.address.unlink()
 
 
 class _Zygote:
-    def __init__(self, listener: socket.socket, life: _Life) -> None:
+    def __init__(self, listener: socket.socket, life: Lifetime) -> None:
         self.listener = listener
         self.life = life
         self.compatibility = compatibility_of(os.environ)
 
     def serve(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what it forks
-        self.life.loaded()
+        self.life.needed_now()
         while not self.life.over():
-            wanted: list[socket.socket | int] = [self.listener, *self.life.fds]
-            readable, _, _ = select.select(wanted, [], [], self.life.look)
-            if self.listener in readable:
+            if select.select([self.listener], [], [], _CHECK_SECONDS)[0]:
                 with contextlib.suppress(OSError):
                     self._answer()
 
@@ -147,15 +96,16 @@ class _Zygote:
 
     def _answer(self) -> None:
         wire, _ = self.listener.accept()
-        with wire, contextlib.suppress(OSError, ValueError, KeyError):
+        with wire, contextlib.suppress(OSError, ProtocolError, MalformedError):
             wire.settimeout(_REQUEST_SECONDS)
-            data, fds, _, _ = socket.recv_fds(wire, 1 << 16, 2)
+            chunk, fds, _, _ = socket.recv_fds(wire, 1 << 16, 2)
+            decoder = Decoder()
             try:
-                while data and not data.endswith(b"\n"):
-                    data += wire.recv(1 << 16)
-                request = decode(Request, json.loads(data))
-                if len(fds) == 2 and request.compatibility == self.compatibility:
-                    self.life.asked(request)
+                while (message := next(decoder.feed(chunk), None)) is None and chunk:
+                    chunk = wire.recv(1 << 16)
+                request = decode(Request, message.data) if message is not None else None
+                if request and len(fds) == 2 and request.compatibility == self.compatibility:
+                    self.life.needed_now(request.server)
                     if not os.fork():
                         self._become(request, wire, *fds)
             finally:
@@ -170,13 +120,7 @@ class _Zygote:
             name_process(f"ranks-{request.pid}")
             wire.close()
             self.listener.close()
-            for fd in self.life.fds:
-                os.close(fd)
-            null = os.open(os.devnull, os.O_RDONLY)
-            for fd, stream in ((null, 0), (log, 1), (log, 2)):
-                os.dup2(fd, stream)
-            os.close(null)
-            os.close(log)
+            forkserver.connect_streams(log, log)
             os.environ.clear()
             os.environ.update(request.env)
             with contextlib.suppress(OSError):
@@ -187,18 +131,14 @@ class _Zygote:
         run_and_exit(serve)
 
 
-def main(arguments: list[str]) -> None:
-    """Entry point of the process: the listening socket's descriptor, and for whom it lives."""
-    listener = socket.socket(fileno=int(arguments[0]))
+def main(fd: str, address: str, owner: str, idle: str) -> None:
+    """Entry point of the process: the listening socket's descriptor, and what `Lifetime` is given."""
+    listener = socket.socket(fileno=int(fd))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    life: _Life
-    if arguments[1] == "owned":
-        life = _Owned(int(arguments[2]), arguments[3])
-    else:
-        if os.fork():  # nobody's child: whoever starts it, server or kernel, may end before it, or after
-            os._exit(0)
-        name_process("ddp-zygote")
-        life = Shared(Path(arguments[2]), arguments[3], float(arguments[4]))
+    if os.fork():  # nobody's child: whoever starts it, server or kernel, may end before it, or after
+        os._exit(0)
+    name_process("ddp-zygote")
+    life = Lifetime(Path(address), owner, float(idle))
     zygote = _Zygote(listener, life)
     try:
         preload.preload(lambda: not life.over())
@@ -210,5 +150,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])
     os._exit(0)  # never through the interpreter's shutdown, see forkserver

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from course_lib.ranks.process import identity, lives
-from course_lib.ranks.server.compatibility import Request, compatibility_of
+from course_lib.ranks.protocol import Decoder
+from course_lib.ranks.server.compatibility import compatibility_of
 from course_lib.ranks.server.zygote import VARIABLE, ask_zygote
 from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
-from course_lib.ranks.server.zygote_process import Shared
+from course_lib.ranks.server.zygote_process import Lifetime
 
 ROOT = Path(__file__).parents[3]
 COMPATIBILITY = compatibility_of({"NCCL_DEBUG": "INFO", "EDITOR": "vi"})
@@ -133,21 +134,21 @@ def test_a_process_is_known_by_more_than_its_number(ended):
 
 def test_it_lives_as_long_as_one_of_its_servers(listening, ended):
     me = identity(os.getpid())
-    life = Shared(listening, ended, idle=100.0)
-    life.asked(Request(COMPATIBILITY, {}, "/", 1, server=me))
-    life.asked(Request(COMPATIBILITY, {}, "/", 1))
+    life = Lifetime(listening, ended, idle=100.0)
+    life.needed_now(me)
+    life.needed_now()
     assert not life.over()
-    assert life.servers == {me}
-    life.servers = {ended}
+    assert life.owners == {me}
+    life.owners = {ended}
     assert life.over()
 
 
 def test_it_ends_when_nobody_has_needed_it_for_a_while(listening, monkeypatch):
     monkeypatch.setattr("course_lib.ranks.server.zygote_process.children", set)
-    life = Shared(listening, identity(os.getpid()), idle=100.0)
+    life = Lifetime(listening, identity(os.getpid()), idle=100.0)
     life.needed -= 101.0
     assert not life.over(), "it still loads torch"
-    life.loaded()
+    life.needed_now()
     life.needed -= 101.0
     monkeypatch.setattr("course_lib.ranks.server.zygote_process.children", lambda: {1})
     assert not life.over(), "a kernel still has ranks that share its memory"
@@ -158,14 +159,14 @@ def test_it_ends_when_nobody_has_needed_it_for_a_while(listening, monkeypatch):
 
 
 def test_it_ends_when_nobody_can_find_it_and_leaves_another_one_s_socket_alone(listening):
-    life = Shared(listening, identity(os.getpid()), idle=100.0)
+    life = Lifetime(listening, identity(os.getpid()), idle=100.0)
     other = listening.with_name("other")
     other.touch()
     other.replace(listening)
     assert life.over()
     life.close_address()
     assert listening.exists()
-    Shared(listening, identity(os.getpid()), idle=100.0).close_address()
+    Lifetime(listening, identity(os.getpid()), idle=100.0).close_address()
     assert not listening.exists()
 
 
@@ -210,4 +211,5 @@ def test_a_zygote_that_has_answered_at_once_has_been_asked(listening, monkeypatc
     with ours, theirs, tempfile.TemporaryFile() as log:
         assert ask_zygote(theirs, log.fileno(), {})
     thread.join(20)
-    assert asked[0].endswith(b"\n")
+    (request,) = Decoder().feed(asked[0])
+    assert request.kind == "request"
