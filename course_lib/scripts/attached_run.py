@@ -11,7 +11,7 @@ class AttachedRun:
 
     Attributes:
         fd: the listening socket, inherited.
-        files: what is removed when all ranks have come.
+        address: the file of that socket, which is removed when all ranks have come.
         report: the file for the report.
         script: what is run.
         world_size: how many ranks there are.
@@ -19,7 +19,7 @@ class AttachedRun:
     """
 
     fd: int
-    files: tuple[str, ...]
+    address: str
     report: str
     script: str
     world_size: int

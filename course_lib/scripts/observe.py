@@ -114,7 +114,7 @@ def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel,
 def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, world_size: int) -> None:
     run = AttachedRun(
         fd=listener.fileno(),
-        files=(str(meeting.path), str(meeting.lock)),
+        address=str(meeting.path),
         report=str(Path(report).absolute()),
         script=sys.argv[0],
         world_size=world_size,

@@ -84,8 +84,7 @@ def main(run: AttachedRun) -> None:
         write_report(text, run)
         return
     finally:
-        for path in run.files:
-            Path(path).unlink(missing_ok=True)
+        Path(run.address).unlink(missing_ok=True)
     ranks = AttachedRanks(links)
     try:
         outcome = watch(ranks)

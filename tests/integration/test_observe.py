@@ -65,8 +65,9 @@ def temporary(monkeypatch):
 
 
 def left_over() -> list[str]:
-    folder = Path(os.environ["TMPDIR"]) / f"ddp-course-observe-{os.getuid()}"
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    folder = Path(os.environ["TMPDIR"]) / f"ddp-course-{os.getuid()}"
+    assert folder.is_dir()
+    return sorted(path.name for path in folder.iterdir() if path.name != "lock")
 
 
 def test_a_sound_script_is_let_alone_and_a_file_that_is_no_report_too(tmp_path):

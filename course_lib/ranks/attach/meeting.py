@@ -13,9 +13,7 @@ import os
 import select
 import signal
 import socket
-import stat
 import struct
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.messages import Hello, Verdict, read, written
+from course_lib.ranks.private_sockets import connected, locked, private_folder
 from course_lib.ranks.process import STAT_EXIT_CODE, stat_fields
 from course_lib.ranks.protocol import BlockingChannel, BufferedChannel
 
@@ -46,40 +45,27 @@ class MeetingPlace:
     """A socket in a private folder, the same for all processes that one launcher has started for one attempt."""
 
     def __init__(self) -> None:
-        folder = Path(tempfile.gettempdir()) / f"ddp-course-observe-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        about = folder.lstat()
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-            raise PermissionError(f"{folder} is not a private folder of this user")
+        folder = private_folder()
+        if folder is None:
+            raise PermissionError("there is no folder for temporary files that only this user may enter")
         run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
         name = hashlib.sha256("\n".join(run).encode()).hexdigest()[:16]
-        self.path, self.lock = folder / f"{name}.sock", folder / f"{name}.lock"
+        self.path = folder / f"{name}.watcher"
 
     def connect(self, start: Callable[[socket.socket], None]) -> socket.socket:
         """A wire to the watcher; `start` is called with the listening socket by whichever process comes first."""
-        import fcntl
-
-        with self.lock.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            wire = self._reach()
+        with locked(self.path.parent):
+            wire = connected(self.path)
             if wire is None:
                 self.path.unlink(missing_ok=True)
                 with socket.socket(socket.AF_UNIX) as listener:
                     listener.bind(str(self.path))
                     listener.listen(512)
                     start(listener)
-                wire = self._reach()
+                wire = connected(self.path)
         if wire is None:
             raise ConnectionError("the process that watches the ranks did not start")
-        return wire
-
-    def _reach(self) -> socket.socket | None:
-        wire = socket.socket(socket.AF_UNIX)
-        try:
-            wire.connect(str(self.path))
-        except OSError:
-            wire.close()
-            return None
+        wire.settimeout(None)
         return wire
 
 

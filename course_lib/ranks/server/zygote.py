@@ -5,7 +5,7 @@ restarted, has its forkserver at once, and all share torch's memory. A forkserve
 every other way; where there is no zygote, or it does not fit, the kernel starts one itself (`launcher`). This is the
 side of those who want a zygote, or something from it; the process itself is `zygote_process`.
 
-All kernels of a user find the same zygote by its place (`zygote_folder`). A Jupyter server starts it when a notebook
+All kernels of a user find the same zygote by its place (`private_sockets`). A Jupyter server starts it when a notebook
 of the course is opened (`notebook/server_extension`), and so does any kernel of such a server that finds none. It ends
 when all servers that had a use for it have ended, or when nobody has needed it for a while. A test run and the build of
 the notebooks start one for themselves (`start_zygote`), which only what they start finds.
@@ -13,8 +13,11 @@ the notebooks start one for themselves (`start_zygote`), which only what they st
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
+import platform
 import secrets
 import socket
 import subprocess
@@ -24,15 +27,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from course_lib.ranks.codec import encode
+from course_lib.ranks.private_sockets import connected, locked, private_folder, remove_dead
 from course_lib.ranks.process import identity, lives
 from course_lib.ranks.protocol import Message, send_with_fds
 from course_lib.ranks.server.compatibility import (
+    Compatibility,
     Request,
     compatibility_of,
     server_environment,
     working_folder,
 )
-from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
 
 #: The variable with the address of one's own zygote, in the environment of those who may ask. Empty: none is wanted.
 VARIABLE = "DDP_COURSE_ZYGOTE"
@@ -70,6 +74,12 @@ def start_shared_zygote() -> bool:
         return False
     address = address_of(folder, compatibility_of(environment))
     return _start(address, server, environment.get(_IDLE, str(_IDLE_SECONDS)), environment)
+
+
+def address_of(folder: Path, compatibility: Compatibility) -> Path:
+    """The socket of the zygote that has loaded this; containers that share the folder have their own."""
+    text = json.dumps([encode(compatibility), platform.node()], sort_keys=True)
+    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.socket"
 
 
 def _start(address: Path, owner: str, idle: str, environment: Mapping[str, str]) -> bool:

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from course_lib.ranks.codec import MalformedError, decode
+from course_lib.ranks.private_sockets import locked
 from course_lib.ranks.process import lives, name_process, run_and_exit
 from course_lib.ranks.protocol import Decoder, ProtocolError
 from course_lib.ranks.server import forkserver, huge_pages, preload
 from course_lib.ranks.server.compatibility import Request, compatibility_of
 from course_lib.ranks.server.orphans import children
-from course_lib.ranks.server.zygote_folder import locked
 
 _REQUEST_SECONDS = 1.0
 #: Between two checks of whether anybody still needs the zygote.

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.ranks.private_sockets import connected, locked, private_folder, remove_dead
 from course_lib.ranks.process import identity, lives
 from course_lib.ranks.protocol import Decoder
 from course_lib.ranks.server.compatibility import compatibility_of
-from course_lib.ranks.server.zygote import VARIABLE, ask_zygote
-from course_lib.ranks.server.zygote_folder import address_of, connected, locked, private_folder, remove_dead
+from course_lib.ranks.server.zygote import VARIABLE, address_of, ask_zygote
 from course_lib.ranks.server.zygote_process import Lifetime
 
 ROOT = Path(__file__).parents[3]

@@ -1,25 +1,20 @@
-"""Where the shared zygotes of a user listen: a folder that nobody else may enter, one socket for each kind of zygote.
+"""Sockets by which processes of one user find each other: they lie in a folder that nobody else may enter.
 
 The folder lies with the system's temporary files, on a local disk: home folders may be shared by several machines, and
-their paths may be longer than the address of a socket. Who starts or ends a zygote holds the folder's lock meanwhile.
+their paths may be longer than the address of a socket. Who starts or ends a process that listens there (a zygote, the
+watcher of `observe`) holds the folder's lock meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import platform
 import socket
 import stat
 import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-from course_lib.ranks.codec import encode
-from course_lib.ranks.server.compatibility import Compatibility
 
 _CONNECT_SECONDS = 1.0
 
@@ -37,12 +32,6 @@ def private_folder() -> Path | None:
     return folder if ours and not stat.S_IMODE(found.st_mode) & 0o077 else None
 
 
-def address_of(folder: Path, compatibility: Compatibility) -> Path:
-    """The socket of the zygote that has loaded this; containers that share the folder have their own."""
-    text = json.dumps([encode(compatibility), platform.node()], sort_keys=True)
-    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.socket"
-
-
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; the system releases it, too, when this process ends."""
@@ -57,7 +46,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def connected(address: Path | str) -> socket.socket | None:
-    """A connection to the zygote there, or None where none of this user listens."""
+    """A connection to the process that listens there, or None where none of this user does."""
     wire = socket.socket(socket.AF_UNIX)
     wire.settimeout(_CONNECT_SECONDS)
     try:
@@ -81,11 +70,11 @@ def _user_at(wire: socket.socket) -> int:
 
 
 def remove_dead(folder: Path) -> None:
-    """Remove the sockets of zygotes that were killed. Only for who holds the lock."""
+    """Remove the sockets of processes that were killed. Only for who holds the lock."""
     for address in folder.glob("*.socket"):
         with socket.socket(socket.AF_UNIX) as wire, contextlib.suppress(OSError):
             wire.settimeout(_CONNECT_SECONDS)
             try:
                 wire.connect(str(address))
-            except ConnectionRefusedError:  # and nothing else: a zygote may be too busy to answer now
+            except ConnectionRefusedError:  # and nothing else: it may be too busy to answer now
                 address.unlink()
