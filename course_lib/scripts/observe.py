@@ -12,7 +12,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +21,7 @@ from course_lib.ranks.attach.rank_side import Watched
 from course_lib.ranks.codec import encode
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
-from course_lib.ranks.messages import Hello, written
-from course_lib.ranks.protocol import BlockingChannel
+from course_lib.ranks.messages import Hello
 from course_lib.scripts.attached_run import AttachedRun
 from course_lib.watch import probe
 from course_lib.watch.watching import watching
@@ -58,11 +56,11 @@ def observe(
             yield
         return
     place = _place_in_the_run()
-    wires = _wires(place, report) if place is not None else None
-    if wires is None or place is None:
+    watched = _watched(place, report) if place is not None else None
+    if watched is None:
         yield
         return
-    with _Watched(*wires) as watched:
+    with watched:
         with last_words(watched.channel), watching(every, waiting):
             yield
         watched.finished()
@@ -92,23 +90,18 @@ def _say(text: str) -> None:
     print(f"course_lib.observe: {text}", file=sys.stderr)
 
 
-def _wires(place: tuple[int, int], report: str | Path) -> tuple[BlockingChannel, BlockingChannel] | None:
-    """The two wires to the watcher: for questions, and for what Python writes when the process crashes."""
+def _watched(place: tuple[int, int], report: str | Path) -> _Watched | None:
+    """This rank, with its wires to the watcher; None, with a word on standard error, where there is no watcher."""
     rank, world_size = place
-    now = time.time_ns()
     try:
         meeting = MeetingPlace()
-        wires = []
-        for kind in ("crashes", "questions"):
-            wire = BlockingChannel(
-                meeting.connect(lambda listener: _start(listener, meeting, report, world_size))
-            )
-            wire.send(written(Hello(kind, rank, world_size, os.getpid(), now)))
-            wires.append(wire)
+        return _Watched(
+            lambda: meeting.connect(lambda listener: _start(listener, meeting, report, world_size)),
+            lambda wire, now: Hello(wire, rank, world_size, os.getpid(), now),
+        )
     except (OSError, ImportError) as error:
         _say(f"nothing is watched: {error}")
         return None
-    return wires[1], wires[0]
 
 
 def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, world_size: int) -> None:

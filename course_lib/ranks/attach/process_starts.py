@@ -202,11 +202,10 @@ class Attaching:
         self.pid = os.getpid()
         self._before = sys.exc_info()[1]
         self._around = contextlib.ExitStack()
-        crashes, questions = _connected(self.way.address), _connected(self.way.address)
-        self.watched = Watched(questions, crashes)
-        for channel, kind in ((crashes, "crashes"), (questions, "questions")):
-            told = Attached(kind, self.pid, self.order, self._index(), forked, self.watched.started_ns)
-            channel.send(written(told))
+        self.watched = Watched(
+            lambda: _connected(self.way.address),
+            lambda wire, now: Attached(wire, self.pid, self.order, self._index(), forked, now),
+        )
         self.watched.begin(inherited_dumps=forked)
         _Starts(self.way, self.watched.channel).install()
         self._finish_first()
@@ -274,10 +273,10 @@ class Attaching:
             self.watched.verdict.wait(_HOLD_SECONDS)
 
 
-def _connected(address: str) -> BlockingChannel:
+def _connected(address: str) -> socket.socket:
     wire = socket.socket(socket.AF_UNIX)
     wire.connect(address)
-    return BlockingChannel(wire)
+    return wire
 
 
 def _told_to(init: FrameType) -> tuple[int, int]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from course_lib.outcome.facts import LeftBehind
@@ -19,7 +21,7 @@ from course_lib.ranks.inside import control_thread, self_report, worker
 from course_lib.ranks.inside.control_thread import answer
 from course_lib.ranks.inside.tracebacks import report_exception
 from course_lib.ranks.kernel.interrupts import deferred
-from course_lib.ranks.messages import Done, Verdict, number_of, written
+from course_lib.ranks.messages import Body, Done, Verdict, number_of, written
 from course_lib.ranks.protocol import BlockingChannel
 
 
@@ -31,10 +33,13 @@ class Watched:
         verdict: set when the watcher has seen enough of this rank, or is gone.
     """
 
-    def __init__(self, channel: BlockingChannel, crashes: BlockingChannel) -> None:
-        self.channel, self.crashes = channel, crashes
+    def __init__(self, connect: Callable[[], socket.socket], hello: Callable[[str, int], Body]) -> None:
+        """Open both wires, saying on each `hello(its name, self.started_ns)`; raises OSError where nobody listens."""
         self.main_thread = threading.get_ident()
         self.started_ns = time.time_ns()
+        self.crashes, self.channel = BlockingChannel(connect()), BlockingChannel(connect())
+        for wire, name in ((self.crashes, "crashes"), (self.channel, "questions")):
+            wire.send(written(hello(name, self.started_ns)))
         self.verdict = threading.Event()
         self._our_faulthandler = False
 
