@@ -122,10 +122,6 @@ class BlockingChannel:
         return channel
 
 
-def _nobody() -> None:
-    """Nobody listens."""
-
-
 class BufferedChannel:
     """The kernel's end of the wire: never blocks, neither when reading nor when a stopped rank reads nothing."""
 
@@ -133,7 +129,7 @@ class BufferedChannel:
         self.sock = sock
         self.closed = False
         #: Told when the channel begins or ends to want to write, and when it closes (see `event_loop`).
-        self.on_change: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = lambda: None
         self._decoder = Decoder()
         self._outgoing = bytearray()
         self._early: list[Message] = []

@@ -44,17 +44,13 @@ def distance(entries: Sequence[Entry | None]) -> Distance | None:
     if len(present) < 2:
         return None
     if all("number" in entry for entry in present):
-        return _between_numbers([entry["number"] for entry in present])
+        numbers = [entry["number"] for entry in present]
+        return Distance(_spread(numbers), _relative([abs(number) for number in numbers]), (0,) * len(numbers))
     tensors = [entry for entry in present if entry["kind"] == "tensor" and "samples" in entry]
     shapes = {tuple(entry["shape"]) for entry in tensors}
     if len(tensors) < 2 or len(shapes) > 1 or any("layout" in entry for entry in tensors):
         return None
     return _between_tensors(tensors)
-
-
-def _between_numbers(numbers: Sequence[float]) -> Distance:
-    apart = max(numbers) - min(numbers)
-    return Distance(apart, _relative([abs(number) for number in numbers]), (0,) * len(numbers))
 
 
 def _between_tensors(tensors: Sequence[Entry]) -> Distance:

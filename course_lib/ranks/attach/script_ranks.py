@@ -73,7 +73,8 @@ class SetOfRanks(Wires):
             if link.rank_told != link.rank and (link.rank_told is not None or not settled):
                 self._take_back(link)
         if not settled:
-            self._keep_places()
+            self.places += [Expected(rank) for rank in range(len(self.places), self.wanted)]
+            self.world_size = len(self.places)
         for link in self.script.attached[:]:
             if link.rank_told is not None:
                 self._place(link, link.rank_told)
@@ -92,10 +93,6 @@ class SetOfRanks(Wires):
         self.wanted = max([self.wanted, *told])
         if not self.wanted:
             self.wanted = len(self.script.attached) + len(self.script.pending)
-
-    def _keep_places(self) -> None:
-        self.places += [Expected(rank) for rank in range(len(self.places), self.wanted)]
-        self.world_size = len(self.places)
 
     def _place(self, link: StartedLink, wish: int) -> None:
         """Give it the place that it wishes; where that is another's, one that is free or a new one."""

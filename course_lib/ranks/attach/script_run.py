@@ -135,7 +135,7 @@ class Script(Processes):
         """Give the descriptors back, when the gang is stopped."""
         self.listener.close()
         for link in self._links:
-            link.channel.on_change = _nothing_changes
+            link.channel.on_change = lambda: None
             link.close()
 
     def run(self, stop: StopRequests) -> ScriptRun:
@@ -228,10 +228,6 @@ class Script(Processes):
             this.killed.add(late.rank)
             late.kill()
         return conclude(alone, this)
-
-
-def _nothing_changes() -> None:
-    """Nobody listens to the wire any more."""
 
 
 class _Alone(Wires):

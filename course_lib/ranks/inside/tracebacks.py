@@ -28,7 +28,8 @@ _NAME, _MRO = type.__dict__["__name__"], type.__dict__["__mro__"]
 def shown(value: object) -> str:
     """What a notebook would print for a value; never raises, never gigabytes."""
     try:
-        text = pprint.pformat(value, width=100, sort_dicts=False) if _is_plain(value) else repr(value)
+        plain = isinstance(value, list | tuple | dict | set) and type(value).__module__ == "builtins"
+        text = pprint.pformat(value, width=100, sort_dicts=False) if plain else repr(value)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -37,10 +38,6 @@ def shown(value: object) -> str:
     if len(text) > _SHOWN_REPR:
         text = f"{text[:_SHOWN_REPR]} … ({len(text):,} characters)"
     return text
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, list | tuple | dict | set) and type(value).__module__ == "builtins"
 
 
 def report_exception(error: BaseException) -> RankError:

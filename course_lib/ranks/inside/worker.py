@@ -148,7 +148,7 @@ class Rank:
             case Call():
                 return self._call(job)
             case Script():
-                return self._script(job)
+                return self._run_learners(job, lambda: run_script(self.main, job.path, job.arguments))
             case Fetch():
                 return self._fetch(job)
             case Rebuild():
@@ -265,12 +265,6 @@ class Rank:
         done = self._run_learners(job, body)
         return replace(done, never_struck=tuple(never_struck))
 
-    def _script(self, job: Script) -> Done:
-        def body() -> None:
-            run_script(self.main, job.path, job.arguments)
-
-        return self._run_learners(job, body)
-
     def _run_learners(self, job: Work, body: Callable[[], object]) -> Done:
         self.open_streams()
         self_report.NOTED.clear()  # what an earlier job was asked to note
@@ -337,7 +331,8 @@ class Rank:
         blob, not_sent = b"", None
         if found:
             try:
-                blob, not_sent = values.pack(_through(job.through, value), limit=MAX_BLOB_BYTES)
+                seen = value if job.through is None else _function(job.through)(value)
+                blob, not_sent = values.pack(seen, limit=MAX_BLOB_BYTES)
             except Exception as error:
                 not_sent = NotSent("", f"{type(error).__name__}: {error}")
         return Fetched(found, not_sent, blob)
@@ -375,13 +370,6 @@ def around(named: Around | None) -> contextlib.AbstractContextManager[object]:
     made = _function(where)(**arguments)
     assert isinstance(made, contextlib.AbstractContextManager)
     return made
-
-
-def _through(how: str | None, value: object) -> object:
-    """The value as a function of the course, named as `module:function`, sees it."""
-    if how is None:
-        return value
-    return _function(how)(value)
 
 
 def _function(named: str) -> Callable[..., object]:

@@ -55,12 +55,6 @@ class GangError(RuntimeError):
         self.state = state
 
 
-def _allowed() -> int | None:
-    """The number of ranks in a gang that whoever runs this machine has set, if it is one."""
-    allowed = os.environ.get(MAX_RANKS_VARIABLE, "").strip()
-    return int(allowed) if allowed.isdecimal() and int(allowed) > 0 else None
-
-
 def check_size(world_size: int, method: str | None = None) -> None:
     """Refuse gangs that cannot exist, that are not allowed here, or that the machine's memory cannot hold.
 
@@ -71,8 +65,8 @@ def check_size(world_size: int, method: str | None = None) -> None:
         raise GangError(f"The number of ranks is a whole number, not {world_size!r}.")
     if world_size < 1:
         raise GangError(f"At least 1 rank is needed, not {world_size}.")
-    allowed = _allowed()
-    if allowed is not None and world_size > allowed:
+    allowed = os.environ.get(MAX_RANKS_VARIABLE, "").strip()
+    if allowed.isdecimal() and 0 < int(allowed) < world_size:
         raise GangError(
             f"{world_size} ranks are more than this machine is set up for: {allowed} at most ({MAX_RANKS_VARIABLE})."
         )

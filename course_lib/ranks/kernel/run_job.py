@@ -174,7 +174,8 @@ def _ended(wires: Wires, this: Run, stop: StopRequests, watch: DeadlockWatch | N
 
 def _look_before_the_end(wires: Wires, this: Run) -> None:
     """Where the ranks are, while they still are there; some may leave meanwhile."""
-    this.doubts = _doubts(this)
+    found = this.lasting()
+    this.doubts = () if found is None or found.passing else found.doubts
     see_where(wires, this)
     collect(this)
 
@@ -193,9 +194,3 @@ def _out_of_patience(wires: Wires, this: Run) -> bool:
     this.timed_out = True
     end(wires, this, "timeout")
     return True
-
-
-def _doubts(this: Run) -> tuple[str, ...]:
-    """Why the present standstill is probably a deadlock and no proof of one; none where it is not even that."""
-    found = this.lasting()
-    return () if found is None or found.passing else found.doubts

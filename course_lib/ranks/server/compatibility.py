@@ -32,7 +32,8 @@ class Compatibility:
     """What must be the same in the zygote and in who asks.
 
     Attributes:
-        python: the interpreter. course: its code. loaded_with: variables that torch reads when it is loaded.
+        python: the interpreter. course: where its code is, how many files it has, when the newest was written (ns).
+        loaded_with: variables that torch reads when it is loaded.
         namespaces: of the system, in which the process is.
     """
 
@@ -63,9 +64,10 @@ class Request:
 
 def compatibility_of(environment: Mapping[str, str]) -> Compatibility:
     """What a process of this interpreter, with this course and this environment, needs from a zygote."""
+    written = [path.stat().st_mtime_ns for path in COURSE.rglob("*.py")]
     return Compatibility(
         python=(sys.prefix, sys.version),
-        course=(str(COURSE), *map(str, _newest_files())),
+        course=(str(COURSE), str(len(written)), str(max(written))),
         loaded_with={
             key: environment[key]
             for key in sorted(environment)
@@ -83,12 +85,6 @@ def _namespaces() -> Iterator[str]:
     for name in ("ipc", "mnt", "net", "pid", "user"):
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/self/ns/{name}")
-
-
-def _newest_files() -> tuple[int, int]:
-    """How many files the course has, and when the youngest was written (ns)."""
-    times = [path.stat().st_mtime_ns for path in COURSE.rglob("*.py")]
-    return len(times), max(times)
 
 
 def server_environment() -> dict[str, str]:

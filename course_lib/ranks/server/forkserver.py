@@ -236,7 +236,7 @@ class Forkserver:
         if any(
             _group_of(child) == pid and _is_cleanup_helper(child) for child in _children_of(pid) | inherited
         ):
-            _kill(_members_of(pid))
+            _kill(int(name) for name in os.listdir("/proc") if name.isdigit() and _group_of(int(name)) == pid)
         else:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
@@ -297,11 +297,6 @@ def _group_of(pid: int) -> int:
         return os.getpgid(pid)
     except OSError:
         return 0
-
-
-def _members_of(group: int) -> set[int]:
-    """The processes of a group."""
-    return {int(name) for name in os.listdir("/proc") if name.isdigit() and _group_of(int(name)) == group}
 
 
 def _with_extra(wanted: Start, fds: list[int]) -> Start:
