@@ -240,7 +240,7 @@ def _asked(question: str, answers: Mapping[str, str | Callable[[Outcome], bool]]
 
 def _asked_by_name(name: str, values: Mapping[str, object]) -> Prediction:
     found = question_named(name, values)
-    deciders = {option.says: decider(option.when) for option in found.options}
+    deciders = {option.says: decider(option.when, values) for option in found.options}
     return Prediction(found.asks, deciders, {option.says: option.reply for option in found.options})
 
 
