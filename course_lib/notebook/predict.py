@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import ipywidgets as widgets
 
 
-#: Whatever happens in a cell makes it the active one, in JupyterLab and in Notebook 7. After a click on an answer the next
-#: Shift+Enter would ask again. This keeps the press, and the focus that follows it, from the notebook; the click itself
-#: comes after them, and chooses. Who chooses by keyboard moves the focus, and the active cell with it.
+#: Whatever happens in a cell makes it the active one, in JupyterLab and in Notebook 7: after a click on an answer, the
+#: next Shift+Enter would ask again. This keeps the press, and the focus that follows it, from the notebook. The click
+#: itself comes after them, and chooses. Who chooses by keyboard moves the focus, and the active cell with it.
 _KEEP_ACTIVE_CELL = """<script>
     if (!window.ddpKeepsActiveCell) {
         window.ddpKeepsActiveCell = true;

@@ -51,7 +51,7 @@ def test_by_keyboard_a_question_that_is_asked_again_keeps_the_choice(open_notebo
 
 
 def test_who_has_not_chosen_is_asked_once(open_notebook):
-    notebook, question = begun(open_notebook, "asked")
+    notebook, _ = begun(open_notebook, "asked")
     refused = notebook.run_next(DECIDES)
     expect(refused).to_contain_text(REFUSED)
     notebook.shoot("prediction_asked_for", at=DECIDES)
