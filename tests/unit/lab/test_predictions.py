@@ -3,16 +3,7 @@
 import pytest
 
 from course_lib.lab import predictions as lab
-
-
-class Run:
-    """An outcome with values by rank, and variables of the ranks."""
-
-    def __init__(self, *values, ok=True, **variables):
-        self.ok, self.values, self._variables = ok, dict(enumerate(values)), variables
-
-    def __getitem__(self, name):
-        return self._variables[name]
+from tests.support.outcomes import Run
 
 
 def having(*values, ok=True):
