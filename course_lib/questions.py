@@ -121,11 +121,11 @@ def question_named(name: str, values: Mapping[str, object]) -> Question:
     return questions[name].with_values(values)
 
 
-def in_drawn_order(asks: str, options: Iterable[Option]) -> tuple[Option, ...]:
+def in_drawn_order(asks: str, options: Iterable[Option], salt: int = _SALT) -> tuple[Option, ...]:
     """The options in the order in which they are shown under this question."""
 
     def lot(option: Option) -> bytes:
-        return hashlib.sha256(f"{_SALT}\n{asks}\n{option.says}".encode()).digest()
+        return hashlib.sha256(f"{salt}\n{asks}\n{option.says}".encode()).digest()
 
     return tuple(sorted(options, key=lot))
 

@@ -10,6 +10,7 @@ from course_lib.build.sections import read_lessons
 from course_lib.lab.predictions import yes_nowhere
 from course_lib.outcome.expect import Expectation
 from course_lib.questions import (
+    _SALT,
     Option,
     Question,
     QuestionError,
@@ -107,14 +108,19 @@ def test_no_place_is_a_better_guess_than_another():
     """What came true is known from the saved notebooks, and its place from the drawn order."""
     saved = [question for lesson in read_lessons(ROOT) for question in find_questions(lesson)]
     came_true = {question.written.name: question.came_true for question in saved if question.written}
-    places = Counter()
-    for question in all_questions():
-        (place,) = (
-            place
-            for place, option in enumerate(question.options)
-            if is_said(option.says, came_true[question.name])
-        )
-        last = len(question.options) - 1
-        places["first" if place == 0 else "last" if place == last else "between"] += 1
-    shares = {place: count / places.total() for place, count in places.items()}
-    assert all(0.25 <= shares[place] <= 0.4 for place in ("first", "between", "last")), shares
+    assert [each.name for each in all_questions() if each.name not in came_true] == [], "build their lessons"
+
+    def share(salt):
+        """Of all questions, those whose right option is the first one, the last one, or between them."""
+        places = Counter()
+        for question in all_questions():
+            order = in_drawn_order(question.asks, question.options, salt)
+            right = next(option for option in order if is_said(option.says, came_true[question.name]))
+            places["first" if right is order[0] else "last" if right is order[-1] else "between"] += 1
+        return {place: count / places.total() for place, count in places.items()}
+
+    def fits(salt):
+        return all(0.25 <= part <= 0.4 for part in share(salt).values())
+
+    better = next(filter(fits, range(_SALT, _SALT + 1000)))
+    assert better == _SALT, f"{share(_SALT)}; in course_lib/questions.py, _SALT = {better} would do"
