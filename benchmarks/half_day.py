@@ -195,7 +195,10 @@ class KernelLearner(Learner):
     def come_back(self) -> None:
         """A new kernel; where a lesson is open, with all cells above run again, as the guide says."""
         self._kernel = Kernel(
-            self.folder / "course/notebooks", DDP_COURSE_HOME=str(self.folder), DDP_COURSE_ZYGOTE=""
+            self.folder / "course/notebooks",
+            DDP_COURSE_HOME=str(self.folder),
+            DDP_COURSE_ZYGOTE="",
+            DDP_COURSE_LIVE="0",  # no cell asks for a prediction: those above are run again without one
         )
         until, self._next = self._next, 0
         while self._next < until:

@@ -28,7 +28,7 @@ _FOLDER = Path(__file__).with_name("lab") / "questions"
 #: Where a predicate without a module's name stands.
 _COMMON = "predictions"
 #: With this number each place is right about as often as the others (tests/unit/test_questions.py).
-_SALT = 0
+_SALT = 1769
 
 
 class QuestionError(Exception):
@@ -58,19 +58,19 @@ class Question:
     options: tuple[Option, ...]
 
     def with_values(self, values: Mapping[str, object]) -> Question:
-        """The same with the values in their places.
+        """The same with the values in its words; what decides takes them later (`decider`).
 
         Raises:
             QuestionError: a value is missing.
         """
         try:
             options = tuple(
-                Option(*(text.format_map(values) for text in (option.says, option.when, option.reply)))
+                replace(option, says=option.says.format_map(values), reply=option.reply.format_map(values))
                 for option in self.options
             )
             return replace(self, asks=self.asks.format_map(values), options=options)
         except (LookupError, ValueError) as error:
-            raise QuestionError(f'predict("{self.name}") needs the value of {error}.') from None
+            raise QuestionError(f"{self.name} needs a value: {error}.") from None
 
     def reply_to(self, answer: str) -> str:
         """The reply to an option as it was shown; "" where there is none."""
@@ -121,24 +121,29 @@ def question_named(name: str, values: Mapping[str, object]) -> Question:
     return questions[name].with_values(values)
 
 
-def in_drawn_order(asks: str, options: Iterable[Option]) -> tuple[Option, ...]:
+def in_drawn_order(asks: str, options: Iterable[Option], salt: int = _SALT) -> tuple[Option, ...]:
     """The options in the order in which they are shown under this question."""
 
     def lot(option: Option) -> bytes:
-        return hashlib.sha256(f"{_SALT}\n{asks}\n{option.says}".encode()).digest()
+        return hashlib.sha256(f"{salt}\n{asks}\n{option.says}".encode()).digest()
 
     return tuple(sorted(options, key=lot))
 
 
-def decider(when: str) -> Decider:
+def decider(when: str, values: Mapping[str, object] | None = None) -> Decider:
     """What `when` says: an expectation such as `raises:2`, or a predicate of the lessons' code (`course_lib.lab`).
 
     A predicate is a function of the `Outcome` (`stragglers.go_on_without`), or is made by one from literals
-    (`value_is("steps", 11)`). Without a module's name it is one of `course_lib.lab.predictions`.
+    (`value_is("steps", 11)`, or of a value: `elastic.went_on_at({folder!r}, 12)`). Without a module's name it is one of
+    `course_lib.lab.predictions`.
 
     Raises:
-        QuestionError: it is neither.
+        QuestionError: it is neither, or a value is missing.
     """
+    try:
+        when = when.format_map(values or {})
+    except (LookupError, ValueError) as error:
+        raise QuestionError(f"{when} needs a value: {error}.") from None
     try:
         return Expectation.parse(when)
     except ExpectationError as error:

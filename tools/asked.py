@@ -6,8 +6,8 @@ answer are those of `course_lib/lab/questions`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import nbformat
 
@@ -28,7 +28,7 @@ class Question:
         came_true: the answer that fits the saved run; empty where the run fitted none.
         explanation: the text after the run, up to the next heading, as Markdown.
         asked_in: the id of the cell that asks. decided_in: that of the cell whose run decides.
-        replies: what those who chose an answer are told, by its words.
+        written: the lesson's question, if the cell asks for it by name.
     """
 
     lesson: str
@@ -39,7 +39,11 @@ class Question:
     explanation: str
     asked_in: str
     decided_in: str
-    replies: Mapping[str, str] = field(default_factory=dict)
+    written: questions.Question | None = None
+
+    def reply_to(self, answer: str) -> str:
+        """What those who chose this answer are told; "" for the one that came true."""
+        return self.written.reply_to(answer) if self.written and answer != self.came_true else ""
 
 
 def find_questions(lesson: Lesson) -> list[Question]:
@@ -71,18 +75,16 @@ def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.
             if not came_true and (said := _SAID.search("\n".join(plain_texts(part.cell)))):
                 came_true, below, decided_in = said[1], where, part.cell.get("id", "")
     asks = " ".join(shown["asks"].split())
-    answers = tuple(_ANSWER.findall(shown["answers"]))
-    written = _written(lesson.number, asks)
     return Question(
         lesson.number,
         section.title,
         asks,
-        answers,
+        tuple(_ANSWER.findall(shown["answers"])),
         came_true,
         explanation,
         asking.cell.get("id", ""),
         decided_in,
-        {answer: reply for answer in answers if written and (reply := written.reply_to(answer))},
+        _written(lesson.number, asks),
     )
 
 
@@ -95,7 +97,7 @@ def _written(number: str, asks: str) -> questions.Question | None:
 def check_questions(found: Sequence[Question]) -> Iterator[str]:
     """One line for each question of `course_lib/lab/questions` that no lesson asks, or that leaves somebody alone."""
     for written in questions.all_questions():
-        asked = [each for each in found if _written(each.lesson, each.asks) is written]
+        asked = [each for each in found if each.written == written]
         if len(asked) != 1:
             yield f"{written.name}: {'several cells ask' if asked else 'no saved cell asks'} this"
             continue

@@ -256,8 +256,7 @@ def _prediction(number: int, question: Question) -> Iterator[str]:
     yield ""
     for letter, answer in zip("ABCDEFGH", question.answers, strict=False):
         came = " **The run does this.**" if answer == question.came_true else ""
-        reply = f" {question.replies[answer]}" if answer in question.replies and not came else ""
-        yield f"- {letter}. *{_escaped(answer)}*.{came}{reply}"
+        yield f"- {letter}. *{_escaped(answer)}*.{came} {question.reply_to(answer)}".rstrip()
     if question.explanation:
         first = [shortened(each, 60).text for each in paragraphs(question.explanation)[:1]]
         yield ""

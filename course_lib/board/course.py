@@ -92,7 +92,11 @@ def _asked(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
                 if len(answers) == len(keys) >= 2:
                     yield text, tuple(option.says for option in in_drawn_order(text, answers))
             case [ast.Constant(value=str(name))]:
-                with contextlib.suppress(QuestionError, ValueError):
-                    values = {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg}
+                values = {
+                    each.arg: each.value.value
+                    for each in node.keywords
+                    if each.arg and isinstance(each.value, ast.Constant)
+                }
+                with contextlib.suppress(QuestionError):
                     named = question_named(name, values)
                     yield named.asks, tuple(option.says for option in named.options)

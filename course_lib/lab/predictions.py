@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from course_lib.outcome.outcome import Outcome
+
+# -- what the cell's last expression gives ------------------------------------------------------------------------
 
 
 def all_have(number: float) -> Callable[[Outcome], bool]:
@@ -40,16 +43,36 @@ def is_about(number: float) -> Callable[[Outcome], bool]:
     return lambda outcome: abs(outcome.values[0] - number) <= 0.1
 
 
-def value_is(name: str, value: object) -> Callable[[Outcome], bool]:
-    """Rank 0's variable has this value."""
-    return lambda outcome: bool(outcome[name][0] == value)
+def gives(value: object) -> Callable[[Outcome], bool]:
+    """Rank 0's value is this one."""
+    return lambda outcome: bool(outcome.values[0] == value)
 
 
-def at_least(name: str, number: float) -> Callable[[Outcome], bool]:
-    """Rank 0's variable is at least this number."""
-    return lambda outcome: bool(outcome[name][0] >= number)
+# -- what a variable holds ----------------------------------------------------------------------------------------
 
 
-def below(name: str, number: float) -> Callable[[Outcome], bool]:
-    """Rank 0's variable is less than this number."""
-    return lambda outcome: bool(outcome[name][0] < number)
+def value_is(name: str, value: object, *at: object, rank: int = 0) -> Callable[[Outcome], bool]:
+    """The cell ends well, and the variable has this value (`at` these keys and places in it)."""
+    return lambda outcome: outcome.ok and bool(_held(outcome, name, at, rank) == value)
+
+
+def between(name: str, low: float, high: float, *at: object, rank: int = 0) -> Callable[[Outcome], bool]:
+    """The cell ends well, and the variable is at least `low`, and less than `high`."""
+    return lambda outcome: outcome.ok and low <= _held(outcome, name, at, rank) < high
+
+
+def at_least(name: str, number: float, *at: object, rank: int = 0) -> Callable[[Outcome], bool]:
+    """The cell ends well, and the variable is at least this number."""
+    return between(name, number, float("inf"), *at, rank=rank)
+
+
+def below(name: str, number: float, *at: object, rank: int = 0) -> Callable[[Outcome], bool]:
+    """The cell ends well, and the variable is less than this number."""
+    return between(name, float("-inf"), number, *at, rank=rank)
+
+
+def _held(outcome: Outcome, name: str, at: tuple[object, ...], rank: int) -> Any:
+    held: Any = outcome[name][rank]
+    for key in at:
+        held = held[key]
+    return held

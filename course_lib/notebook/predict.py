@@ -34,6 +34,26 @@ if TYPE_CHECKING:
     import ipywidgets as widgets
 
 
+#: Whatever happens in a cell makes it the active one, in JupyterLab and in Notebook 7: after a click on an answer, the
+#: next Shift+Enter would ask again. This keeps the press, and the focus that follows it, from the notebook. The click
+#: itself comes after them, and chooses. Who chooses by keyboard moves the focus, and the active cell with it.
+_KEEP_ACTIVE_CELL = """<script>
+    if (!window.ddpKeepsActiveCell) {
+        window.ddpKeepsActiveCell = true;
+        let pressed = false;
+        const onAnswers = event => event.target.closest?.(".ddp-answers");
+        window.addEventListener("keydown", () => { pressed = false; }, true);
+        window.addEventListener("mousedown", event => {
+            pressed = Boolean(onAnswers(event));
+            if (pressed) { event.preventDefault(); event.stopPropagation(); }
+        }, true);
+        window.addEventListener("focusin", event => {
+            if (pressed && onAnswers(event)) event.stopPropagation();
+        }, true);
+    }
+</script>"""
+
+
 def _is_right(decider: Decider, outcome: Outcome) -> bool:
     if isinstance(decider, Expectation):
         return decider.met_by(outcome)
@@ -143,6 +163,8 @@ class Prediction:
         bundle: dict[str, object] = {"text/plain": repr(self), "text/html": self._html()}
         with contextlib.suppress(ImportError):
             bundle.update(self._widget_view())
+            if somebody_looks():
+                display({"text/plain": "", "text/html": _KEEP_ACTIVE_CELL}, raw=True)
         display(bundle, raw=True)
 
     def _html(self) -> str:
@@ -158,6 +180,7 @@ class Prediction:
             value=None,
             layout=widgets.Layout(width="auto", margin="0 0 0 12px"),
         )
+        self._radio.add_class("ddp-answers")
         self._status = widgets.HTML("<i>Choose before you run the next cell.</i>")
         question = widgets.HTML(f"<b>{prose(self.question)}</b>")
 
@@ -240,7 +263,7 @@ def _asked(question: str, answers: Mapping[str, str | Callable[[Outcome], bool]]
 
 def _asked_by_name(name: str, values: Mapping[str, object]) -> Prediction:
     found = question_named(name, values)
-    deciders = {option.says: decider(option.when) for option in found.options}
+    deciders = {option.says: decider(option.when, values) for option in found.options}
     return Prediction(found.asks, deciders, {option.says: option.reply for option in found.options})
 
 
@@ -303,5 +326,5 @@ def _ask_once(prediction: Prediction) -> None:
     if not sent_before(prediction.shown):  # all cells at once, as after a restart
         QUESTIONS.asked.add(prediction.words)
         raise Refused(
-            "You have not predicted yet: choose an answer above, or run this cell again to see it without."
+            "You have not predicted yet: choose an answer above, or run this cell again without a prediction."
         )

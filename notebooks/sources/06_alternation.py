@@ -145,15 +145,7 @@ def measure(pattern, wrap, buffers=False):
 # that DDP's forward and backward have to take turns. The model has a BatchNorm, which is said to make it worse.
 
 # %%
-p = predict(
-    "Two forwards through one DDP model, then one backward of the summed loss. With BatchNorm. What do you get?",
-    {
-        "an error": lambda out: isinstance(out.values.get(0), str),
-        "a deadlock": "hang",
-        "gradients that are wrong": lambda out: isinstance(out.values.get(0), float) and out.values[0] > 0.1,
-        "the right gradients": lambda out: isinstance(out.values.get(0), float) and out.values[0] < 0.1,
-    },
-)
+p = predict("06.one_backward")
 
 # %% claims={"5": "wrong"}
 # %%ranks --predicted --as out
@@ -187,19 +179,7 @@ measure(two_forwards, DistributedDataParallel, buffers=True)
 # gradients is the gradient of the sum, so it should not matter.
 
 # %%
-p = predict(
-    "The same two forwards, but one backward for each of the two losses. And now?",
-    {
-        "an error in the second backward": lambda out: isinstance(out.values.get(0), str),
-        "a deadlock in the second backward": "hang",
-        "right again: gradients add up": lambda out: (
-            isinstance(out.values.get(0), float) and out.values[0] < 0.1
-        ),
-        "no error, and wrong gradients": lambda out: (
-            isinstance(out.values.get(0), float) and out.values[0] > 0.1
-        ),
-    },
-)
+p = predict("06.two_backwards")
 
 # %%
 # %%ranks --predicted --as out

@@ -172,14 +172,7 @@ for step in range(3):
 # `A(B(x))` with a DDP around each is right as well (lesson 06). What is the difference?
 
 # %%
-p = predict(
-    "Small A and small B. How many all-reduces does a step take with one wrapper around both, and with a DDP for each?",
-    {
-        "1 and 1: all gradients travel together": lambda out: out["sent"][0] == [1, 1],
-        "1 and 2": lambda out: out["sent"][0] == [1, 2],
-        "4 and 4: one for each parameter": lambda out: out["sent"][0] == [4, 4],
-    },
-)
+p = predict("07.two_wrappers")
 
 # %%
 # %%ranks --predicted --as out
@@ -280,14 +273,7 @@ for step in range(3):
 # Now add a term of your own to the loss, computed around the wrapper:
 
 # %%
-p = predict(
-    "loss = reconstruction through ddp(...) + a term from ddp.module.encode(...), one backward. The encoder's gradient is ...",
-    {
-        "averaged, with the share of the second term": lambda out: out["off"][0]["both terms"] < 0.1,
-        "half averaged: the second term stays local": lambda out: out["off"][0]["both terms"] >= 0.1,
-        "an error: used outside of the forward": "raises",
-    },
-)
+p = predict("07.second_term")
 
 
 # %%
@@ -460,14 +446,7 @@ print(off_by(net.parameters(), by_entering, by_hand), "% off")
 # looks like a function, and stands outside.
 
 # %%
-p = predict(
-    "A learned temperature in the loss, outside DDP, stepped by the same optimizer. After three steps it is ...",
-    {
-        "equal on both ranks: DDP averages what backward() reaches": lambda out: out["apart"][0] < 1e-6,
-        "different on each rank, without a word from DDP": lambda out: out["apart"][0] >= 1e-6,
-        "an error": "raises",
-    },
-)
+p = predict("07.temperature")
 
 
 # %%
@@ -842,14 +821,7 @@ trained = {id(parameter) for group in optimizer.param_groups for parameter in gr
 # from a dictionary that is filled by what comes first. The names are equal on both ranks, and so are the shapes.
 
 # %%
-p = predict(
-    "Rank 1 registers `left` and `right` in the other order. Where does rank 0's `left` go?",
-    {
-        "into rank 1's left: DDP goes by names": lambda out: out.kind == "ok" and out["where"][1] == "left",
-        "into rank 1's right: DDP goes by order": lambda out: out.kind == "ok" and out["where"][1] == "right",
-        "nowhere: DDP compares the models and raises": "raises",
-    },
-)
+p = predict("07.other_order")
 
 
 # %%
@@ -978,14 +950,7 @@ print("sorted:", same_everywhere(nn.ModuleDict({name: nn.Linear(4, 4) for name i
 # keeps them.
 
 # %%
-p = predict(
-    "ddp.state_dict() goes into the bare model, with load_state_dict(..., strict=False). What is loaded?",
-    {
-        "everything: DDP's prefix is known": lambda out: out["loaded"][0] == 2,
-        "nothing, and no error": lambda out: out["loaded"][0] == 0,
-        "an error": "raises",
-    },
-)
+p = predict("07.strict_false")
 
 
 # %%
@@ -1115,14 +1080,7 @@ for hold in (in_module, in_module_frozen, own_ddp, copied_ddp, beside):
 # same. Everybody copies it at some line. Which?
 
 # %%
-p = predict(
-    "teacher = deepcopy(net), then DDP(net). Each rank has a seed of its own. 40 steps with m = 0.99. How far apart are the ranks' teachers?",
-    {
-        "not at all: DDP has made the models equal": lambda out: out["paths"][0]["before, m = 0.99"][-1] == 0,
-        "less: the difference fades by 1 % in each step": lambda out: 0.5 < out["kept"][0] < 0.8,
-        "as far as in the beginning, or farther": lambda out: out["kept"][0] >= 0.99,
-    },
-)
+p = predict("07.teacher")
 
 
 # %%

@@ -102,18 +102,7 @@ except RuntimeError as error:
 # Four steps use both heads. The fifth, which is the last, uses one.
 
 # %%
-p = predict(
-    "The last step of a training leaves out one head, on both ranks. What do you see at the end?",
-    {
-        "an error": "raises",
-        "no error, and equal weights: both ranks left out the same head": lambda out: (
-            out.kind == "ok" and out.values[0] == 0
-        ),
-        "no error, and a body that differs between the ranks": lambda out: (
-            out.kind == "ok" and out.values[0] > 0
-        ),
-    },
-)
+p = predict("08.last_step")
 
 # %%
 # %%ranks --predicted --as out
@@ -171,14 +160,7 @@ except RuntimeError as error:
 # Now the graph differs between ranks: rank 0's batch has labels for both heads, rank 1's only for the left one.
 
 # %%
-p = predict(
-    "Rank 0 uses both heads in every step, rank 1 only the left one. What do the two end with?",
-    {
-        "both raise": "raises:0,1",
-        "rank 1 raises, and rank 0 is stuck in its backward": "raises:1",
-        "both go on": "ok",
-    },
-)
+p = predict("08.one_rank")
 
 # %%
 # %%ranks --predicted --as stuck
@@ -562,15 +544,7 @@ assert max(times[100], key=times[100].get) == "all touched"
 # them:
 
 # %%
-p = predict(
-    "AdamW, three steps, a head that no rank ever uses. After which of the two has the head's weight changed?",
-    {
-        "neither: no gradient, no step": lambda out: out.values[0] == [False, False],
-        "find_unused_parameters only": lambda out: out.values[0] == [True, False],
-        "all touched only": lambda out: out.values[0] == [False, True],
-        "both: weight decay does not need a gradient": lambda out: out.values[0] == [True, True],
-    },
-)
+p = predict("08.weight_decay")
 
 # %%
 # %%ranks --predicted
@@ -657,14 +631,7 @@ def expert_gradients(skip_idle, balance=None, **options):
 
 
 # %%
-p = predict(
-    "Expert 0 gets tokens on rank 0 only, and DDP divides by 2 ranks. Is its gradient that of one process with all tokens?",
-    {
-        "no, it is half of it": lambda out: 40 < out["off"][0]["experts.0"] < 60,
-        "yes": lambda out: out["off"][0]["experts.0"] < 0.1,
-        "no, it is rank 0's alone: twice of it": lambda out: 90 < out["off"][0]["experts.0"] < 110,
-    },
-)
+p = predict("08.expert")
 
 # %%
 # %%ranks --predicted --as out

@@ -126,15 +126,7 @@ for moment, row in found.items():
 # parameters. Let rank 1 add 0.1 to every weight, once, after five steps. Then train on.
 
 # %%
-p = predict(
-    "Rank 1 adds 0.1 to its weights at step 5. How far apart are the ranks' weights 15 steps later?",
-    {
-        "0: a forward has sent rank 0's weights to all": lambda out: out["drift"][0][-1] == 0,
-        "about 0.025: all-reduces have averaged four ranks": lambda out: 0 < out["drift"][0][-1] < 0.05,
-        "0.1, as before": lambda out: abs(out["drift"][0][-1] - 0.1) < 1e-3,
-        "further and further": lambda out: out["drift"][0][-1] > 0.101,
-    },
-)
+p = predict("09.shifted_weights")
 
 
 # %% claims={"37": "wrong", "46": "wrong"}
@@ -271,14 +263,7 @@ plt.show()
 # What is left of it at the end?
 
 # %%
-p = predict(
-    "Each rank adds noise of its own at step 5. After step 20, what has become of the distance between two ranks?",
-    {
-        "smaller: averaging has mixed the models": lambda out: out["left"][0] < 0.99,
-        "the same: every rank still has its own noise": lambda out: 0.99 <= out["left"][0] <= 1.01,
-        "larger: different models learn different things": lambda out: out["left"][0] > 1.01,
-    },
-)
+p = predict("09.noise")
 
 
 # %% claims={"49": "wrong"}
@@ -385,26 +370,7 @@ compare(ddp)
 # rank puts a stamp, its own number, into a buffer. If rank 3 finds a 0 after it, rank 0's buffers have been sent.
 
 # %%
-p = predict(
-    "What decides whether a forward begins with rank 0's buffers?",
-    {
-        "nothing: each does": lambda out: all(out["sent"][3].values()),
-        "the mode: train() yes, eval() no": lambda out: all(
-            sent == now.startswith("train") for (_, now), sent in out["sent"][3].items()
-        ),
-        "whether gradients are on in it": lambda out: all(
-            sent == ("grad" not in now and "inference" not in now)
-            for (_, now), sent in out["sent"][3].items()
-        ),
-        "the forward before it": lambda out: (
-            all(
-                len({sent for (before, _), sent in out["sent"][3].items() if before == each}) == 1
-                for each, _ in out["sent"][3]
-            )
-            and len(set(out["sent"][3].values())) == 2
-        ),
-    },
-)
+p = predict("09.buffers_sent")
 
 
 # %% claims={"48": "refined"}
@@ -488,14 +454,7 @@ plt.show()
 # once when it is over.
 
 # %%
-p = predict(
-    "Data around 0, 1, 2 and 3 on ranks 0 to 3. Where is the running mean on rank 3 after 20 steps?",
-    {
-        "near 1.5: the mean over all ranks": lambda out: abs(out["path"][3][-1] - 1.5) < 0.3,
-        "near 3: its own data": lambda out: abs(out["path"][3][-1] - 3) < 0.3,
-        "near 0: the data of rank 0": lambda out: abs(out["path"][3][-1]) < 0.5,
-    },
-)
+p = predict("09.running_mean")
 
 
 # %% claims={"S25": "wrong"}
@@ -713,20 +672,7 @@ def error(over, size):
 # The second way is what comes to mind first: an `all_reduce` of the statistics. Does it help?
 
 # %%
-p = predict(
-    "Statistics of all batches, by an all_reduce that autograd does not know of. How far is the gradient from the big batch's?",
-    {
-        "right: the numbers in the forward are exact": lambda out: (
-            out["errors"][0]["all batches, detached"][1] < 1
-        ),
-        "wrong, but nearer than with own statistics": lambda out: (
-            1 < out["errors"][0]["all batches, detached"][1] < out["errors"][0]["own batch"][1]
-        ),
-        "further off than with own statistics": lambda out: (
-            out["errors"][0]["all batches, detached"][1] >= out["errors"][0]["own batch"][1]
-        ),
-    },
-)
+p = predict("09.detached")
 
 # %%
 # %%ranks --predicted --as out

@@ -97,14 +97,7 @@ def as_in_the_article(model, optimizer, micro_batches):
 
 
 # %%
-p = predict(
-    "Four micro-batches, one step. Which gradient does the optimizer get?",
-    {
-        "the mean of all four": lambda out: out["fits"][0] == "the mean of all four",
-        "their sum": lambda out: out["fits"][0] == "their sum",
-        "that of the last micro-batch alone": lambda out: out["fits"][0] == "the last one alone",
-    },
-)
+p = predict("10.micro_batches")
 
 # %% claims={"30": "wrong"}
 # %%ranks --predicted --as out
@@ -186,14 +179,7 @@ assert same
 # each micro-batch on rank 0, and 3 on rank 1.
 
 # %%
-p = predict(
-    "Without no_sync, the second all-reduce sends a .grad that already is a mean. After four micro-batches, .grad is",
-    {
-        "8, four times the mean of 1 and 3": lambda out: out["without"][0][-1] == 8,
-        "more than 8: the first ones are counted again": lambda out: out["without"][0][-1] > 8,
-        "less than 8: the first ones are divided again": lambda out: out["without"][0][-1] < 8,
-    },
-)
+p = predict("10.without_no_sync")
 
 
 # %%
@@ -432,14 +418,7 @@ print("SGD, not divided by 4, is SGD with 4 times the learning rate:", same)
 # Six micro-batches in an epoch, *K* = 4. Every micro-batch's gradient is exactly 1 here, so every step should see 1.
 
 # %%
-p = predict(
-    "The loop steps and zeroes `if (i + 1) % K == 0`, and divides by K. The first step of epoch 2 sees",
-    {
-        "1": lambda out: out["seen"][0]["every K-th"][1] == 1.0,
-        "1.5": lambda out: out["seen"][0]["every K-th"][1] == 1.5,
-        "0.5": lambda out: out["seen"][0]["every K-th"][1] == 0.5,
-    },
-)
+p = predict("10.left_over")
 
 
 # %%
@@ -655,13 +634,7 @@ print(f"norm of all: √(3² + {squares.item():.0f}) = {(9 + squares.item()) ** 
 # see under DDP what it does:
 
 # %%
-p = predict(
-    "Forward under autocast to bfloat16 (2 bytes a number). How many bytes does DDP all-reduce for a parameter?",
-    {
-        "2: that is what mixed precision is for": lambda out: out["bytes_each"][0] == 2,
-        "4, as before": lambda out: out["bytes_each"][0] == 4,
-    },
-)
+p = predict("10.autocast")
 
 # %% claims={"31": "outdated"}
 # %%ranks --predicted --as out
@@ -725,14 +698,7 @@ print("sent as:", *{c.dtypes[0] for c in out.collectives[0] if c.op == "all_redu
 # `model.bfloat16()` is another matter: then `.grad` has 16 bits, too. 400 micro-batches, each with a gradient of 1:
 
 # %%
-p = predict(
-    "A bfloat16 model adds up 400 gradients of 1 under no_sync. What is in .grad?",
-    {
-        "400": lambda out: out["summed"][0] == 400,
-        "about 400, rounded": lambda out: 380 < out["summed"][0] < 420 and out["summed"][0] != 400,
-        "far less": lambda out: out["summed"][0] <= 380,
-    },
-)
+p = predict("10.bfloat16_sum")
 
 
 # %%
@@ -800,14 +766,7 @@ print(f"scale 1: {tiny_gradient(1.0):.0e}   scale 65536: {tiny_gradient(65536.0)
 # Now too large instead of too small. Every rank has a scaler of its own:
 
 # %%
-p = predict(
-    "Rank 1 overflows: its gradient is inf. Each rank has its own GradScaler. Who skips the step?",
-    {
-        "rank 1 alone": lambda out: [out["scale"][r] for r in (0, 1)] == [1024, 512],
-        "both": lambda out: [out["scale"][r] for r in (0, 1)] == [512, 512],
-        "nobody": lambda out: [out["scale"][r] for r in (0, 1)] == [1024, 1024],
-    },
-)
+p = predict("10.overflow")
 
 
 # %%
@@ -881,16 +840,7 @@ print(f"         clip to 0.2, step: the step's gradient has length {clipped_norm
 # a loss on other digits. First keep the learning rate, and let *K* grow:
 
 # %%
-p = predict(
-    "The same samples, the same learning rate, K = 8 instead of 1. The loss on held-out digits is then",
-    {
-        "lower: eight times less noise in each step": lambda out: (
-            out["same_rate"][0][3] < 0.9 * out["same_rate"][0][0]
-        ),
-        "about the same": lambda out: 0.9 < out["same_rate"][0][3] / out["same_rate"][0][0] < 1.1,
-        "higher": lambda out: out["same_rate"][0][3] > 1.1 * out["same_rate"][0][0],
-    },
-)
+p = predict("10.same_rate")
 
 
 # %%

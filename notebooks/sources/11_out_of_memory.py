@@ -104,15 +104,7 @@ else:
 # 2. So a sum of 30,303 says: this is everybody's third text. Rank 0's third one is too long.
 
 # %%
-p = predict(
-    "Rank 0 runs out of memory in the forward of text 3, catches it and takes text 4. What happens at text 3 on ranks 1 and 2?",
-    {
-        "they get stuck in its backward: rank 0 is missing": lambda out: len(out["ledger"][1]) == 2,
-        "they average it without rank 0": lambda out: [0, 3, 3] in out["ledger"][1],
-        "they average it with rank 0's text 4": lambda out: [4, 3, 3] in out["ledger"][1],
-        "an error": "raises",
-    },
-)
+p = predict("11.one_text_less")
 
 
 # %% claims={"8": "wrong"}
@@ -287,15 +279,7 @@ def inputs(number, of_rank=rank):
 
 
 # %%
-p = predict(
-    "Rank 0 fails when two of four layers have their gradients. It catches that too, and begins the next step. What then?",
-    {
-        "the same silent shift by one iteration": "hang",
-        "rank 0 raises in its next forward; the others are stuck in backward": "raises:0",
-        "all ranks raise in the next forward": "raises:0,1,2",
-        "nothing: DDP starts afresh in each forward": "ok",
-    },
-)
+p = predict("11.half_a_backward")
 
 # %%
 # %%ranks --watch --predicted
@@ -630,16 +614,7 @@ for number in range(4):
 # its loss by zero. DDP gets its gradients, and all is well?
 
 # %%
-p = predict(
-    "Three ranks; one contributes zeros. DDP divides the sum by 3. What is wrong with the gradient that results?",
-    {
-        "nothing: zeros do not change a mean": lambda out: out["ratio"][0] == 1,
-        "it is too small: 2/3 of the mean over the two good ranks": lambda out: (
-            abs(out["ratio"][0] - 2 / 3) < 1e-3
-        ),
-        "it differs between ranks": lambda out: len(set(out["ratio"].values())) > 1,
-    },
-)
+p = predict("11.zeros")
 
 # %%
 # %%ranks --predicted --as out

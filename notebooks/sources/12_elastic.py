@@ -150,12 +150,12 @@ dist.destroy_process_group()
 # Forked workers are there at once. Agents, rendezvous and restarts are the real ones.
 
 # %%
-import json
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from course_lib import run_quietly
+from course_lib.lab.elastic import events, log_of
 
 OPTIONS = ["--rdzv-backend=c10d", "--rdzv-endpoint=MEET", "--run-path", "--start-method=fork"]
 GANG = [*OPTIONS, "--nnodes=2", "--nproc-per-node=1", "--max-restarts=3"]
@@ -212,16 +212,6 @@ def job(name, *orders, script=ACCIDENTS + TRAIN):
     for order in orders:
         (folder / order).touch()
     return str(folder)
-
-
-def log_of(folder):
-    """What the ranks have noted, in the order of time."""
-    return [json.loads(line) for line in Path(folder, "log").read_text().splitlines()]
-
-
-def events(folder, kind, rank=0):
-    """The notes of one kind that one rank has made; of all ranks with rank=None."""
-    return [note for note in log_of(folder) if note["event"] == kind and rank in (None, note["rank"])]
 
 
 # %% [markdown]
@@ -303,21 +293,10 @@ print("spawn:", launched("spawn", 1))
 
 
 # %%
-def processes(folder, number):
-    """How many worker processes this machine has had."""
-    return len({note["pid"] for note in events(folder, "begin", rank=None) if note["machine"] == number})
-
-
-p = predict(
-    "Machine 1's worker is killed twice, machine 0's once. How many worker processes does machine 0 have, one after the other?",
-    {
-        "2: the first one, and one for the one that was killed": lambda _: processes(killed, 0) == 2,
-        "4: every failure ends every worker": lambda _: processes(killed, 0) == 4,
-        "1: the job is over at the first kill": lambda _: processes(killed, 0) == 1,
-    },
-)
+p = predict("12.restarts", folder=killed)
 
 # %%
+from course_lib.lab.elastic import processes
 from course_lib.notebook.predict import reveal_predictions
 
 out = killing.result()
@@ -435,27 +414,17 @@ except RuntimeError as error:
 
 remembering = job("remembering", script=ACCIDENTS + MEET)
 
-
-def second_life():
-    """The errors of rank 0 in its second life."""
-    return [note["text"] for note in events(remembering, "error") if note["life"]]
-
-
-p = predict(
-    "Both workers are new, the store is the one of the first start. What does rank 0 find at rank 1's name?",
-    {
-        "nothing: it waits until rank 1 has come": lambda _: not second_life(),
-        "the address of the rank 1 that is dead": lambda _: bool(second_life()),
-    },
-)
+p = predict("12.address", folder=remembering)
 
 # %%
 reveal_predictions(start(remembering, ALONE, 1, None, True).result())
 
 # %%
+from course_lib.lab.elastic import second_life
+
 found = events(remembering, "look")[0]["addresses"]
 print("addresses in the store before a new worker has written one:", found)
-print("rank 0:", second_life()[0].partition(" with")[0])
+print("rank 0:", second_life(remembering)[0].partition(" with")[0])
 
 # %% [markdown]
 # The store remembers. By default the ranks' store lives in an agent, which keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it
@@ -575,13 +544,7 @@ for save, restart in ((60, 600), (60, 300), (15, 600), (15, 300)):
 # so that the run does not depend on how fast your machine is.)
 
 # %%
-p = predict(
-    "Machine 1 joined while machine 0 was in step 12; the last checkpoint was after step 9. What did the joining cost in steps?",
-    {
-        "none: nothing has failed": lambda _: events(scaled, "ready")[1]["step"] == 12,
-        "two: joining is a restart like any other": lambda _: events(scaled, "ready")[1]["step"] == 10,
-    },
-)
+p = predict("12.joined", folder=scaled)
 
 # %%
 out = scaling.result()
@@ -739,14 +702,7 @@ def per_step(steps=12, dies_at=5, joins_at=8):
     return {"done": done, "seconds": seconds, "weights": net.weight.flatten().tolist()}
 
 
-p = predict(
-    "Rank 2 dies in step 5. What do ranks 0 and 1 lose?",
-    {
-        "the step: it is left out": lambda out: 5 not in out.values[0]["done"],
-        "nothing: they do it again without rank 2": lambda out: out.values[0]["done"] == list(range(12)),
-        "all: they have to start again": lambda out: out.values[0]["done"].count(0) > 1,
-    },
-)
+p = predict("12.survivors")
 
 # %%
 survived = run_quietly(per_step, ranks=4, init=False)

@@ -210,13 +210,7 @@ if rank == 0:
 # The group itself has a timeout of 0.4 seconds, too. Is it not enough to set that once?
 
 # %%
-p = predict(
-    "The same group, and monitored_barrier(group) without a timeout. How long does rank 0 wait for rank 2?",
-    {
-        "0.4 s, the timeout of its group": "ok",
-        "much longer": "hang:0",
-    },
-)
+p = predict("13.monitored_barrier")
 
 # %%
 # %%ranks --no-doctor --timeout 1.2 --predicted
@@ -240,14 +234,7 @@ if rank != 2:
 # what they are about to do (`_create_process_group_wrapper` in `distributed_c10d.py`).
 
 # %%
-p = predict(
-    "With DETAIL: rank 0 calls all_reduce with SUM, rank 1 with MAX. Then?",
-    {
-        "an error names the two operations": "raises",
-        "they wait for ever": "hang",
-        "numbers come back": "ok",
-    },
-)
+p = predict("13.sum_and_max")
 
 # %%
 # %%ranks 2 --predicted
@@ -423,13 +410,7 @@ with ThreadPoolExecutor() as pool:
         print(f"rank 1 {fate}: rank 0 is told “{out.values[0]} ...”")
 
 # %%
-p = predict(
-    "Rank 1 is stopped (SIGSTOP: a debugger, a frozen machine). What is rank 0 told?",
-    {
-        "at once: the connection is closed": lambda out: "Connection" in out.values[0],
-        "after half a second: a timeout": lambda out: "Timed out" in out.values[0],
-    },
-)
+p = predict("13.stopped")
 
 # %%
 out = run(lost, FATES["is stopped"], ranks=2, expect="predicted")

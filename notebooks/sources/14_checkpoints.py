@@ -76,18 +76,7 @@ def on_a_copy(meter):
 
 
 # %%
-p = predict(
-    "Counters that are all-reduced in place, logged 15 times, while training goes well. What does the log say in the end?",
-    {
-        "the accuracy so far: sums are sums": lambda out: (
-            abs(out["logged"][0]["in_place"][-1] - out["truth"][0][-1]) < 0.02
-        ),
-        "more than 100 %": lambda out: out["logged"][0]["in_place"][-1] > 1,
-        "hardly more than at the first log": lambda out: (
-            out["logged"][0]["in_place"][-1] < 0.5 * (out["logged"][0]["in_place"][0] + out["truth"][0][-1])
-        ),
-    },
-)
+p = predict("14.counters")
 
 # %%
 # %%ranks --predicted --as out
@@ -229,14 +218,7 @@ for who, disable in (("all", False), ("rank 0", rank != 0)):
 # 0 alone, through the wrapper?
 
 # %%
-p = predict(
-    "A model with BatchNorm, just wrapped, one training step done. Rank 0 evaluates `ddp(x)` under no_grad, rank 1 trains on.",
-    {
-        "works: no gradients, so no collectives": "ok",
-        "rank 0 waits in its forward": "hang:0",
-        "a rank dies": "died",
-    },
-)
+p = predict("14.evaluation")
 
 # %% claims={"S15": "wrong"}
 # %%ranks 2 --fresh --backend gloo --predicted
@@ -386,18 +368,7 @@ def slow_motion(way, folder):
 
 
 # %%
-p = predict(
-    "Rank 0 writes over the old file; rank 1 looks at ten moments in between. At how many of them can it load a checkpoint?",
-    {
-        "all: the old one, until the new one is complete": lambda out: set(out.values[1]) <= {"10", "20"},
-        "at the last few: nearly all of the weights are there": lambda out: (
-            out.values[1].count("20") > 2 and "10" not in out.values[1][1:]
-        ),
-        "none, from the first moment on": lambda out: (
-            out.values[1].count("20") <= 2 and "10" not in out.values[1][1:]
-        ),
-    },
-)
+p = predict("14.overwritten")
 
 # %%
 from itertools import groupby
@@ -782,18 +753,7 @@ def resume(job, state, parts, whose):
 
 
 # %%
-def place_only(out):
-    return out["off"][0]["+ place in the epoch"]
-
-
-p = predict(
-    "Resumed with step, weights, optimizer, schedule and place in the data, but not the random state. How far is the loss off?",
-    {
-        "not at all": lambda out: place_only(out) == 0,
-        "by rounding, about 0.000001": lambda out: 0 < place_only(out) < 1e-4,
-        "visibly": lambda out: place_only(out) > 1e-2,
-    },
-)
+p = predict("14.random_state")
 
 # %% claims={"53": "wrong"}
 # %%ranks --predicted --as out
@@ -934,15 +894,7 @@ def saved_again(folder):
 out = run(saved_again, files.name, ranks=2, expect="died:1")
 
 # %%
-p = predict(
-    "What does the next job load from that folder?",
-    {
-        "step 20": lambda out: out["steps"][0] == [20.0],
-        "step 10": lambda out: out["steps"][0] == [10.0],
-        "an error": "raises",
-        "rows of both": lambda out: out["steps"][0] == [10.0, 20.0],
-    },
-)
+p = predict("14.mixed_folder")
 
 # %%
 # %%ranks 3 --fresh --backend gloo --predicted --as out

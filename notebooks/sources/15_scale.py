@@ -250,16 +250,7 @@ def halving(x):  # for a power of two
 
 
 # %%
-p = predict(
-    "A 1 MiB tensor on 8 ranks. How many bytes does rank 0 send in the ring, and how many in the tree?",
-    {
-        "the same: both add up the same tensors": lambda out: (
-            out["sent"][0]["ring"] == out["sent"][0]["tree"]
-        ),
-        "more in the ring: it has more rounds": lambda out: out["sent"][0]["ring"] > out["sent"][0]["tree"],
-        "more in the tree": lambda out: out["sent"][0]["ring"] < out["sent"][0]["tree"],
-    },
-)
+p = predict("15.ring_and_tree")
 
 
 # %%
@@ -464,14 +455,7 @@ for what, grow in (
 # backend `fake`, this process may call itself rank 0 of 1,024.
 
 # %%
-p = predict(
-    "DDP on a fake process group of 1,024 ranks, in one process. What does its first backward() do?",
-    {
-        "it works: nothing is sent, so nothing can go wrong": "ok",
-        "it raises": "raises",
-        "it waits for 1,023 ranks that do not exist": "hang",
-    },
-)
+p = predict("15.fake_group")
 
 # %% claims={"62": "refined"}
 # %%ranks 1 --no-init --predicted
@@ -875,14 +859,7 @@ assert results["PowerSGD"][0] > results["PowerSGD, no feedback"][0] + 0.05
 # in fp16, so that the sum does not overflow (`_compress_hook`, `default_hooks.py`). A gradient of 10⁻⁷ on every rank:
 
 # %%
-p = predict(
-    "Every rank has the gradient 1e-7. With fp16_compress_hook, what is the mean on 2 ranks, and on 4?",
-    {
-        "about 1e-7, then about 1e-7": lambda out: min(out["means"][0].values()) > 5e-8,
-        "about 1e-7, then 0": lambda out: out["means"][0][2] > 5e-8 and out["means"][0][4] == 0,
-        "0, then 0: fp16 ends at 6e-5": lambda out: max(out["means"][0].values()) == 0,
-    },
-)
+p = predict("15.fp16")
 
 # %%
 # %%ranks 4 --predicted --as out
@@ -924,13 +901,7 @@ for n in (2, 64, 1024, 16384):
 # the ZeRO paper is no cheaper: 2 + 2, and 12 for fp32 weights and Adam. And activations come on top. Do more ranks help?
 
 # %%
-p = predict(
-    "7 billion parameters, Adam, fp32. On 8 ranks DDP needs 112 GB on each, for weights, gradients and optimizer. On 1,024?",
-    {
-        "less: the ranks share the optimizer's work": lambda out: out["after"][0] < out["before"][0],
-        "112 GB": lambda out: out["after"][0] == out["before"][0],
-    },
-)
+p = predict("15.thousand_ranks")
 
 # %%
 # %%ranks 1 --no-init --predicted --as out

@@ -230,3 +230,14 @@ def test_nobody_is_asked_where_outputs_are_compared(new_kernel):
     kernel = new_kernel(DDP_COURSE_LIVE="0")
     kernel.run(f"%load_ext course_lib\np = predict('What happens?', {ANSWERS})")
     assert "(No prediction was made.)" in kernel.run(FINISHES).text
+
+
+def test_nobody_is_asked_where_all_cells_were_run_at_once(kernel, tmp_path):
+    """The deciding cell was sent before the question stood there."""
+    sent = tmp_path / "sent"
+    waits = f"import time, pathlib\nwhile not pathlib.Path({str(sent)!r}).exists(): time.sleep(0.01)"
+    asks = kernel.start(f"{waits}\np = predict('What happens at once?', {ANSWERS})")
+    decides = kernel.start(FINISHES)
+    sent.touch()
+    assert kernel.finish(asks).status == "ok"
+    assert "(No prediction was made.)" in kernel.finish(decides).text

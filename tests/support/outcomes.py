@@ -82,3 +82,13 @@ def collective(
     op: str = "all_reduce", seq: int = 1, size: int = 1, group: str = "0", done: bool = False
 ) -> Collective:
     return Collective(group, seq, op, ((size,),), ("Float",), done)
+
+
+class Run:
+    """Of an outcome, what questions ask for: whether it ended well, values by rank, and variables of the ranks."""
+
+    def __init__(self, *values, ok=True, **variables):
+        self.ok, self.values, self._variables = ok, dict(enumerate(values)), variables
+
+    def __getitem__(self, name):
+        return self._variables[name]

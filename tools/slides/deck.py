@@ -282,8 +282,7 @@ def _question_notes(question: Question) -> Iterator[str]:
     lines = []
     for letter, answer in zip("ABCDEFGH", question.answers, strict=False):
         came = " **This is what the run does.**" if answer == question.came_true else ""
-        reply = f" {question.replies[answer]}" if answer in question.replies and not came else ""
-        lines.append(f"- **{letter}. {answer}.**{came}{reply}")
+        lines.append(f"- **{letter}. {answer}.**{came} {question.reply_to(answer)}".rstrip())
     yield "\n".join(lines)
     if question.explanation:
         yield f"**To say after the run:** {question.explanation}"

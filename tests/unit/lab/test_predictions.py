@@ -1,12 +1,13 @@
 """What answers to questions say of a run, on plain data."""
 
-from types import SimpleNamespace
+import pytest
 
 from course_lib.lab import predictions as lab
+from tests.support.outcomes import Run
 
 
 def having(*values, ok=True):
-    return SimpleNamespace(ok=ok, values=dict(enumerate(values)))
+    return Run(*values, ok=ok)
 
 
 def test_predictions_look_at_all_ranks():
@@ -25,8 +26,17 @@ def test_predictions_look_at_all_ranks():
 def test_predictions_look_at_a_number_of_rank_0():
     assert lab.is_about(0.5)(having(0.46))
     assert not lab.is_about(0.25)(having(0.46))
-    out = {"took": {0: 175.0, 1: 0.0}}
-    assert lab.at_least("took", 160)(out)
+    assert lab.gives([1, 2])(having([1, 2]))
+    assert not lab.gives([1, 2])(having([2, 1], [1, 2]))
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_predictions_look_into_a_variable_of_a_run_that_ended_well(ok):
+    out = Run(ok=ok, took={0: 175.0, 1: 0.0}, path={3: {"a": [1, 2, 5]}})
+    assert lab.at_least("took", 160)(out) is ok
     assert not lab.below("took", 160)(out)
-    assert lab.value_is("took", 175)(out)
+    assert lab.value_is("took", 175)(out) is ok
     assert not lab.value_is("took", 0)(out)
+    assert lab.value_is("took", 0, rank=1)(out) is ok
+    assert lab.between("path", 5, 6, "a", -1, rank=3)(out) is ok
+    assert not lab.between("path", 4, 5, "a", -1, rank=3)(out)

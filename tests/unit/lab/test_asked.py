@@ -1,0 +1,134 @@
+"""What single lessons' questions ask of a run, on plain data: for each answer, a run in which it alone comes true."""
+
+import json
+
+import pytest
+
+from course_lib.questions import decider, read_questions
+from tests.support.outcomes import Run
+
+
+def accuracies(*, first, last, true):
+    return {"logged": {0: {"in_place": [first, last]}}, "truth": {0: [first, true]}}
+
+
+def sent(rule):
+    kinds = ["train", "eval", "train, no_grad", "eval, inference_mode"]
+    return {"sent": {3: {(before, now): rule(before, now) for before in kinds for now in kinds}}}
+
+
+def on(kind):
+    return "no_grad" not in kind and "inference" not in kind
+
+
+def off(detached):
+    return {"errors": {0: {"all batches, detached": [0, detached], "own batch": [0, 20.0]}}}
+
+
+def ledger(*steps):
+    return {"ledger": {1: list(steps)}}
+
+
+#: By question, for each answer a run in which it comes true; None for one that an expectation decides.
+RUNS = {
+    "06.one_backward": [Run("RuntimeError"), None, Run(12.0), Run(0.0)],
+    "06.two_backwards": [Run("RuntimeError"), None, Run(0.0), Run(12.0)],
+    "09.buffers_sent": [
+        Run(**sent(lambda before, now: True)),
+        Run(**sent(lambda before, now: now.startswith("train"))),
+        Run(**sent(lambda before, now: on(now))),
+        Run(**sent(lambda before, now: on(before))),
+    ],
+    "09.detached": [Run(**off(0.1)), Run(**off(10.0)), Run(**off(30.0))],
+    "10.overflow": [
+        Run(scale={0: 1024, 1: 512}),
+        Run(scale={0: 512, 1: 512}),
+        Run(scale={0: 1024, 1: 1024}),
+    ],
+    "10.same_rate": [Run(same_rate={0: [1, 0, 0, loss]}) for loss in (0.5, 1.0, 2.0)],
+    "11.one_text_less": [
+        Run(**ledger([1, 1, 1], [2, 2, 2])),
+        Run(**ledger([1, 1, 1], [2, 2, 2], [0, 3, 3])),
+        Run(**ledger([1, 1, 1], [2, 2, 2], [4, 3, 3])),
+        None,
+    ],
+    "11.zeros": [Run(ratio={0: 1, 1: 1}), Run(ratio={0: 2 / 3, 1: 2 / 3}), Run(ratio={0: 0.5, 1: 0.6})],
+    "12.survivors": [
+        Run({"done": [0, 1, 2, 3, 4, 6]}),
+        Run({"done": list(range(12))}),
+        Run({"done": [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]}),
+    ],
+    "14.counters": [
+        Run(**accuracies(first=0.3, last=0.8, true=0.8)),
+        Run(**accuracies(first=0.3, last=1.2, true=0.8)),
+        Run(**accuracies(first=0.3, last=0.35, true=0.8)),
+    ],
+    "14.overwritten": [
+        Run([], ["10", "10", "20"]),
+        Run([], ["10", "E", "20", "20", "20"]),
+        Run([], ["10", "E", "E", "20"]),
+    ],
+    "15.ring_and_tree": [Run(sent={0: {"ring": ring, "tree": 2}}) for ring in (2, 3, 1)],
+    "15.fp16": [
+        Run(means={0: {2: 1e-7, 4: 1e-7}}),
+        Run(means={0: {2: 1e-7, 4: 0.0}}),
+        Run(means={0: {2: 0.0, 4: 0.0}}),
+    ],
+    "15.thousand_ranks": [Run(before={0: 16}, after={0: after}) for after in (15, 16, 17)],
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_answer_comes_true_in_a_run_of_its_own(name):
+    options = read_questions(name[:2])[name].options
+    deciders = {option.says: decider(option.when) for option in options}
+    runs = [run for run in RUNS[name] if run is not None]
+    ask = {says: decides for says, decides in deciders.items() if callable(decides)}
+    right = [[says for says, decides in ask.items() if decides(run)] for run in runs]
+    assert [len(each) for each in right] == [1] * len(runs), right
+    assert {each[0] for each in right} == set(ask), "every answer has its run"
+
+
+@pytest.mark.parametrize(("seconds", "right"), [(0.1, (True, False)), (0.5, (False, True))])
+def test_how_long_a_cell_took_decides(seconds, right):
+    run = Run()
+    run.seconds = seconds
+    at_once, waits = "debugging.ends_within(0, 0.3)", "debugging.ends_within(0.3, 1.2)"
+    assert tuple(decider(when)(run) for when in (at_once, waits)) == right
+
+
+@pytest.mark.parametrize(("accuracy", "right"), [(0.73, 0), (0.76, 0), (0.68, 1), (0.5, 2)])
+def test_what_four_ranks_read_is_compared_with_one(accuracy, right):
+    run = Run()
+    run.stdout = {0: f"accuracy 0.10\naccuracy {accuracy}\n"}
+    whens = [f"capstone.loses({low}, {high}, {{alone}})" for low, high in ((-1, 0.05), (0.05, 0.1), (0.1, 2))]
+    assert [decider(when, {"alone": 0.75})(run) for when in whens].index(True) == right
+
+
+@pytest.mark.parametrize(
+    ("addresses", "errors", "right"),
+    [
+        (0, 0, "nothing"),
+        (1, 1, "the address of the rank 1 that is dead"),
+        (1, 0, "the address of the new rank 1"),
+    ],
+)
+def test_what_a_job_has_noted_decides(tmp_path, addresses, errors, right):
+    notes = [{"event": "look", "rank": 0, "addresses": addresses}]
+    notes += [{"event": "error", "rank": 0, "life": life, "text": "lost"} for life in range(errors + 1)]
+    (tmp_path / "log").write_text("".join(f"{json.dumps(note)}\n" for note in notes))
+    values = {"folder": str(tmp_path)}
+    options = read_questions("12")["12.address"].options
+    (says,) = [option.says for option in options if decider(option.when, values)(Run())]
+    assert says.startswith(right)
+
+
+def test_workers_and_steps_of_a_job_are_counted(tmp_path):
+    notes = [{"event": "begin", "rank": n, "pid": n, "machine": n % 2} for n in range(3)]
+    notes += [{"event": "ready", "rank": 0, "step": step} for step in (0, 10)]
+    (tmp_path / "log").write_text("".join(f"{json.dumps(note)}\n" for note in notes))
+    values = {"folder": str(tmp_path)}
+    for name, right in {"12.restarts": "2: ", "12.joined": "two: "}.items():
+        options = read_questions("12")[name].options
+        (says,) = [option.says for option in options if decider(option.when, values)(Run())]
+        assert says.startswith(right)
