@@ -7,22 +7,12 @@ and where none fits the doctor says `unknown` and shows what was seen: a wrong d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from course_lib.doctor import (
-    absences,
-    closures,
-    deaths,
-    drift,
-    endings,
-    errors,
-    gpu_waits,
-    group_creation,
-    mismatches,
-    roots,
-)
+from course_lib.doctor import deaths, drift, endings, errors
 from course_lib.doctor.alignment import unequal_numbers
-from course_lib.doctor.stuck import as_probable, locked, no_progress, stuck_outside, with_threads
+from course_lib.doctor.hangs import why_no_further
+from course_lib.doctor.stuck import as_probable, no_progress, with_threads
 from course_lib.doctor.words import (
     blocked_in,
     capital,
@@ -35,20 +25,6 @@ from course_lib.doctor.words import (
 )
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 
-Rule = Callable[[Outcome], Diagnosis | None]
-#: Why ranks make no progress, whether that is proved or not.
-_HANGS: tuple[Rule, ...] = (
-    locked,
-    stuck_outside,
-    gpu_waits.left_out_on_gpus,
-    group_creation.init_hang,
-    closures.different_closures,
-    roots.different_roots,
-    mismatches.different_collectives,
-    absences.messages_that_do_not_meet,
-    absences.rank_left,
-)
-
 
 def probable(outcome: Outcome) -> Diagnosis | None:
     """Nothing moved any more when the run was ended, and that is no proof of a deadlock."""
@@ -58,7 +34,7 @@ def probable(outcome: Outcome) -> Diagnosis | None:
 
 
 def _probably(outcome: Outcome) -> Diagnosis:
-    return as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+    return as_probable(outcome, why_no_further(outcome) or _unknown(outcome))
 
 
 def interrupted(outcome: Outcome) -> Diagnosis | None:
@@ -71,7 +47,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
 
 
-_RULES: tuple[Rule, ...] = (
+_RULES: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     deaths.died,
     interrupted,
     drift.swallowed_error,
@@ -82,7 +58,7 @@ _RULES: tuple[Rule, ...] = (
     no_progress,
     endings.timed_out,
     endings.stopped,
-    *_HANGS,
+    why_no_further,
 )
 
 
@@ -101,7 +77,8 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
         if not outcome.facts:
             return None  # nobody has watched, and the numbers of collectives gave no reason to ask
         return drift.silent_fault(outcome) or unequal_numbers(outcome)
-    return with_threads(outcome, _first(_RULES, outcome) or _unknown(outcome))
+    found = next((found for rule in _RULES if (found := rule(outcome)) is not None), None)
+    return with_threads(outcome, found or _unknown(outcome))
 
 
 def without_progress(outcome: Outcome) -> Diagnosis:
@@ -118,10 +95,6 @@ def while_it_runs(outcome: Outcome) -> Diagnosis:
         "This may be meant: a rank sleeps, or waits with a time limit.",
         evidence=positions(outcome),
     )
-
-
-def _first(rules: Iterable[Rule], outcome: Outcome) -> Diagnosis | None:
-    return next((found for rule in rules if (found := rule(outcome)) is not None), None)
 
 
 def _unknown(outcome: Outcome) -> Diagnosis:
