@@ -6,18 +6,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from course_lib.doctor.conditions import separating
+from course_lib.doctor.conditions import separating, under
 from course_lib.doctor.drift import swallowed_error
 from course_lib.doctor.hangs import judged
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import misfit
 from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join
+from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.sides import meeting, sides_by_collective
 from course_lib.doctor.words import (
     capital,
     collective_text,
     lines_of,
-    positions,
     rank_list,
     verb,
     within_library,
@@ -57,14 +56,9 @@ def died(outcome: Outcome) -> Diagnosis | None:
     how = "; ".join(sorted({exit_text(code) for code in codes}))
     stack = outcome.last_places.get(dead[0]) if kind == "rank_crashed" else None
     place = f" at {stack[-1].where()}" if stack else ""
-    return Diagnosis(
-        kind,
-        f"{capital(rank_list(dead))} died ({how}){place}{_who_noticed(outcome, dead)}.",
-        dead,
-        positions(outcome, dead),
-        advice=_why(outcome, codes) + _gone(outcome),
-        lesson=taught_in(13, 0),
-    )
+    words = {"how": how, "place": place, "noticed": _who_noticed(outcome, dead)}
+    why = _why(outcome, codes) + _gone(outcome)
+    return replace(diagnosis("rank_killed", outcome, dead, ranks=dead, why=why, **words), kind=kind)
 
 
 def _who_noticed(outcome: Outcome, dead: tuple[int, ...]) -> str:
@@ -161,19 +155,11 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
         kind, what = "different_sizes", "the same line with different sizes or types"
     elif condition is not None:
         kind, culprits = "rank_only_collective", dead
-    because = f" (under `{condition}`)" if condition else ""
     texts = {r: f"{collective_text(one)} at {one.where or 'an unknown line'}" for r, one in others.items()}
     brought = ", ".join(f"{rank_list(ranks)} in {texts[ranks[0]]}" for ranks in groups_of(texts))
-    return Diagnosis(
-        kind,
-        f"{capital(rank_list(dead))} died (gloo aborts a rank that receives more than it expects): the ranks met in "
-        f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: "
-        f"{at.source.rstrip(':')}{because}; {brought}.",
-        culprits,
-        positions(outcome, culprits),
-        advice="every rank must issue the same collectives in the same order, with equal shapes and types.",
-        lesson=taught_in(13, 0),
-    )
+    at_line = f"{at.where()}: {at.source.rstrip(':')}{under(condition)}"
+    words = {"dead": dead, "Dead": capital(rank_list(dead)), "what": what, "at": at_line, "brought": brought}
+    return replace(diagnosis("different_collectives.aborted", outcome, culprits, **words), kind=kind)
 
 
 def _is_elsewhere(one: Frame | None, other: Frame) -> bool:

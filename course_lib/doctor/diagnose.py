@@ -12,14 +12,13 @@ from collections.abc import Callable
 from course_lib.doctor import deaths, drift, endings, errors
 from course_lib.doctor.alignment import unequal_numbers
 from course_lib.doctor.hangs import why_no_further
+from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.stuck import as_probable, no_progress, with_threads
 from course_lib.doctor.words import (
     blocked_in,
-    capital,
     collective_text,
     lines_of,
     positions,
-    rank_list,
     standing,
     steps,
 )
@@ -90,25 +89,16 @@ def while_it_runs(outcome: Outcome) -> Diagnosis:
     """What to say of a run that goes on, though nothing has moved for some seconds (`make_outcome.if_ended_now`)."""
     if outcome.doubts:
         return _probably(outcome)
-    return Diagnosis(
-        "standing_still",
-        "This may be meant: a rank sleeps, or waits with a time limit.",
-        evidence=positions(outcome),
-    )
+    return diagnosis("standing_still", outcome)
 
 
 def _unknown(outcome: Outcome) -> Diagnosis:
     """No rule fits: what was seen, for a reader who knows the script."""
     blocked = blocked_in(outcome)
-    late = rank_list(outcome.waiting or outcome.ranks)
     seen = f": {'; '.join(standing(blocked))}" if blocked else ""
-    last = {rank: _last_collective(outcome, rank) for rank in outcome.ranks}
-    return Diagnosis(
-        "unknown",
-        f"{capital(late)} did not finish; this does not match any fault that the doctor knows{seen}.",
-        evidence=(*positions(outcome), *lines_of(last)),
-        advice="begin with what each rank waits for above, and who would have to send or set it.",
-    )
+    last = lines_of({rank: _last_collective(outcome, rank) for rank in outcome.ranks})
+    late = outcome.waiting or outcome.ranks
+    return diagnosis("unknown", outcome, (), (*positions(outcome), *last), late=late, seen=seen)
 
 
 def _last_collective(outcome: Outcome, rank: int) -> str:

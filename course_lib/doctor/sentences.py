@@ -6,9 +6,9 @@
     advice = "give every rank the same number of batches."
     lessons = [5, 3]
 
-`uneven_batches.left` is the same kind in other words, with `left_advice` and `left_lessons` where these differ. A word
-that is a collection of ranks is written as such a list, `{early}`, or as a verb that fits their number,
-`{early:has}`; a collective or a rank's wait is written with its line.
+`uneven_batches.left` is the same kind in other words; `left_advice` is its own advice, if it has one, and so on. A word
+that is a collection of ranks is written as such a list, `{early}`, or as a verb that fits their number, `{early:has}`;
+a collective or a rank's wait is written with its line.
 """
 
 from __future__ import annotations
@@ -55,19 +55,21 @@ def diagnosis(
     """
     kind, _, variant = name.partition(".")
     table = _tables()[kind]
-    advice = table.get(f"{variant}_advice", table.get("advice", ""))
-    lessons = table.get(f"{variant}_lessons", table.get("lessons", ()))
+    advice, lessons, warning = (
+        table.get(f"{variant}_{what}", table.get(what, default))
+        for what, default in (("advice", ""), ("lessons", ()), ("warning", False))
+    )
     culprits = tuple(culprits)
     if evidence is None:
         evidence = positions(outcome, culprits) if outcome is not None else ()
     return Diagnosis(
         kind,
-        capital(text(table[variant or "says"], **words)),
+        capital(text(table.get(variant) or table["says"], **words)),
         culprits,
         evidence,
         text(advice, **words),
         taught_in(*lessons),
-        table.get("warning", False),
+        warning,
     )
 
 
