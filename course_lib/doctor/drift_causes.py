@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from course_lib.doctor import closures
-from course_lib.doctor.complaints import UNUSED, since_wrapped
+from course_lib.doctor.complaints import since_wrapped
 from course_lib.doctor.history import END, Difference
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.meanings import indices_in, names_at
 from course_lib.doctor.model_order import different_order
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.sentences import diagnosis
-from course_lib.doctor.words import names_in_a_row, rank_list
+from course_lib.doctor.words import names_in_a_row
 from course_lib.outcome.outcome import Diagnosis, Outcome
 from course_lib.outcome.probe_notes import Digest, ModelNotes
 
@@ -215,13 +213,10 @@ def _unfinished(notes: Notes) -> Diagnosis | None:
     model = found[min(found)]
     assert model.wrapped is not None
     places = indices_in(model.unfinished)
-    lead = f"When the optimizer stepped{_at(notes, 'unfinished')}, DDP still waited on {rank_list(found)} for"
-    meaning = since_wrapped(model.wrapped, places, lead)
-    if meaning is None:
-        names = names_in_a_row(names_at(model.wrapped, places)) or "parameters"
-        meaning = replace(UNUSED, summary=f"{lead} the gradients of {names}.")
-    lesson = taught_in(*meaning.lessons)
-    return Diagnosis(meaning.kind, meaning.summary, advice=meaning.advice, lesson=lesson)
+    said = since_wrapped(model.wrapped, places)
+    if said is None:
+        said = "unused_parameters", {"names": names_in_a_row(names_at(model.wrapped, places)) or "parameters"}
+    return diagnosis(f"{said[0]}.when_stepped", None, ranks=found, at=_at(notes, "unfinished"), **said[1])
 
 
 def _not_averaged(name: str, notes: Notes, event: str) -> Diagnosis:

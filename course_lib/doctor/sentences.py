@@ -24,7 +24,7 @@ from course_lib.doctor.words import call_of, capital, collective_text, positions
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 
 #: What is filled into a sentence, by name.
-Words = dict[str, object]
+Words = dict[str, Any]
 _MANY = {"is": "are", "has": "have", "was": "were", "does": "do", "it": "they", "It": "They", "its": "their"}
 
 
