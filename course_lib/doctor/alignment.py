@@ -13,7 +13,7 @@ from course_lib.doctor.conditions import condition_of, under
 from course_lib.doctor.counts import calls_of_line
 from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.sides import Hang
-from course_lib.doctor.words import collective_text, lines_of, rank_list, steps
+from course_lib.doctor.words import lines_of, located, rank_list, steps
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 
@@ -65,21 +65,14 @@ def threads_share(outcome: Outcome, group: str) -> Diagnosis | None:
         met = {rank: records[number] for rank, records in issued.items()}
         if len({bool(record.thread) for record in met.values()}) > 1:
             lines = {
-                rank: f"number {number} of the group is {collective_text(record)} at "
-                f"{record.where or 'an unknown line'}, {'in a thread' if record.thread else 'in the main thread'}"
+                rank: f"number {number} of the group is {located(record)}, "
+                f"in {'a' if record.thread else 'the main'} thread"
                 for rank, record in met.items()
             }
             inside = [rank for rank, record in met.items() if record.thread]
             outside = [rank for rank in met if rank not in inside]
-            return diagnosis(
-                "threads_share_a_group",
-                None,
-                (),
-                lines_of(lines),
-                inside=inside,
-                outside=outside,
-                what=met[inside[0]],
-            )
+            words = {"inside": inside, "outside": outside, "what": met[inside[0]]}
+            return diagnosis("threads_share_a_group", None, (), lines_of(lines), **words)
     return None
 
 
@@ -98,18 +91,10 @@ def unequal_numbers(outcome: Outcome) -> Diagnosis | None:
             continue
         lacking = [r for r in issued[more[0]] if not r.done][:1] or list(issued[more[0]][-1:])
         record = left_out([*issued[fewer[0]], lacking[-1]], [*issued[more[0]], lacking[-1]])
-        return diagnosis(
-            "unequal_collectives",
-            None,
-            (),  # that fewer ranks issued it is no reason to call it one too many, nor the other way round
-            lines_of(
-                {rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}
-            ),
-            code=outcome.what,
-            more=more,
-            what=(record or lacking)[0],
-            fewer=fewer,
-        )
+        lines = {rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}
+        words = {"code": outcome.what, "more": more, "what": (record or lacking)[0], "fewer": fewer}
+        # That fewer ranks issued it is no reason to call it one too many, nor the other way round: no culprits.
+        return diagnosis("unequal_collectives", None, (), lines_of(lines), **words)
     return None
 
 
@@ -133,22 +118,12 @@ def _said(
     if extra:
         kind = "rank_only_collective.once" if condition else "extra_collective"
     lines = {
-        rank: f"number {first.seq} of the group is {collective_text(first)} at {first.where or 'an unknown line'}"
+        rank: f"number {first.seq} of the group is {located(first)}"
         for rank in outcome.ranks
         if (first := next(iter(_sequence(outcome, rank, group, record.seq)), None)) is not None
     }
-    return diagnosis(
-        kind,
-        None,
-        odd,
-        lines_of(lines, odd),
-        having=having,
-        without=without,
-        what=record,
-        under=under(condition),
-        further=further,
-        came=came,
-    )
+    words = {"what": record, "under": under(condition), "further": further, "came": came}
+    return diagnosis(kind, None, odd, lines_of(lines, odd), having=having, without=without, **words)
 
 
 def _sequence(outcome: Outcome, rank: int, group: str, first: int) -> list[Collective]:

@@ -15,8 +15,8 @@ from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.sides import meeting, sides_by_collective
 from course_lib.doctor.words import (
     capital,
-    collective_text,
     lines_of,
+    located,
     rank_list,
     verb,
     within_library,
@@ -122,8 +122,7 @@ def _aborted(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
         return None
     found = _and_died(found, dead)
     lines = {
-        rank: f"{collective_text(r)} at {r.where or 'an unknown line'}{within_library(r)}"
-        f"{' (died)' if rank in dead else ''}"
+        rank: f"{located(r)}{within_library(r)}{' (died)' if rank in dead else ''}"
         for rank, r in sorted(met.items())
     }
     return replace(found, evidence=lines_of(lines, found.culprits))
@@ -155,7 +154,7 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
         kind, what = "different_sizes", "the same line with different sizes or types"
     elif condition is not None:
         kind, culprits = "rank_only_collective", dead
-    texts = {r: f"{collective_text(one)} at {one.where or 'an unknown line'}" for r, one in others.items()}
+    texts = {rank: located(record) for rank, record in others.items()}
     brought = ", ".join(f"{rank_list(ranks)} in {texts[ranks[0]]}" for ranks in groups_of(texts))
     at_line = f"{at.where()}: {at.source.rstrip(':')}{under(condition)}"
     words = {"dead": dead, "Dead": capital(rank_list(dead)), "what": what, "at": at_line, "brought": brought}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from course_lib.doctor import deaths, drift, endings, errors
 from course_lib.doctor.alignment import unequal_numbers
-from course_lib.doctor.hangs import why_no_further
+from course_lib.doctor.hangs import explain_hang
 from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.stuck import as_probable, no_progress, with_threads
 from course_lib.doctor.words import (
@@ -33,7 +33,7 @@ def probable(outcome: Outcome) -> Diagnosis | None:
 
 
 def _probably(outcome: Outcome) -> Diagnosis:
-    return as_probable(outcome, why_no_further(outcome) or _unknown(outcome))
+    return as_probable(outcome, explain_hang(outcome) or _unknown(outcome))
 
 
 def interrupted(outcome: Outcome) -> Diagnosis | None:
@@ -57,7 +57,7 @@ _RULES: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     no_progress,
     endings.timed_out,
     endings.stopped,
-    why_no_further,
+    explain_hang,
 )
 
 

@@ -60,7 +60,7 @@ _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
 )
 
 
-def why_no_further(outcome: Outcome) -> Diagnosis | None:
+def explain_hang(outcome: Outcome) -> Diagnosis | None:
     """Why ranks wait for what does not come; None where no rule fits."""
     for rule in _BEFORE:
         found = rule(outcome)

@@ -46,12 +46,8 @@ def different_sizes(hang: Hang) -> Diagnosis | None:
     if not one.met.stage and one.met.frames != other.met.frames:
         return None  # not the same collective
     if one.met.stage and one.where != other.where:
-        words = {
-            "ranks": one.ranks,
-            "what": f"{one.what} at {one.where}",
-            "theirs": f"{other.what} at {other.where}",
-        }
-        return diagnosis("different_order.of_two", hang.outcome, others=other.ranks, **words)
+        words = {"ranks": one.ranks, "what": one, "others": other.ranks, "theirs": other}
+        return diagnosis("different_order.of_two", hang.outcome, **words)
     alike = len({side.met.sizes for side in sides}) == 1
     in_order = (one, other, *(side for side in sides if side not in (one, other)))
     brings = ", ".join(text("{ranks} {ranks:brings} ", ranks=side.ranks) + side.what for side in in_order)

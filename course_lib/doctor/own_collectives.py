@@ -25,8 +25,7 @@ def under_a_condition(hang: Hang) -> Diagnosis | None:
             continue
         if left and (len(side.came) > len(rest.ranks) or _stage(side) == DDPStage.GRADIENTS):
             continue
-        clause = "; {rest} {rest:is} in {what} at {where}"
-        instead = "" if left else text(clause, rest=rest.ranks, what=rest.what, where=rest.where)
+        instead = "" if left else text("; {ranks} {ranks:is} in {side}", ranks=rest.ranks, side=rest)
         words = {"what": side.what, "where": side.where, "condition": side.condition, "instead": instead}
         return diagnosis("rank_only_collective", hang.outcome, side.came, ranks=side.came, **words)
     return None
@@ -69,11 +68,8 @@ def _own_meets(outcome: Outcome, here: Side, there: Side) -> Diagnosis | None:
     only_here = not _come_to(outcome, mine, others)
     condition = condition_at(way_there, way_here)
     place = seen_from(way_there, way_here)
-    if (
-        place is Loop.OUTER
-        and only_here
-        and (condition is not None or _further(notes_of(outcome), others, ranks))
-    ):
+    is_beyond = condition is not None or _further(notes_of(outcome), others, ranks)
+    if place is Loop.OUTER and only_here and is_beyond:
         # What stands behind a loop for all ranks to meet in stands under no condition, and those that have come past
         # the end of the loop would have met it.
         place = Loop.SAME
@@ -145,9 +141,8 @@ def _fewer_steps(outcome: Outcome, here: Side, there: Side, here_in: str, there_
     if (early.forwards or 0) < (late.forwards or 0):
         reached = late.forwards or 0
     elif early.forwards == late.forwards and came.get(min(ranks), 0) < came.get(min(others), 0):
-        reached = (
-            early.forwards or 0
-        ) + 1  # the others have come once more to what stands before the forward pass
+        # The others have come once more to what stands before the forward pass.
+        reached = (early.forwards or 0) + 1
     else:
         return None
     word, made = "training step", early.forwards or 0

@@ -113,15 +113,9 @@ def extra_pass(
     if condition is None and len(ranks) >= len(others):
         return None  # which ranks did something else: those that went there, or those that did not?
     backward = any(record.stage == DDPStage.GRADIENTS for record in found[min(found)])
-    return diagnosis(
-        "extra_backward.alone" if backward else "extra_forward",
-        outcome,
-        ranks,
-        ranks=ranks,
-        where=_distinct(first, known),
-        under=under(condition),
-        since=since,
-    )
+    words = {"where": _distinct(first, known), "under": under(condition), "since": since}
+    name = "extra_backward.alone" if backward else "extra_forward"
+    return diagnosis(name, outcome, ranks, ranks=ranks, **words)
 
 
 def _ways(outcome: Outcome, ranks: Collection[int], stage: str) -> set[tuple[Spot, ...]]:
@@ -210,13 +204,12 @@ def backward_on_some_ranks(hang: Hang) -> Diagnosis | None:
         return None
     side, rest = apart
     outcome, left, left_out = hang.outcome, hang.situation is Situation.LEFT, _left_out(hang.outcome, rest)
-    words: Words = {"ranks": side.ranks, "what": f"{side.what} at {side.where}", "others": rest.ranks}
+    words: Words = {"ranks": side.ranks, "what": side, "others": rest.ranks}
     is_few = left and len(side.ranks) < len(rest.ranks)
     is_alone = len(side.ranks) <= len(rest.ranks) if left else rest.condition is None
     if (side.condition is not None and is_alone) or (is_few and not left_out):
         because = f", because the line stands under `{side.condition}`" if side.condition else ""
-        words |= {"where": side.where, "condition": side.condition, "because": because}
-        words |= {"instead": f"{rest.what} at {rest.where}"}
+        words |= {"where": side.where, "condition": side.condition, "because": because, "instead": rest}
         return diagnosis("extra_backward.left" if left else "extra_backward", outcome, side.ranks, **words)
     found = _unused_parameters(hang) if left else _fewer_batches(outcome, side, rest)
     if found is not None:
@@ -243,9 +236,8 @@ def _unused_parameters(hang: Hang) -> Diagnosis | None:
     if set(missing) != set(gone):
         return None
     names = names_in_a_row(list(dict.fromkeys(name for listed in missing.values() for name in listed)))
-    return diagnosis(
-        "unused_parameters", outcome, gone, gone=gone, names=names, ranks=hang.one.ranks, first=hang.first
-    )
+    words = {"names": names, "ranks": hang.one.ranks, "first": hang.first}
+    return diagnosis("unused_parameters", outcome, gone, gone=gone, **words)
 
 
 def _fewer_batches(outcome: Outcome, side: Side, rest: Side) -> Diagnosis | None:
@@ -253,7 +245,7 @@ def _fewer_batches(outcome: Outcome, side: Side, rest: Side) -> Diagnosis | None
     here, there = (done_by(outcome)[each.ranks[0]] for each in (side, rest))
     if (there.batches or math.inf) >= (here.batches or 0) or there.forwards != there.backwards:
         return None
-    reached = f"batch {here.batches} in {side.what} at {side.where}"
+    reached = f"batch {here.batches} in {side}"
     return uneven(outcome, rest.ranks, side.ranks, steps(there.batches or 0, "batch"), reached)
 
 

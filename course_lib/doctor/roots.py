@@ -51,14 +51,8 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequenc
     what = "every rank names itself" if own else f"the ranks name different ranks as {word} ({_taken(roots)})"
     end = "none can go on" if outcome.kind is Kind.HANG else "what came out is not what was sent"
     lines = {rank: f"{operation}({word}={roots[rank]}) at {entry.where}" for rank, entry in met.items()}
-    words = {
-        "operation": operation,
-        "where": next(iter(met.values())).where,
-        "how": what,
-        "end": end,
-        "word": word,
-    }
-    return diagnosis("different_roots", outcome, (), lines_of(lines), **words)
+    words = {"operation": operation, "where": next(iter(met.values())).where, "how": what, "end": end}
+    return diagnosis("different_roots", outcome, (), lines_of(lines), word=word, **words)
 
 
 def _blocked_roots(outcome: Outcome) -> Diagnosis | None:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import call_of, capital, collective_text, positions, rank_list, verb
+from course_lib.doctor.words import call_of, capital, located, positions, rank_list, verb
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 
 #: What is filled into a sentence, by name.
@@ -80,7 +80,7 @@ def text(template: str, /, **words: object) -> str:
 
 def _word(value: object) -> object:
     if isinstance(value, Collective):
-        return f"{collective_text(value)} at {value.where or 'an unknown line'}"
+        return located(value)
     if isinstance(value, Waiting):
         return f"{call_of(value)} at {value.where}"
     return _Ranks(value) if isinstance(value, Collection) and not isinstance(value, str) else value

@@ -67,11 +67,13 @@ class Side:
             return collective_text(self.collective)
         return call_of(self.waiting) if self.waiting is not None else ""
 
+    def __str__(self) -> str:
+        return f"{self.what} at {self.where}"
+
     @property
     def text(self) -> str:
-        """What they are in, and where."""
-        inside = within_library(self.met)
-        return f"{self.what} at {self.where}{inside}" if self.where else self.what
+        """What they are in, and where, also within a library."""
+        return f"{self}{within_library(self.met)}" if self.where else self.what
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,8 @@ def hang_of(outcome: Outcome) -> Hang | None:
         return None
     missing = sorted({rank for waiting in blocked.values() for rank in waiting.missing})
     gone = [rank for rank in missing if rank not in blocked]
-    one, other = (
-        _waiting_side(outcome, blocked, gone),
-        Side(tuple(gone), None, None, _last_condition(outcome, gone)),
-    )
+    one = _waiting_side(outcome, blocked, gone)
+    other = Side(tuple(gone), condition=_last_condition(outcome, gone))
     return Hang(outcome, _situation(outcome, blocked, missing, gone), (one, other), one, other, blocked)
 
 
