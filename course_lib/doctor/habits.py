@@ -6,11 +6,11 @@ they had come so far is a better witness than what most ranks do now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from course_lib.doctor.loops import Loop, path_of, seen_from
 from course_lib.doctor.sentences import diagnosis
-from course_lib.doctor.sides import Side
+from course_lib.doctor.sides import Hang, Side
 from course_lib.doctor.words import steps
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 
@@ -19,12 +19,21 @@ Key = tuple[object, ...]
 _LONGEST = 100
 
 
-def against_the_habit(outcome: Outcome, own: Side, other: Side, in_a_row: bool) -> Diagnosis | None:
-    """Ranks have come to a collective of the script's own, and others have come past it, or not so far.
+def against_the_habit_in_a_row(hang: Hang) -> Diagnosis | None:
+    """One side has just issued several collectives at the line of the one that it is in, and the other has gone on."""
+    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=True) for own, rest in hang.pairs)
 
-    Args:
-        in_a_row: where these ranks have just issued others at the very line of `own`; else where both are in one loop.
-    """
+
+def against_the_habit_in_a_loop(hang: Hang) -> Diagnosis | None:
+    """One side is in a collective of the script's own, and the other, in the same loop, is past it or not so far."""
+    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=False) for own, rest in hang.pairs)
+
+
+def _first(found: Iterable[Diagnosis | None]) -> Diagnosis | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _against_the_habit(outcome: Outcome, own: Side, other: Side, in_a_row: bool) -> Diagnosis | None:
     mine, theirs = own.met, other.met
     if mine.stage or _place(mine) is None or _place(mine) == _place(theirs):
         return None

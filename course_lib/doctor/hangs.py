@@ -1,7 +1,7 @@
-"""Why ranks get no further, proved or not: all rules in the order in which they are asked. A new one is a line here.
+"""Why ranks get no further, proved or not: all rules in the order in which they are asked. A new rule is a line here.
 
-The first rule that fits speaks. Those above look at the outcome; those in the table look at its sides (`sides`), in the
-situations named with them, each fault in one place.
+The first rule that fits speaks. Those in `_BEFORE` look at the outcome. Those in `_RULES` look at its sides (`sides`),
+and each is asked in the situations that stand before it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from course_lib.doctor import (
     alignment,
     closures,
     group_creation,
+    habits,
     mismatches,
     model_order,
     own_collectives,
@@ -45,10 +46,10 @@ _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
     (_MEET | _LEFT, passes.pass_on_some_ranks),
     (_MEET | _CIRCLE, model_order.models_in_another_order),
     (_MEET, mismatches.out_of_step),
-    (_MEET, mismatches.against_the_habit_in_a_row),
+    (_MEET, habits.against_the_habit_in_a_row),
     (_MEET, own_collectives.own_meets),
     (_MEET, mismatches.different_sizes),
-    (_MEET, mismatches.against_the_habit),
+    (_MEET, habits.against_the_habit_in_a_loop),
     (_MEET | _LEFT, passes.backward_on_some_ranks),
     (_LEFT, passes.uneven_batches),
     (_MEET, own_collectives.under_a_condition),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from course_lib.doctor import alignment, habits
+from course_lib.doctor import alignment
 from course_lib.doctor.counts import calls_of_line
 from course_lib.doctor.loops import called_from, path_of
 from course_lib.doctor.sentences import diagnosis, text
@@ -21,21 +21,6 @@ def out_of_step(hang: Hang) -> Diagnosis | None:
     if one.met.stage or other.met.stage:
         return None  # DDP's own: counted in passes elsewhere
     return alignment.out_of_step(hang.outcome, one.met.group, one.met.seq, one.ranks, other.ranks)
-
-
-def against_the_habit_in_a_row(hang: Hang) -> Diagnosis | None:
-    """One side has come past a line at which the other has issued several collectives: who did before?"""
-    return _against_the_habit(hang, in_a_row=True)
-
-
-def against_the_habit(hang: Hang) -> Diagnosis | None:
-    """One side has not come to a collective of the script's own that the other is in, in one loop: who did before?"""
-    return _against_the_habit(hang, in_a_row=False)
-
-
-def _against_the_habit(hang: Hang, in_a_row: bool) -> Diagnosis | None:
-    found = (habits.against_the_habit(hang.outcome, own, rest, in_a_row) for own, rest in hang.pairs)
-    return next((each for each in found if each is not None), None)
 
 
 def different_sizes(hang: Hang) -> Diagnosis | None:
