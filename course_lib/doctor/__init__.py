@@ -4,11 +4,12 @@
 collective at which line, who has left, who raised or died - and says `unknown` where nothing fits. Where a rule is:
 
 - how ranks ended: `deaths`, `endings`, `errors` with the table `meanings`;
-- hangs: `group_creation`, `roots`, `mismatches`, `own_collectives`, `absences`, `passes`, `gpu_waits`, `stuck`;
+- hangs: the list in `hangs`, over the table of `sides`; its rules are in `group_creation`, `roots`, `mismatches`,
+  `own_collectives`, `absences`, `passes`, `gpu_waits`, `stuck`;
 - silent faults: `drift`, `drift_causes`, `outside_ddp`, `nothing_distributed`, `data`; several models: `model_order`.
 
-Their order is in `diagnose`, their evidence in `alignment`, `conditions`, `loops`, `counts`, `history`, `models` and
-`notes`, their words in `words`. It may import `watch` and `ranks`, never the notebook.
+Their order is in `diagnose` and `hangs`, their evidence in `alignment`, `conditions`, `loops`, `counts`, `history`,
+`models` and `notes`, their sentences in `diagnoses.toml`. It may import `watch` and `ranks`, never the notebook.
 """
 
 from course_lib.doctor.diagnose import diagnose, explained

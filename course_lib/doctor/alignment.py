@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from course_lib.doctor.conditions import condition_of
+from course_lib.doctor.conditions import condition_of, under
 from course_lib.doctor.counts import calls_of_line
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import capital, collective_text, lines_of, rank_list, steps, verb
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.sides import Hang
+from course_lib.doctor.words import lines_of, located, rank_list, steps
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 
@@ -51,6 +52,11 @@ def out_of_step(
     return _said(outcome, group, others, ranks, lacking) if lacking else None
 
 
+def threads_share_a_group(hang: Hang) -> Diagnosis | None:
+    """Two threads of a rank issue collectives of the group in which the sides meet."""
+    return threads_share(hang.outcome, hang.one.met.group)
+
+
 def threads_share(outcome: Outcome, group: str) -> Diagnosis | None:
     """Two threads of a rank issue collectives of one group: from which number on do they come in another order?"""
     issued = {rank: {r.seq: r for r in _sequence(outcome, rank, group, 0)} for rank in outcome.ranks}
@@ -59,23 +65,14 @@ def threads_share(outcome: Outcome, group: str) -> Diagnosis | None:
         met = {rank: records[number] for rank, records in issued.items()}
         if len({bool(record.thread) for record in met.values()}) > 1:
             lines = {
-                rank: f"number {number} of the group is {collective_text(record)} at "
-                f"{record.where or 'an unknown line'}, {'in a thread' if record.thread else 'in the main thread'}"
+                rank: f"number {number} of the group is {located(record)}, "
+                f"in {'a' if record.thread else 'the main'} thread"
                 for rank, record in met.items()
             }
-            one = next(record for record in met.values() if record.thread)
-            return Diagnosis(
-                "threads_share_a_group",
-                f"Two threads issue collectives of one process group, and not in the same order on all ranks: where "
-                f"{rank_list(rank for rank, r in met.items() if r.thread)} had {collective_text(one)} at {one.where} "
-                f"from a thread, {rank_list(rank for rank, r in met.items() if not r.thread)} had one from the main "
-                "thread.",
-                (),
-                lines_of(lines),
-                advice="give each thread a process group of its own (dist.new_group), or issue all collectives on one "
-                "thread: the system decides which thread comes first, on each rank alone.",
-                lesson=taught_in(13, 0),
-            )
+            inside = [rank for rank, record in met.items() if record.thread]
+            outside = [rank for rank in met if rank not in inside]
+            words = {"inside": inside, "outside": outside, "what": met[inside[0]]}
+            return diagnosis("threads_share_a_group", None, (), lines_of(lines), **words)
     return None
 
 
@@ -94,29 +91,11 @@ def unequal_numbers(outcome: Outcome) -> Diagnosis | None:
             continue
         lacking = [r for r in issued[more[0]] if not r.done][:1] or list(issued[more[0]][-1:])
         record = left_out([*issued[fewer[0]], lacking[-1]], [*issued[more[0]], lacking[-1]])
-        return _still_open(outcome, fewer, more, (record or tuple(lacking))[0], issued)
+        lines = {rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}
+        words = {"code": outcome.what, "more": more, "what": (record or lacking)[0], "fewer": fewer}
+        # That fewer ranks issued it is no reason to call it one too many, nor the other way round: no culprits.
+        return diagnosis("unequal_collectives", None, (), lines_of(lines), **words)
     return None
-
-
-def _still_open(
-    outcome: Outcome,
-    fewer: tuple[int, ...],
-    more: tuple[int, ...],
-    record: Collective,
-    issued: dict[int, list[Collective]],
-) -> Diagnosis:
-    return Diagnosis(
-        "unequal_collectives",
-        f"Every rank has ended the {outcome.what}, but {rank_list(more)} {verb(more, 'has', 'have')} issued "
-        f"{collective_text(record)} at {record.where or 'an unknown line'}, and {rank_list(fewer)} "
-        f"{verb(fewer, 'has', 'have')} not. It is still open: the next collective of {rank_list(fewer)} will meet it.",
-        (),  # that fewer ranks issued it is no reason to call it one too many, nor the other way round
-        lines_of({rank: f"{steps(len(records), 'collective')} issued" for rank, records in issued.items()}),
-        advice="issue each collective on all ranks of the group, and wait for the Work that async_op=True returns. "
-        "`%ranks restart` starts again with groups in which nothing is open.",
-        lesson=taught_in(13, 0),
-        warning=True,
-    )
 
 
 def _said(
@@ -130,43 +109,21 @@ def _said(
     condition = condition_of(outcome, having, record, None)
     times = calls_of_line(outcome, record)
     fewer, more = times.get(without[0], 0), times.get(having[0], 0)
-    place = record.where or "an unknown line"
-    because = f" (under `{condition}`)" if condition else ""
     further = f", and {steps(len(lacking) - 1, 'more collective')}" if len(lacking) > 1 else ""
-    guarded = condition is not None and len(having) <= len(without)
-    extra = guarded or (not fewer and len(having) < len(without))
+    is_guarded = condition is not None and len(having) <= len(without)
+    extra = is_guarded or (not fewer and len(having) < len(without))
     odd = having if extra else min((having, without), key=len) if len(having) != len(without) else ()
+    came = f" ({steps(fewer, 'time')} there, and {rank_list(having)} {steps(more, 'time')})" if fewer else ""
+    kind = "skipped_collective"
     if extra:
-        summary = (
-            f"Only {rank_list(having)} {verb(having, 'comes', 'come')} to {collective_text(record)} at {place}{because}"
-            f"{further}"
-        )
-    else:
-        came = (
-            f" ({steps(fewer, 'time')} there, and {rank_list(having)} {steps(more, 'time')})" if fewer else ""
-        )
-        summary = (
-            f"{capital(rank_list(without))} {verb(without, 'has', 'have')} not issued {collective_text(record)} at "
-            f"{place}{because}{further}, which {rank_list(having)} {verb(having, 'has', 'have')}{came}"
-        )
+        kind = "rank_only_collective.once" if condition else "extra_collective"
     lines = {
-        rank: f"number {first.seq} of the group is {collective_text(first)} at {first.where or 'an unknown line'}"
+        rank: f"number {first.seq} of the group is {located(first)}"
         for rank in outcome.ranks
         if (first := next(iter(_sequence(outcome, rank, group, record.seq)), None)) is not None
     }
-    return Diagnosis(
-        "rank_only_collective"
-        if extra and condition
-        else "extra_collective"
-        if extra
-        else "skipped_collective",
-        summary + ". From there on the ranks meet in collectives that do not belong together.",
-        odd,
-        lines_of(lines, odd),
-        advice="issue each collective on all ranks of the group, in the same order. A rank that has nothing to add "
-        "takes part with zeros.",
-        lesson=taught_in(13, 0),
-    )
+    words = {"what": record, "under": under(condition), "further": further, "came": came}
+    return diagnosis(kind, None, odd, lines_of(lines, odd), having=having, without=without, **words)
 
 
 def _sequence(outcome: Outcome, rank: int, group: str, first: int) -> list[Collective]:

@@ -8,9 +8,7 @@ import linecache
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import positions, rank_list, verb
-from course_lib.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
+from course_lib.outcome.outcome import Collective, Outcome, Waiting
 from course_lib.outcome.places import Spot, is_learners
 from course_lib.outcome.syntax import parsed
 
@@ -94,17 +92,6 @@ def _mentions_rank(test: ast.expr) -> bool:
     return False
 
 
-def rank_only_collective(
-    outcome: Outcome, ranks: tuple[int, ...], where: str, what: str, condition: str, instead: str = ""
-) -> Diagnosis:
-    """Only some ranks come to a collective, because a condition on the rank guards its line."""
-    return Diagnosis(
-        "rank_only_collective",
-        f"Only {rank_list(ranks)} {verb(ranks, 'comes', 'come')} to {what} at {where}, because the line stands under "
-        f"`{condition}`{instead}.",
-        ranks,
-        positions(outcome, ranks),
-        advice="take the collective out of the condition: what only some ranks run (saving, printing, evaluating) "
-        "must not call one, not even through a DDP model's forward (use model.module there).",
-        lesson=taught_in(14, 6, 0),
-    )
+def under(condition: str | None) -> str:
+    """` (under `rank == 0`)`; empty where there is none."""
+    return f" (under `{condition}`)" if condition else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
+from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.words import lines_of
 from course_lib.outcome.outcome import Diagnosis
 from course_lib.outcome.probe_notes import LoaderNotes
@@ -48,31 +48,14 @@ def _same_data(notes: Notes, loaders: Loaders) -> Diagnosis | None:
     inputs = [[model.inputs for model in told.models] for told in notes.values()]
     if not inputs[0] or not any(inputs[0]) or any(found != inputs[0] for found in inputs):
         return None
-    why, advice = _why_the_same(loaders)
-    return Diagnosis(
-        "same_data",
-        f"Every rank trains on the same samples in the same order: {len(notes)} ranks do the work of one{why}.",
-        (),
-        lines_of(_samples(drawn)),
-        advice=advice,
-        lesson=taught_in(3),
-    )
-
-
-def _why_the_same(loaders: Loaders) -> tuple[str, str]:
-    """What the sampler was created with, a clause, and what to do about it."""
     shares = {loader.share for loader in loaders.values()}
-    share = shares.pop() if len(shares) == 1 else ()
+    share, lines = shares.pop() if len(shares) == 1 else (), lines_of(_samples(drawn))
     if len(share) < 2:
-        return "", "give the DataLoader a DistributedSampler (and call its set_epoch in every epoch)."
-    if share[1] == 1:
-        told = ", because the DistributedSampler was created with num_replicas=1"
-    else:
-        told = f", because every rank's DistributedSampler was created with rank={share[0]}, num_replicas={share[1]}"
-    return told, (
-        "leave rank and num_replicas out, so that the sampler asks the process group, or pass dist.get_rank() and "
-        "dist.get_world_size(), after init_process_group."
-    )
+        return diagnosis("same_data", None, (), lines, number=len(notes), why="")
+    whose = "the" if share[1] == 1 else "every rank's"
+    what = "" if share[1] == 1 else f"rank={share[0]}, "
+    why = f", because {whose} DistributedSampler was created with {what}num_replicas={share[1]}"
+    return diagnosis("same_data.share", None, (), lines, number=len(notes), why=why)
 
 
 def _overlapping(notes: Notes, loaders: Loaders) -> Diagnosis | None:
@@ -86,14 +69,7 @@ def _overlapping(notes: Notes, loaders: Loaders) -> Diagnosis | None:
         return None
     if loaders[min(loaders)].samples < len(notes):
         return None
-    return Diagnosis(
-        "overlapping_shards",
-        f"The ranks' shards overlap: {shared} samples were drawn more than once in an epoch, and others not at all.",
-        (),
-        lines_of(_samples(drawn)),
-        advice="give every rank's DistributedSampler the same seed, the same epoch and its own rank.",
-        lesson=taught_in(3),
-    )
+    return diagnosis("overlapping_shards", None, (), lines_of(_samples(drawn)), shared=shared)
 
 
 def _same_order(notes: Notes, loaders: Loaders) -> Diagnosis | None:
@@ -103,12 +79,4 @@ def _same_order(notes: Notes, loaders: Loaders) -> Diagnosis | None:
             return None
         if epochs[0].batches < 2 or epochs[0].crc != epochs[1].crc:
             return None
-    return Diagnosis(
-        "same_order_every_epoch",
-        "Every epoch has the same order of samples, though the sampler is to shuffle.",
-        (),
-        lines_of(_samples(_drawn(loaders, 1))),
-        advice="call sampler.set_epoch(epoch) at the beginning of every epoch.",
-        lesson=taught_in(3),
-        warning=True,
-    )
+    return diagnosis("same_order_every_epoch", None, (), lines_of(_samples(_drawn(loaders, 1))))

@@ -6,13 +6,30 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from course_lib.doctor.conditions import separating
+from course_lib.doctor.conditions import separating, under
 from course_lib.doctor.drift import swallowed_error
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.mismatches import aborted, and_died
+from course_lib.doctor.hangs import judged
+from course_lib.doctor.mismatches import misfit
 from course_lib.doctor.own_collectives import at_end_of_join, own_inside_join
-from course_lib.doctor.words import capital, collective_text, positions, rank_list, verb
-from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, Diagnosis, Ending, Outcome, exit_text
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.sides import meeting, sides_by_collective
+from course_lib.doctor.words import (
+    capital,
+    lines_of,
+    located,
+    rank_list,
+    verb,
+    within_library,
+)
+from course_lib.outcome.outcome import (
+    EXIT_CUT_OFF,
+    Collective,
+    Diagnosis,
+    Ending,
+    Outcome,
+    Waiting,
+    exit_text,
+)
 from course_lib.outcome.places import Frame
 from course_lib.watch.majority import groups_of
 
@@ -39,14 +56,9 @@ def died(outcome: Outcome) -> Diagnosis | None:
     how = "; ".join(sorted({exit_text(code) for code in codes}))
     stack = outcome.last_places.get(dead[0]) if kind == "rank_crashed" else None
     place = f" at {stack[-1].where()}" if stack else ""
-    return Diagnosis(
-        kind,
-        f"{capital(rank_list(dead))} died ({how}){place}{_who_noticed(outcome, dead)}.",
-        dead,
-        positions(outcome, dead),
-        advice=_why(outcome, codes) + _gone(outcome),
-        lesson=taught_in(13, 0),
-    )
+    words = {"how": how, "place": place, "noticed": _who_noticed(outcome, dead)}
+    why = _why(outcome, codes) + _gone(outcome)
+    return replace(diagnosis("rank_killed", outcome, dead, ranks=dead, why=why, **words), kind=kind)
 
 
 def _who_noticed(outcome: Outcome, dead: tuple[int, ...]) -> str:
@@ -94,7 +106,32 @@ def _why(outcome: Outcome, codes: Iterable[int]) -> str:
 
 def _aborted_by_gloo(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
     """gloo has ended a rank because of what it received: what was that?"""
-    return swallowed_error(outcome) or aborted(outcome, dead) or _met_a_mismatch(outcome, dead)
+    return swallowed_error(outcome) or _aborted(outcome, dead) or _met_a_mismatch(outcome, dead)
+
+
+def _aborted(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
+    """What did the ranks bring to the collective in which some received more than they expected?"""
+    met = misfit(outcome)
+    if met is None:
+        return None
+    stacks = {rank: outcome.last_places[rank] for rank in dead if rank in outcome.last_places}
+    stood = {r: Waiting(r, None, s[-1].where() if s else "", "", stack=s) for r, s in stacks.items()}
+    sides = sides_by_collective(outcome, met, stood)
+    found = judged(meeting(outcome, sides)) if len(sides) > 1 else None
+    if found is None:
+        return None
+    found = _and_died(found, dead)
+    lines = {
+        rank: f"{located(r)}{within_library(r)}{' (died)' if rank in dead else ''}"
+        for rank, r in sorted(met.items())
+    }
+    return replace(found, evidence=lines_of(lines, found.culprits))
+
+
+def _and_died(found: Diagnosis, dead: tuple[int, ...]) -> Diagnosis:
+    """The same, and which ranks gloo has ended for it."""
+    died = f" gloo aborts a rank that receives more than it expects: {rank_list(dead)} died."
+    return replace(found, summary=found.summary + died)
 
 
 def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None:
@@ -108,7 +145,7 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
     if at_end_of_join(at):
         found = own_inside_join(outcome, dead)
         if found is not None:
-            return and_died(found, dead)
+            return _and_died(found, dead)
     elsewhere = {rank: record for rank, record in others.items() if _is_elsewhere(record.origin, at)}
     condition = separating([at.spot()], [(f.file, f.line) for r in elsewhere.values() for f in r.frames])
     kind, what = "different_collectives", "different collectives"
@@ -117,19 +154,11 @@ def _met_a_mismatch(outcome: Outcome, dead: tuple[int, ...]) -> Diagnosis | None
         kind, what = "different_sizes", "the same line with different sizes or types"
     elif condition is not None:
         kind, culprits = "rank_only_collective", dead
-    because = f" (under `{condition}`)" if condition else ""
-    texts = {r: f"{collective_text(one)} at {one.where or 'an unknown line'}" for r, one in others.items()}
+    texts = {rank: located(record) for rank, record in others.items()}
     brought = ", ".join(f"{rank_list(ranks)} in {texts[ranks[0]]}" for ranks in groups_of(texts))
-    return Diagnosis(
-        kind,
-        f"{capital(rank_list(dead))} died (gloo aborts a rank that receives more than it expects): the ranks met in "
-        f"{what}. {capital(rank_list(dead))} {verb(dead, 'was', 'were')} at {at.where()}: "
-        f"{at.source.rstrip(':')}{because}; {brought}.",
-        culprits,
-        positions(outcome, culprits),
-        advice="every rank must issue the same collectives in the same order, with equal shapes and types.",
-        lesson=taught_in(13, 0),
-    )
+    at_line = f"{at.where()}: {at.source.rstrip(':')}{under(condition)}"
+    words = {"dead": dead, "Dead": capital(rank_list(dead)), "what": what, "at": at_line, "brought": brought}
+    return replace(diagnosis("different_collectives.aborted", outcome, culprits, **words), kind=kind)
 
 
 def _is_elsewhere(one: Frame | None, other: Frame) -> bool:

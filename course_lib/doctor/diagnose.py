@@ -7,47 +7,22 @@ and where none fits the doctor says `unknown` and shows what was seen: a wrong d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from course_lib.doctor import (
-    absences,
-    closures,
-    deaths,
-    drift,
-    endings,
-    errors,
-    gpu_waits,
-    group_creation,
-    mismatches,
-    roots,
-)
+from course_lib.doctor import deaths, drift, endings, errors
 from course_lib.doctor.alignment import unequal_numbers
-from course_lib.doctor.stuck import as_probable, locked, no_progress, stuck_outside, with_threads
+from course_lib.doctor.hangs import explain_hang
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.stuck import as_probable, no_progress, with_threads
 from course_lib.doctor.words import (
     blocked_in,
-    capital,
     collective_text,
     lines_of,
     positions,
-    rank_list,
     standing,
     steps,
 )
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
-
-Rule = Callable[[Outcome], Diagnosis | None]
-#: Why ranks make no progress, whether that is proved or not.
-_HANGS: tuple[Rule, ...] = (
-    locked,
-    stuck_outside,
-    gpu_waits.left_out_on_gpus,
-    group_creation.init_hang,
-    closures.different_closures,
-    roots.different_roots,
-    mismatches.different_collectives,
-    absences.messages_that_do_not_meet,
-    absences.rank_left,
-)
 
 
 def probable(outcome: Outcome) -> Diagnosis | None:
@@ -58,7 +33,7 @@ def probable(outcome: Outcome) -> Diagnosis | None:
 
 
 def _probably(outcome: Outcome) -> Diagnosis:
-    return as_probable(outcome, _first(_HANGS, outcome) or _unknown(outcome))
+    return as_probable(outcome, explain_hang(outcome) or _unknown(outcome))
 
 
 def interrupted(outcome: Outcome) -> Diagnosis | None:
@@ -71,7 +46,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
 
 
-_RULES: tuple[Rule, ...] = (
+_RULES: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     deaths.died,
     interrupted,
     drift.swallowed_error,
@@ -82,7 +57,7 @@ _RULES: tuple[Rule, ...] = (
     no_progress,
     endings.timed_out,
     endings.stopped,
-    *_HANGS,
+    explain_hang,
 )
 
 
@@ -101,7 +76,8 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
         if not outcome.facts:
             return None  # nobody has watched, and the numbers of collectives gave no reason to ask
         return drift.silent_fault(outcome) or unequal_numbers(outcome)
-    return with_threads(outcome, _first(_RULES, outcome) or _unknown(outcome))
+    found = next((found for rule in _RULES if (found := rule(outcome)) is not None), None)
+    return with_threads(outcome, found or _unknown(outcome))
 
 
 def without_progress(outcome: Outcome) -> Diagnosis:
@@ -113,29 +89,16 @@ def while_it_runs(outcome: Outcome) -> Diagnosis:
     """What to say of a run that goes on, though nothing has moved for some seconds (`make_outcome.if_ended_now`)."""
     if outcome.doubts:
         return _probably(outcome)
-    return Diagnosis(
-        "standing_still",
-        "This may be meant: a rank sleeps, or waits with a time limit.",
-        evidence=positions(outcome),
-    )
-
-
-def _first(rules: Iterable[Rule], outcome: Outcome) -> Diagnosis | None:
-    return next((found for rule in rules if (found := rule(outcome)) is not None), None)
+    return diagnosis("standing_still", outcome)
 
 
 def _unknown(outcome: Outcome) -> Diagnosis:
     """No rule fits: what was seen, for a reader who knows the script."""
     blocked = blocked_in(outcome)
-    late = rank_list(outcome.waiting or outcome.ranks)
     seen = f": {'; '.join(standing(blocked))}" if blocked else ""
-    last = {rank: _last_collective(outcome, rank) for rank in outcome.ranks}
-    return Diagnosis(
-        "unknown",
-        f"{capital(late)} did not finish; this does not match any fault that the doctor knows{seen}.",
-        evidence=(*positions(outcome), *lines_of(last)),
-        advice="begin with what each rank waits for above, and who would have to send or set it.",
-    )
+    last = lines_of({rank: _last_collective(outcome, rank) for rank in outcome.ranks})
+    late = outcome.waiting or outcome.ranks
+    return diagnosis("unknown", outcome, (), (*positions(outcome), *last), late=late, seen=seen)
 
 
 def _last_collective(outcome: Outcome, rank: int) -> str:

@@ -10,22 +10,19 @@ from dataclasses import replace
 from typing import Literal
 
 from course_lib.doctor.data import data_fault
-from course_lib.doctor.drift_causes import Cause, cause_of, unlike_settings
+from course_lib.doctor.drift_causes import cause_of, unlike_settings
 from course_lib.doctor.errors import swallowed_complaint
 from course_lib.doctor.history import END, Difference, Moment, lasting, moment, ordered
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.mismatches import mismatch_in_passing
 from course_lib.doctor.models import SharedModel, shared_models
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.nothing_distributed import nothing_distributed
 from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
+from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.words import (
-    capital,
     lines_of,
     names_in_a_row,
-    positions,
-    rank_list,
     steps,
     who_differs,
 )
@@ -45,16 +42,8 @@ def swallowed_error(outcome: Outcome) -> Diagnosis | None:
     memory = "memory" in first.message.lower() or first.type in ("MemoryError", "OutOfMemoryError")
     what = f"ran out of memory ({first.type})" if memory else f"got {first.type}"
     others = [rank for rank in outcome.ranks if rank not in swallowed]
-    return Diagnosis(
-        "swallowed_error",
-        f"{capital(rank_list(swallowed))} {what} in {first.what}() at {first.where}, caught it and went on: since "
-        f"then {rank_list(swallowed)} and {rank_list(others)} are in different steps.",
-        tuple(swallowed),
-        positions(outcome, swallowed),
-        advice="let the error end the rank, or let all ranks agree (one all_reduce) that this step is left out, and "
-        "leave it out on all of them.",
-        lesson=taught_in(11),
-    )
+    words = {"got": what, "call": first.what, "where": first.where, "others": others}
+    return diagnosis("swallowed_error", outcome, swallowed, ranks=swallowed, **words)
 
 
 def _caught(outcome: Outcome, rank: int, told: ProbeNotes) -> Failure | None:
@@ -120,26 +109,23 @@ def _drifted_weights(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     if not drifted:
         return None
     drifted.sort(key=lambda each: float("inf") if each[0].step == END else each[0].step)
-    first, *others = ((model, *_weights(outcome, notes, found, model)) for found, model in drifted)
-    diagnosis = first[2]
+    causes = [cause_of(outcome, notes, model.noted(notes), found) for found, model in drifted]
+    (found, model), *others = drifted
+    first = _weights(notes, found, model, causes[0])
     if not others:
-        return diagnosis
+        return first
     has = "has" if len(others) == 1 else "have"
-    causes = dict.fromkeys(cause.sentence for _, cause, _ in others if cause.sentence != first[1].sentence)
+    more = dict.fromkeys(cause.summary for cause in causes if cause.summary != causes[0].summary)
     labels = [
         model.label.strip().replace("on", "The model on", 1) if model.label.startswith(" ") else model.label
-        for model, _, _ in others
+        for _, model in others
     ]
     also = f"{' and '.join(labels)} {has} drifted, too."
-    return replace(diagnosis, summary=" ".join([diagnosis.summary, also, *causes]))
+    return replace(first, summary=" ".join([first.summary, also, *more]))
 
 
-def _weights(
-    outcome: Outcome, notes: Notes, found: Difference, model: SharedModel
-) -> tuple[Cause, Diagnosis]:
+def _weights(notes: Notes, found: Difference, model: SharedModel, cause: Diagnosis) -> Diagnosis:
     own = model.noted(notes)
-    cause = cause_of(outcome, notes, own, found)
-    culprits = cause.culprits
     who = f": {who}" if (who := who_differs(found.alike)) else ""
     size = f" (by {found.at_least:.1g} or more)" if found.at_least is not None else ""
     since = (
@@ -153,17 +139,16 @@ def _weights(
         rank: _counted(told) + (_unlike_settings(told, own) if cause.kind == "optimizer_differs" else "")
         for rank, told in own.items()
     }
-    more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
-    of = _of(model)
-    return cause, Diagnosis(
-        cause.kind,
-        f"The ranks ended without an error, but their weights differ: {found.name}{more}{of}{size}, {since}{who}. "
-        f"{cause.sentence}",
-        culprits,
-        lines_of(texts, culprits),
-        advice=cause.advice,
-        lesson=taught_in(*cause.lessons),
+    differ = f"{_names(found)}{_of(model)}{size}, {since}{who}"
+    return replace(
+        cause,
+        summary=f"The ranks ended without an error, but their weights differ: {differ}. {cause.summary}",
+        evidence=lines_of(texts, cause.culprits),
     )
+
+
+def _names(found: Difference) -> str:
+    return found.name + (f" and {len(found.names) - 1} more" if len(found.names) > 1 else "")
 
 
 def _of(model: SharedModel) -> str:
@@ -207,7 +192,9 @@ def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
             continue
         statistics = {name for told in own.values() for each in told.models for name in each.statistics}
         state = [name for name in found.names if name not in statistics]
-        return _state(model, state) if state and _is_state(own, state) else _statistics(model, found)
+        if state and _is_state(own, state):
+            return diagnosis("buffers_drift.state", None, of=_of(model), names=names_in_a_row(state))
+        return diagnosis("buffers_drift", None, of=_of(model), names=_names(found))
     return None
 
 
@@ -215,31 +202,3 @@ def _is_state(own: Notes, names: list[str]) -> bool:
     """True for more than a number or two, such as a codebook: the model depends on it."""
     last = next(iter(own.values())).weights[-1].buffers
     return any(name in last and len(last[name].values) > 2 for name in names)
-
-
-def _state(model: SharedModel, names: list[str]) -> Diagnosis:
-    return Diagnosis(
-        "buffers_drift",
-        f"The weights are equal, but buffers{_of(model)} that hold state of the model differ between ranks: "
-        f"{names_in_a_row(names)}. DDP does not synchronise them (broadcast_buffers or forward_sync_buffers is "
-        "False), and every rank changes them by its own data.",
-        (),
-        advice="update such a buffer from statistics that are summed over all ranks (one all_reduce), or leave "
-        "forward_sync_buffers (broadcast_buffers) on: then rank 0's values count.",
-        lesson=taught_in(9),
-    )
-
-
-def _statistics(model: SharedModel, found: Difference) -> Diagnosis:
-    more = f" and {len(found.names) - 1} more" if len(found.names) > 1 else ""
-    return Diagnosis(
-        "buffers_drift",
-        f"The weights are equal, but the buffers differ between ranks: {found.name}{more}{_of(model)}. DDP "
-        "does not synchronise the buffers of this model (broadcast_buffers or forward_sync_buffers is False), so every "
-        "rank keeps the statistics of its own data, and evaluates differently.",
-        (),
-        advice="leave forward_sync_buffers (broadcast_buffers) on, use SyncBatchNorm on GPUs, or average the buffers "
-        "before evaluating and saving.",
-        lesson=taught_in(9),
-        warning=True,
-    )

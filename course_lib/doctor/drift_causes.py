@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from course_lib.doctor import closures
-from course_lib.doctor.complaints import UNUSED, since_wrapped
+from course_lib.doctor.complaints import since_wrapped
 from course_lib.doctor.history import END, Difference
 from course_lib.doctor.meanings import indices_in, names_at
 from course_lib.doctor.model_order import different_order
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.words import capital, names_in_a_row, rank_list
-from course_lib.outcome.outcome import Outcome
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.words import names_in_a_row
+from course_lib.outcome.outcome import Diagnosis, Outcome
 from course_lib.outcome.probe_notes import Digest, ModelNotes
 
-_CALL_DDP = "call the DDP model itself, once before every backward pass."
 
-
-@dataclass(frozen=True)
-class Cause:
-    """A kind of diagnosis with its sentence, its advice, the lessons that teach it and the odd ones out."""
-
-    kind: str
-    sentence: str
-    advice: str
-    lessons: tuple[int, ...]
-    culprits: tuple[int, ...] = ()
-
-
-def cause_of(outcome: Outcome, notes: Notes, own: Notes, found: Difference) -> Cause:
+def cause_of(outcome: Outcome, notes: Notes, own: Notes, found: Difference) -> Diagnosis:
     """Why these parameters of one DDP model differ.
 
     Args:
@@ -41,15 +28,8 @@ def cause_of(outcome: Outcome, notes: Notes, own: Notes, found: Difference) -> C
     places = range(max((len(told.gradients) for told in own.values()), default=0))
     changed = _touched(own, found.step)
     if found.step == 0 and not _gradients_differ(own, 0):
-        return Cause(
-            "weights_differ",
-            f"{capital(rank_list(changed))} changed them after the model was wrapped."
-            if changed
-            else "DDP did not make them equal, or they were changed after it had.",
-            "DDP makes weights equal once, when it is constructed (unless init_sync=False): change them on all ranks.",
-            (9,),
-            changed,
-        )
+        name = "weights_differ.changed" if changed else "weights_differ"
+        return diagnosis(name, None, changed, changed=changed)
     skipped = _steps_left_out(own)
     if skipped is not None:
         return skipped
@@ -72,7 +52,7 @@ def _touched(own: Notes, step: int) -> tuple[int, ...]:
     return changed if len(changed) < len(own) else ()
 
 
-def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cause | None:
+def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Diagnosis | None:
     """Parameters that DDP does not manage: it took those that required a gradient when it was constructed."""
     late = {name for told in own.values() for check in told.weights for name in check.late}
     models = [model for facts in outcome.facts.values() for model in facts.models]
@@ -88,16 +68,10 @@ def _unknown_to_ddp(outcome: Outcome, own: Notes, names: Collection[str]) -> Cau
         how = "they were added to the model after it was wrapped"
     else:
         how = "they were added to the model after it was wrapped, or required no gradient then"
-    return Cause(
-        "parameters_added",
-        f"DDP does not manage {names_in_a_row(found)}: {how}, so nobody averages their gradients.",
-        "build the whole model, adapters included, and set requires_grad on all that is ever to be trained before "
-        "wrapping it; after a change, wrap it anew on every rank.",
-        (7,),
-    )
+    return diagnosis("parameters_added", None, names=names_in_a_row(found), how=how)
 
 
-def _steps_left_out(own: Notes) -> Cause | None:
+def _steps_left_out(own: Notes) -> Diagnosis | None:
     """The same backward passes on every rank, and different numbers of optimizer steps."""
     counts = {rank: told.counts for rank, told in own.items()}
     made = {rank: each.steps for rank, each in counts.items()}
@@ -107,17 +81,12 @@ def _steps_left_out(own: Notes) -> Cause | None:
     # That a rank has left steps out is its own word only where another one has stepped after every backward pass.
     whole = any(each.steps == each.backwards for each in counts.values())
     odd = tuple(rank for rank, each in counts.items() if whole and each.steps < each.backwards)
-    return Cause(
-        "optimizer_steps_differ",
-        f"Every rank made the same backward passes, but {rank_list(r for r, n in made.items() if n == fewest)} made "
-        f"{fewest} optimizer steps and {rank_list(r for r, n in made.items() if n == most)} made {most}.",
-        "step on every rank or on none: decide by a value that is the same everywhere (an all_reduce of the flag).",
-        (9, 6),
-        odd,
-    )
+    by = {number: [rank for rank, steps in made.items() if steps == number] for number in (fewest, most)}
+    words = {"fewest": by[fewest], "least": fewest, "most": by[most], "largest": most}
+    return diagnosis("optimizer_steps_differ", None, odd, **words)
 
 
-def _registered_otherwise(notes: Notes) -> Cause | None:
+def _registered_otherwise(notes: Notes) -> Diagnosis | None:
     """The same parameters, but a model has them in another order on some rank: DDP pairs them by their place."""
     orders: dict[int, dict[int, list[str]]] = {}
     for rank, told in notes.items():
@@ -128,51 +97,28 @@ def _registered_otherwise(notes: Notes) -> Cause | None:
         for rank, names in others:
             if names != first[1] and sorted(names) == sorted(first[1]):
                 one, other = next((a, b) for a, b in zip(first[1], names, strict=True) if a != b)
-                return Cause(
-                    "different_models",
-                    f"The model has its parameters in different orders, and DDP pairs them by their place: {one} of "
-                    f"rank {first[0]} was made equal to, and averaged with, {other} of rank {rank}.",
-                    "build the model in the same order on every rank (no loop over a set, no order of arrival).",
-                    (7,),
-                )
+                return diagnosis("different_models", None, one=one, first=first[0], other=other, rank=rank)
     return None
 
 
-def _without_an_optimizer(own: Notes, notes: Notes) -> Cause:
+def _without_an_optimizer(own: Notes, notes: Notes) -> Diagnosis:
     """No optimizer has stepped this model: its gradients were not looked at."""
     counts = [told.counts for told in own.values()]
     if not any(each.backwards for each in counts) or len({each.backwards for each in counts}) > 1:
         return _lost_averaging(own, notes)
-    return Cause(
-        "weights_differ",
-        "No optimizer of torch's was seen to step them: something else has changed them, differently on each rank.",
-        "DDP averages what backward() leaves in .grad: use that, and change weights by the same rule on every rank.",
-        (9,),
-    )
+    return diagnosis("weights_differ.no_optimizer", None)
 
 
-def _after_equal_gradients(notes: Notes, everything: Notes, changed: tuple[int, ...]) -> Cause:
+def _after_equal_gradients(notes: Notes, everything: Notes, changed: tuple[int, ...]) -> Diagnosis:
     place = unlike_settings(notes)
     if place is not None:
         step = next(iter(notes.values())).gradients[place].step
         since = f" since step {step}" if place else ""
-        return Cause(
-            "optimizer_differs",
-            f"The gradients were equal; the optimizers' settings are not{since}.",
-            "give every rank's optimizer the same settings, and change them by the same schedule.",
-            (9,),
-        )
+        return diagnosis("optimizer_differs", None, since=since)
     if not changed and any(told.closures for told in everything.values()):
-        return Cause(closures.KIND, closures.sentence(everything), closures.ADVICE, closures.LESSONS)
-    return Cause(
-        "weights_differ",
-        f"The gradients were equal; {rank_list(changed)} changed the weights otherwise, between two steps."
-        if changed
-        else "The gradients were equal: something else has changed the weights on some ranks.",
-        "DDP averages gradients and never repairs weights: change weights on all ranks alike, or broadcast them.",
-        (9,),
-        changed,
-    )
+        return diagnosis("local_closure", None, calls=closures.calls_apart(everything), now="")
+    name = "weights_differ.otherwise" if changed else "weights_differ.something_else"
+    return diagnosis(name, None, changed, changed=changed)
 
 
 def unlike_settings(notes: Notes) -> int | None:
@@ -195,7 +141,7 @@ def _unequal(checks: Sequence[Mapping[str, Digest]]) -> bool:
     )
 
 
-def _changed_after_reduction(notes: Notes, places: range) -> Cause | None:
+def _changed_after_reduction(notes: Notes, places: range) -> Diagnosis | None:
     """DDP has left equal gradients wherever it is known, and the optimizers did not get what it left."""
     if any(told.bare_backwards or told.no_sync_steps for told in notes.values()):
         return None  # gradients were changed by a backward pass that DDP did not reduce
@@ -215,103 +161,51 @@ def _changed_after_reduction(notes: Notes, places: range) -> Cause | None:
     if not changed:
         return None
     ranks = tuple(sorted(changed))
-    return Cause(
-        "gradients_changed",
-        f"DDP had left equal gradients on all ranks; {rank_list(ranks)} changed them before the optimizer's step.",
-        "change gradients after backward() (clipping, scaling, noise) on every rank alike, or on none.",
-        (9,),
-        ranks if len(ranks) < len(notes) else (),
-    )
+    return diagnosis("gradients_changed", None, ranks if len(ranks) < len(notes) else (), ranks=ranks)
 
 
-def _lost_averaging(notes: Notes, everything: Notes) -> Cause:
+def _lost_averaging(notes: Notes, everything: Notes) -> Diagnosis:
     """Gradients differed when an optimizer used them: what DDP was not asked to average."""
     counts = [told.counts for told in notes.values()]
     forwards = sum(each.forwards for each in counts)
     backwards = {each.backwards for each in counts}
     bypassed = sum(model.bypassed for told in notes.values() for model in told.models)
     if bypassed and bypassed >= forwards:
-        return _not_averaged(
-            f"Gradients were not averaged: the wrapped module was called past DDP (.module){_at(notes, 'bypassed')}.",
-            _CALL_DDP,
-            (7,),
-        )
+        return _not_averaged("gradients_not_averaged.bypassed", notes, "bypassed")
     if any(told.no_sync_steps for told in notes.values()):
-        return _not_averaged(
-            f"Gradients were not averaged: an optimizer stepped after no_sync() alone{_at(notes, 'no_sync_step')}.",
-            "leave no_sync() before the last forward and backward of every step.",
-            (10,),
-        )
+        return _not_averaged("gradients_not_averaged.no_sync", notes, "no_sync_step")
     unheard = next((m for told in notes.values() for m in told.models if m.unheard), None)
     if unheard is not None:
         return _output_not_seen(unheard)
     if any(told.bare_backwards for told in notes.values()):
-        return _not_averaged(
-            "Gradients were not all averaged: a backward pass followed another without a forward pass between"
-            f"{_at(notes, 'bare_backward')}, and DDP reduces only the first.",
-            "add the losses and call backward() once, or alternate forward and backward.",
-            (6,),
-        )
+        return _not_averaged("gradients_not_averaged.bare", notes, "bare_backward")
     unfinished = _unfinished(notes)
     if unfinished is not None:
         return unfinished
     order = different_order(everything)
     if order is not None and order.swapped:
-        return Cause(
-            "different_order",
-            f"Gradients of different models were averaged with each other: {order.text()}.",
-            "call forward and backward of several DDP models in the same order on every rank.",
-            (6,),
-        )
+        return diagnosis("different_order.gradients", None, order=order.text())
     if bypassed:
-        return _not_averaged(
-            f"Some gradients were not averaged: .module was called past DDP{_at(notes, 'bypassed')}.",
-            _CALL_DDP,
-            (7,),
-        )
+        return _not_averaged("gradients_not_averaged.partly_bypassed", notes, "bypassed")
     if len(backwards) > 1:
-        return _not_averaged(
-            "The ranks made different numbers of backward passes: gradients of different steps were averaged.",
-            "make the same number of forward and backward passes on every rank.",
-            (6,),
-        )
-    if not any(backwards) and not forwards:
-        return _not_averaged(
-            "No backward pass was averaged: the DDP model itself was never called.",
-            "call the DDP model itself: a method of .module goes around it.",
-            (7, 6),
-        )
+        return diagnosis("gradients_not_averaged.unequal", None)
     if not any(backwards):
-        return _not_averaged(
-            "No backward pass was averaged.",
-            "call the DDP model itself, and then backward(): methods of .module and autograd.grad average nothing.",
-            (6, 7),
-        )
-    return _not_averaged(
-        "Gradients were not equal when the optimizer used them.",
-        "change gradients (clipping, noise) after backward() alike on every rank, and call the DDP model itself.",
-        (6, 7),
-    )
+        never = "gradients_not_averaged.no_backward" if forwards else "gradients_not_averaged.never_called"
+        return diagnosis(never, None)
+    return diagnosis("gradients_not_averaged", None)
 
 
-def _output_not_seen(model: ModelNotes) -> Cause:
+def _output_not_seen(model: ModelNotes) -> Diagnosis:
     """With a static graph, DDP learns of a backward pass from the tensors that forward has returned."""
     seen = (
         f"it found none in what forward() returned (a {model.output})"
         if model.output
         else "the loss was computed from none of those that it found"
     )
-    return Cause(
-        "output_not_seen",
-        "Gradients were never averaged: with static_graph=True, DDP learns of the first backward pass from the tensors "
-        f"in forward()'s output, and {seen}.",
-        "return a tensor, or a tuple or dictionary of tensors, and compute the loss from them; or register the "
-        "dataclass that you return (torch.export.register_dataclass); or leave static_graph out.",
-        (8,),
-    )
+    return diagnosis("output_not_seen", None, seen=seen)
 
 
-def _unfinished(notes: Notes) -> Cause | None:
+def _unfinished(notes: Notes) -> Diagnosis | None:
     """DDP still waited for gradients when an optimizer used what had come: in the last step nobody hears of that."""
     found = {rank: m for rank, told in notes.items() for m in told.models if m.wrapped is not None}
     if not found:
@@ -319,16 +213,14 @@ def _unfinished(notes: Notes) -> Cause | None:
     model = found[min(found)]
     assert model.wrapped is not None
     places = indices_in(model.unfinished)
-    lead = f"When the optimizer stepped{_at(notes, 'unfinished')}, DDP still waited on {rank_list(found)} for"
-    meaning = since_wrapped(model.wrapped, places, lead)
-    if meaning is None:
-        names = names_in_a_row(names_at(model.wrapped, places)) or "parameters"
-        return Cause(UNUSED.kind, f"{lead} the gradients of {names}.", UNUSED.advice, UNUSED.lessons)
-    return Cause(meaning.kind, meaning.summary, meaning.advice, meaning.lessons)
+    said = since_wrapped(model.wrapped, places)
+    if said is None:
+        said = "unused_parameters", {"names": names_in_a_row(names_at(model.wrapped, places)) or "parameters"}
+    return diagnosis(f"{said[0]}.when_stepped", None, ranks=found, at=_at(notes, "unfinished"), **said[1])
 
 
-def _not_averaged(sentence: str, advice: str, lessons: tuple[int, ...]) -> Cause:
-    return Cause("gradients_not_averaged", sentence, advice, lessons)
+def _not_averaged(name: str, notes: Notes, event: str) -> Diagnosis:
+    return diagnosis(name, None, at=_at(notes, event))
 
 
 def _at(notes: Notes, event: str) -> str:

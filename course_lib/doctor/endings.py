@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from course_lib.doctor.gpu_waits import left_out_on_gpus, waits_for_gpus
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.doctor.sentences import diagnosis, text
+from course_lib.doctor.words import blocked_in, call_of, rank_list, verb
 from course_lib.outcome.outcome import (
     AT_WORK,
     Diagnosis,
@@ -31,19 +31,13 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     killed = [rank for rank in outcome.ranks if outcome.endings.get(rank) is Ending.KILLED]
     end = verb(stopped, "it keeps its variables", "they keep their variables")
     if killed:
-        end = (
-            f"{rank_list(killed)} could not be freed and {verb(killed, 'was', 'were')} ended. The variables of all "
-            "ranks are lost: the next %%ranks starts new ranks"
+        end = text("{killed} could not be freed and {killed:was} ended. ", killed=killed) + (
+            "The variables of all ranks are lost: the next %%ranks starts new ranks"
         )
+    name = "interrupted" if stopped else "interrupted.all_finished"
     if outcome.what == "script":
-        return Diagnosis("interrupted", "The script was interrupted.", evidence=positions(outcome))
-    return Diagnosis(
-        "interrupted",
-        f"You pressed stop; {_left(outcome, stopped, killed)}{end}."
-        if stopped
-        else f"You pressed stop when every rank had just finished the {outcome.what}.",
-        evidence=positions(outcome),
-    )
+        name = "interrupted.script"
+    return diagnosis(name, outcome, left=_left(outcome, stopped, killed), end=end, code=outcome.what)
 
 
 def _left(outcome: Outcome, stopped: list[int], killed: list[int]) -> str:
@@ -61,24 +55,11 @@ def left_behind(outcome: Outcome) -> Diagnosis | None:
     unknown = next(filter(None, map(_NOT_IN_MAIN.search, outcome.stderr.values())), None)
     if lacking:
         error, (key, table) = outcome.errors[min(lacking)], lacking[min(lacking)]
-        summary = (
-            f"{capital(rank_list(lacking))} raised {error.type} at {error.where or 'an unknown line'}: {key!r} is "
-            f"{f'in {table}' if table else 'a name'} of the process that has started them, and not of their own."
-        )
-    elif unknown is not None:
-        summary = (
-            f"The processes that the script has started do not know {unknown[1]}, which they were to run."
-        )
-    else:
-        return None
-    return Diagnosis(
-        "left_behind_by_spawn",
-        summary,
-        (),
-        positions(outcome),
-        advice='a spawned process imports the script anew, and what stands under `if __name__ == "__main__":` is not '
-        "run there: register and define at the top level of a module, or in the function that the ranks run.",
-        lesson=taught_in(2),
+        words = {"type": error.type, "where": error.where or "an unknown line", "key": key}
+        what = f"in {table}" if table else "a name"
+        return diagnosis("left_behind_by_spawn", outcome, ranks=lacking, what=what, **words)
+    return (
+        diagnosis("left_behind_by_spawn.function", outcome, name=unknown[1]) if unknown is not None else None
     )
 
 
@@ -88,39 +69,26 @@ def raised(outcome: Outcome) -> Diagnosis | None:
     if outcome.kind is not Kind.RAISES or not found:
         return None
     names = sorted({error.type for error in found.values()})
-    summary = f"{capital(rank_list(found))} raised {' / '.join(names)}"
     if names == ["SystemExit"]:
         return _exited(outcome, found)
-    waiting = blocked_in(outcome)
+    waiting, words = blocked_in(outcome), {"ranks": found, "names": " / ".join(names)}
     if not waiting and (outcome.what == "cell" or len(found) >= len(outcome.ranks)):
-        return Diagnosis("raised", f"{summary}.", tuple(found))
-    advice = f"fix the exception on {rank_list(found)}"
+        return diagnosis("raised", None, found, **words)
+    behind = only = ""
     if waiting:
-        call = call_of(next(iter(waiting.values())))
-        summary += f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call}. "
-        summary += _how_long(outcome, found)
-        advice += "; the others only wait for it"
-    return Diagnosis(
-        "rank_raised",
-        f"{summary}.",
-        tuple(found),
-        positions(outcome, found),
-        advice=f"{advice}.",
-        lesson=taught_in(0),
-    )
+        clause, call = (
+            ", and {waiting} {waiting:waits} for it in {call}. ",
+            call_of(next(iter(waiting.values()))),
+        )
+        behind = text(clause, waiting=waiting, call=call) + _how_long(outcome, found)
+        only = "; the others only wait for it"
+    return diagnosis("rank_raised", outcome, found, behind=behind, only=only, **words)
 
 
 def _exited(outcome: Outcome, found: Mapping[int, RankError]) -> Diagnosis:
     codes = sorted({error.message or "1" for error in found.values()})
-    return Diagnosis(
-        "rank_exited",
-        f"{capital(rank_list(found))} called sys.exit({' / '.join(codes)})"
-        f" at {next(iter(found.values())).where or 'an unknown line'}.",
-        tuple(found),
-        positions(outcome, found),
-        advice="let all ranks agree to stop (one all_reduce of a flag), and leave together.",
-        lesson=taught_in(0),
-    )
+    where = next(iter(found.values())).where or "an unknown line"
+    return diagnosis("rank_exited", outcome, found, ranks=found, codes=" / ".join(codes), where=where)
 
 
 def _how_long(outcome: Outcome, raised: Collection[int]) -> str:
@@ -144,30 +112,16 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in AT_WORK}
     if waiting and busy:
         return _straggler(outcome, waiting, busy)
-    late = rank_list(outcome.waiting)
-    return Diagnosis(
-        "timeout",
-        f"{capital(late)} did not finish in time and {verb(outcome.waiting, 'was', 'were')} stopped.",
-        evidence=positions(outcome),
-        advice="being slow proves nothing: give the cell more time with --timeout if this was work, not a fault.",
-        lesson=taught_in(0),
-    )
+    return diagnosis("timeout", outcome, late=outcome.waiting)
 
 
 def _straggler(outcome: Outcome, waiting: Mapping[int, Waiting], busy: Mapping[int, Waiting]) -> Diagnosis:
     first, other = next(iter(busy.values())), next(iter(waiting.values()))
     doing = f"in {first.pause[0]}" if first.state == RankState.ASLEEP and first.pause else "at work"
     place = f" at {first.where}" if first.where else ""
-    return Diagnosis(
-        "straggler",
-        f"Not a deadlock: when the time was up, {rank_list(busy)} {verb(busy, 'was', 'were')} still "
-        f"{doing}{place}, and {rank_list(waiting)} waited for {verb(busy, 'it', 'them')} in {call_of(other)} at "
-        f"{other.where}{_for_long(waiting.values())}.",
-        tuple(busy),
-        positions(outcome, busy),
-        advice="being slow proves nothing: give it more time (--timeout) if this was work, not a fault.",
-        lesson=taught_in(5, 0),
-    )
+    words = {"doing": doing, "place": place, "them": verb(busy, "it", "them"), "first": other}
+    long = _for_long(waiting.values())
+    return diagnosis("straggler", outcome, busy, busy=busy, waiting=waiting, long=long, **words)
 
 
 #: Seconds a wait is rounded down to: what is said stays the same from run to run.
@@ -190,11 +144,4 @@ def stopped(outcome: Outcome) -> Diagnosis | None:
         return None
     others = [rank for rank in outcome.waiting if rank not in halted]
     behind = f"; {rank_list(others)} can only wait" if others else ""
-    return Diagnosis(
-        "rank_stopped",
-        f"{capital(rank_list(halted))} {verb(halted, 'was', 'were')} stopped by a signal{behind}.",
-        tuple(halted),
-        positions(outcome, halted),
-        advice="the course has sent SIGCONT; look for who sends SIGSTOP (a debugger, a scheduler, Ctrl-Z).",
-        lesson=taught_in(13),
-    )
+    return diagnosis("rank_stopped", outcome, halted, halted=halted, behind=behind)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from course_lib.doctor.complaints import closer
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.meanings import MEANINGS, Meaning
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.words import blocked_in, call_of, capital, lines_of, positions, rank_list, steps, verb
+from course_lib.doctor.sentences import diagnosis, text
+from course_lib.doctor.words import blocked_in, lines_of, steps
 from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankError
 from course_lib.outcome.probe_notes import Failure, ProbeNotes
 
@@ -90,28 +90,14 @@ def _explained(
     meaning: Meaning, outcome: Outcome, raised: Mapping[int, RankError], hits: Mapping[int, re.Match[str]]
 ) -> Diagnosis:
     first = min(hits)
-    meaning = replace(closer(meaning, outcome, first, hits[first]), fill=meaning.fill)
-    words = {
-        "ranks": rank_list(hits),
-        "Ranks": capital(rank_list(hits)),
-        "where": raised[first].where or "an unknown line",
-        "others": _others(outcome, hits),
-        **meaning.fill(outcome, first, hits[first]),
-    }
-    everyone = meaning.everyone or len(hits) == len(outcome.ranks)
-    culprits: tuple[int, ...] = () if everyone else tuple(hits)
-    if "late" in words:
-        culprits = tuple(int(number) for number in re.findall(r"\d+", words["late"]))
-    elif meaning.kind == "collective_timed_out":
-        culprits = tuple(rank for rank in outcome.ranks if rank not in hits)
-    return Diagnosis(
-        meaning.kind,
-        meaning.summary.format(**words),
-        culprits,
-        positions(outcome, culprits),
-        advice=meaning.advice.format(**words) if "{late}" in meaning.advice else meaning.advice,
-        lesson=taught_in(*meaning.lessons),
-    )
+    filled = meaning.fill(outcome, first, hits[first])
+    name, closer_words = closer(meaning, outcome, first, hits[first])
+    culprits: Iterable[int] = () if meaning.everyone or len(hits) == len(outcome.ranks) else hits
+    if meaning.kind == "collective_timed_out":
+        culprits = filled.get("late", [rank for rank in outcome.ranks if rank not in hits])
+    where = raised[first].where or "an unknown line"
+    words = {"ranks": hits, "where": where, "others": _others(outcome, hits), **filled, **closer_words}
+    return diagnosis(name, outcome, culprits, **words)
 
 
 def _others(outcome: Outcome, hits: Iterable[int]) -> str:
@@ -119,4 +105,4 @@ def _others(outcome: Outcome, hits: Iterable[int]) -> str:
     if not waiting:
         return ""
     first = next(iter(waiting.values()))
-    return f", and {rank_list(waiting)} {verb(waiting, 'waits', 'wait')} for it in {call_of(first)} at {first.where}"
+    return text(", and {waiting} {waiting:waits} for it in {first}", waiting=waiting, first=first)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import blocked_in, capital, lines_of, positions, rank_list, steps, verb
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.words import blocked_in, lines_of, positions, rank_list, steps
 from course_lib.outcome.facts import NO_FACTS, Facts, InitArguments
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.watch.majority import odd_ones
@@ -68,15 +68,9 @@ def _duplicate_rank(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
     if twice is None:
         return None
     same = tuple(rank for rank, init in joining.asked.items() if init.rank == twice)
-    return Diagnosis(
-        "init_duplicate_rank",
-        f"Processes {rank_list(same).removeprefix('ranks ')} {'both' if len(same) == 2 else 'all'} say that they "
-        f"are rank {twice}, at {joining.where}.",
-        same,
-        joining.lines(same),
-        advice="give every process a rank of its own: torchrun sets RANK, spawn passes it as the first argument.",
-        lesson=taught_in(2),
-    )
+    numbers, both = rank_list(same).removeprefix("ranks "), "both" if len(same) == 2 else "all"
+    words = {"numbers": numbers, "both": both, "twice": twice, "where": joining.where}
+    return diagnosis("init_duplicate_rank", outcome, same, joining.lines(same), **words)
 
 
 def _wrong_world_size(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
@@ -90,15 +84,9 @@ def _wrong_world_size(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
         return None
     odd = tuple(wrong)
     wished = " and ".join(map(str, sorted(set(wrong.values()))))
-    return Diagnosis(
-        "init_wrong_world_size",
-        f"{capital(rank_list(odd))} {verb(odd, 'asks', 'ask')} for world size {wished} at {joining.where}, and there "
-        f"are {right} processes: {verb(odd, 'it waits', 'they wait')} for ranks that do not exist.",
-        odd if len(odd) < right else (),
-        joining.lines(odd),
-        advice="start as many processes as WORLD_SIZE says, each with a RANK of its own (torchrun sets both).",
-        lesson=taught_in(2),
-    )
+    words = {"wished": wished, "where": joining.where, "right": right}
+    culprits = odd if len(odd) < right else ()
+    return diagnosis("init_wrong_world_size", outcome, culprits, joining.lines(odd), odd=odd, **words)
 
 
 def _rank_missing(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
@@ -106,15 +94,8 @@ def _rank_missing(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
     absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
     if not absent:
         return None
-    return Diagnosis(
-        "init_rank_missing",
-        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in init_process_group at {joining.where} for "
-        f"{rank_list(absent)}, which {verb(absent, 'does', 'do')} not come.",
-        absent,
-        positions(outcome, absent),
-        advice="every process that WORLD_SIZE counts must call init_process_group.",
-        lesson=taught_in(2),
-    )
+    words = {"inside": inside, "where": joining.where, "absent": absent}
+    return diagnosis("init_rank_missing", outcome, absent, **words)
 
 
 def _wrong_address(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
@@ -125,19 +106,9 @@ def _wrong_address(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
     parts = (("MASTER_ADDR", hosts), ("MASTER_PORT", ports))
     unlike = " and ".join(name for name, values in parts if len(values) > 1)
     odd = odd_ones(addresses)
-    if odd:
-        others = rank_list(rank for rank in addresses if rank not in odd)
-        whose = f"{rank_list(odd)} {verb(odd, 'has', 'have')} another {unlike} than {others}"
-    else:
-        whose = f"{unlike} is not the same on all of them"
-    return Diagnosis(
-        "init_wrong_address",
-        f"The ranks look for each other at different addresses: {whose}.",
-        odd,
-        positions(outcome, odd),
-        advice="give all ranks the same MASTER_ADDR and MASTER_PORT (torchrun sets both).",
-        lesson=taught_in(2),
-    )
+    others = [rank for rank in addresses if rank not in odd]
+    name = "init_wrong_address.odd_one" if odd else "init_wrong_address"
+    return diagnosis(name, outcome, odd, odd=odd, unlike=unlike, others=others)
 
 
 def _nobody_listens(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
@@ -145,27 +116,12 @@ def _nobody_listens(outcome: Outcome, joining: _Joining) -> Diagnosis | None:
     told_of_a_store = any(joining.facts[rank].agent_store for rank in joining.asked)
     if not told_of_a_store or not all(store.startswith("tcp://") for store in stores):
         return None
-    return Diagnosis(
-        "init_nobody_listens",
-        f"All ranks wait in {joining.call} at {joining.where} for a store at {' and '.join(stores)}, and "
-        "no rank makes one: by TORCHELASTIC_USE_AGENT_STORE=True they learn that whoever started them has.",
-        (),
-        joining.lines(),
-        advice="use init_method='env://', or none: the store is at MASTER_ADDR and MASTER_PORT already (torchrun "
-        "sets this variable, and the course does). Or take TORCHELASTIC_USE_AGENT_STORE out of os.environ first.",
-        lesson=taught_in(2),
-    )
+    words = {"call": joining.call, "where": joining.where, "stores": " and ".join(stores)}
+    return diagnosis("init_nobody_listens", outcome, (), joining.lines(), **words)
 
 
 def _incomplete(outcome: Outcome, joining: _Joining) -> Diagnosis:
-    return Diagnosis(
-        "init_incomplete",
-        f"All ranks wait in init_process_group at {joining.where}, and nobody can complete the process group.",
-        (),
-        joining.lines() or positions(outcome),
-        advice="look for an address that nobody listens on, or a store or file left over from an earlier run.",
-        lesson=taught_in(2),
-    )
+    return diagnosis("init_incomplete", outcome, (), joining.lines() or None, where=joining.where)
 
 
 def _new_group(outcome: Outcome) -> Diagnosis | None:
@@ -181,22 +137,8 @@ def _new_group(outcome: Outcome) -> Diagnosis | None:
         return unlike
     absent = tuple(rank for rank in range(outcome.world_size) if rank not in inside)
     few = inside if len(inside) < len(absent) else absent
-    return Diagnosis(
-        "new_group_on_some_ranks",
-        f"Only {rank_list(inside)} {verb(inside, 'calls', 'call')} new_group at {blocked[inside[0]].where}; "
-        f"{rank_list(absent)} {verb(absent, 'does', 'do')} not.",
-        few,
-        positions(outcome, few),
-        advice="all ranks of the default group must call new_group, in the same order, also those that will not be "
-        "members (or pass use_local_synchronization=True).",
-        lesson=taught_in(2),
-    )
-
-
-_SAME_GROUPS = (
-    "all ranks of the default group must call new_group, in the same order, also those that "
-    "will not be members."
-)
+    words = {"inside": inside, "where": where, "absent": absent}
+    return diagnosis("new_group_on_some_ranks", outcome, few, **words)
 
 
 def _members(outcome: Outcome) -> dict[str, dict[str, list[int]]]:
@@ -213,15 +155,9 @@ def _unlike_members(outcome: Outcome, inside: tuple[int, ...], where: str) -> Di
     for name, known in _members(outcome).items():
         if len(known) > 1:
             shown = " and ".join(f"{ranks} on {rank_list(who)}" for ranks, who in known.items())
-            return Diagnosis(
-                "new_group_on_some_ranks",
-                f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are "
-                f"numbered as they are made, and number {name} is {shown}.",
-                (),
-                positions(outcome, inside),
-                advice=_SAME_GROUPS,
-                lesson=taught_in(2),
-            )
+            words = {"where": where, "name": name, "shown": shown}
+            marked = positions(outcome, inside)
+            return diagnosis("new_group_on_some_ranks.unlike", outcome, (), marked, inside=inside, **words)
     return None
 
 
@@ -233,14 +169,7 @@ def _unequal_numbers(outcome: Outcome, inside: tuple[int, ...], where: str) -> D
     if len(counts) < 2 or not (mixed or len(inside) == outcome.world_size):
         return None
     odd = odd_ones(made)
-    return Diagnosis(
-        "new_group_on_some_ranks",
-        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} in new_group at {where}: groups are numbered as "
-        "they are made, and some ranks have made more of them before than others.",
-        odd,
-        lines_of(
-            {rank: f"{steps(count, 'process group')} asked for so far" for rank, count in made.items()}, odd
-        ),
-        advice=_SAME_GROUPS,
-        lesson=taught_in(2),
+    lines = lines_of(
+        {rank: f"{steps(count, 'process group')} asked for so far" for rank, count in made.items()}, odd
     )
+    return diagnosis("new_group_on_some_ranks.unequal", outcome, odd, lines, inside=inside, where=where)

@@ -6,11 +6,12 @@ they had come so far is a better witness than what most ranks do now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.loops import Loop, path_of, seen_from
-from course_lib.doctor.words import capital, collective_text, positions, rank_list, steps, verb
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.sides import Hang, Side
+from course_lib.doctor.words import steps
 from course_lib.outcome.outcome import Collective, Diagnosis, Outcome
 
 Key = tuple[object, ...]
@@ -18,85 +19,40 @@ Key = tuple[object, ...]
 _LONGEST = 100
 
 
-def against_the_habit(
-    outcome: Outcome,
-    own: tuple[Collection[int], Collective],
-    other: tuple[Collection[int], Collective],
-    in_a_row: bool = True,
-) -> Diagnosis | None:
-    """Ranks have come to a collective of the script's own, and others have come past it, or not so far.
+def against_the_habit_in_a_row(hang: Hang) -> Diagnosis | None:
+    """One side has just issued several collectives at the line of the one that it is in, and the other has gone on."""
+    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=True) for own, rest in hang.pairs)
 
-    Args:
-        own, other: ranks, and the collective they are in.
-        in_a_row: where these ranks have just issued others at the very line of `own`; else where both are in one loop.
-    """
-    (ranks, mine), (_, theirs) = own, other
+
+def against_the_habit_in_a_loop(hang: Hang) -> Diagnosis | None:
+    """One side is in a collective of the script's own, and the other, in the same loop, is past it or not so far."""
+    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=False) for own, rest in hang.pairs)
+
+
+def _first(found: Iterable[Diagnosis | None]) -> Diagnosis | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _against_the_habit(outcome: Outcome, own: Side, other: Side, in_a_row: bool) -> Diagnosis | None:
+    mine, theirs = own.met, other.met
     if mine.stage or _place(mine) is None or _place(mine) == _place(theirs):
         return None
-    before = _before(outcome, min(ranks), mine)
+    before = _before(outcome, min(own.ranks), mine)
     number = _last_in_a_row(before, mine)
     in_one_loop = seen_from(path_of(theirs), path_of(mine)) is Loop.SAME
     if not (number if in_a_row else in_one_loop):
         return None
     usual = _usual(before, number)
+    words = {"ranks": own.ranks, "what": mine, "others": other.ranks, "theirs": theirs}
     if usual == _key(mine):
-        return _left_out(outcome, own, other, number)
+        came = f", after {steps(number, 'call')} of it" if number else ""
+        return diagnosis("skipped_collective.usual", outcome, other.ranks, came=came, **words)
     if not number:
         return None
-    return _once_more(outcome, own, other, number, usual == _key(theirs))
-
-
-def _left_out(
-    outcome: Outcome,
-    own: tuple[Collection[int], Collective],
-    other: tuple[Collection[int], Collective],
-    number: int,
-) -> Diagnosis:
-    (ranks, mine), (others, theirs) = own, other
-    came = f", after {steps(number, 'call')} of it" if number else ""
-    return Diagnosis(
-        "skipped_collective",
-        f"{capital(rank_list(others))} {verb(others, 'has', 'have')} left out {collective_text(mine)} at {mine.where}: "
-        f"before, all ranks came to it at this point{came}; now {verb(others, 'it is', 'they are')} in "
-        f"{collective_text(theirs)} at {theirs.where or 'an unknown line'}, and {rank_list(ranks)} "
-        f"{verb(ranks, 'waits', 'wait')} in it.",
-        tuple(others),
-        positions(outcome, others),
-        advice=_ADVICE,
-        lesson=taught_in(13, 0),
-    )
-
-
-def _once_more(
-    outcome: Outcome,
-    own: tuple[Collection[int], Collective],
-    other: tuple[Collection[int], Collective],
-    number: int,
-    unusual: bool,
-) -> Diagnosis:
-    (ranks, mine), (others, theirs) = own, other
-    habit = (
-        f"; before, all ranks went on after {steps(number, 'call')}"
-        if unusual
-        else ", and what is right is not known: the ranks have not come here before in the same way"
-    )
-    return Diagnosis(
-        "extra_collective" if unusual else "different_collectives",
-        f"{capital(rank_list(ranks))} {verb(ranks, 'calls', 'call')} {collective_text(mine)} at {mine.where} "
-        f"{number + 1} times in a row, and {rank_list(others)} {steps(number, 'time')}: "
-        f"{verb(others, 'it is', 'they are')} in {collective_text(theirs)} at {theirs.where or 'an unknown line'}"
-        f"{habit}.",
-        tuple(ranks) if unusual else (),
-        positions(outcome, ranks if unusual else ()),
-        advice=_ADVICE,
-        lesson=taught_in(13, 0),
-    )
-
-
-_ADVICE = (
-    "let every rank issue it equally often: a loop over names goes over the same ones on all ranks, and a rank that "
-    "has nothing to add takes part with zeros."
-)
+    unusual = usual == _key(theirs)
+    kind = "extra_collective.in_a_row" if unusual else "different_collectives.in_a_row"
+    numbers = {"times": number + 1, "often": steps(number, "time"), "calls": steps(number, "call")}
+    return diagnosis(kind, outcome, own.ranks if unusual else (), **words, **numbers)
 
 
 def _before(outcome: Outcome, rank: int, like: Collective) -> list[Collective]:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.notes import Notes
+from course_lib.doctor.notes import Notes, notes_of
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.sides import Hang, Situation
 from course_lib.doctor.words import lines_of, rank_list, verb
 from course_lib.outcome.outcome import Diagnosis
 
@@ -65,17 +66,15 @@ def different_order(notes: Notes) -> Order | None:
     return None
 
 
-def order_diagnosis(order: Order) -> Diagnosis:
-    """The ranks' gradients or buffers met with those of another model."""
+def models_in_another_order(hang: Hang) -> Diagnosis | None:
+    """DDP's own collectives meet, or wait for each other, and the ranks have called different models."""
+    waiting = [hang.one, hang.other] if hang.situation is Situation.MEET else [hang.one]
+    of_ddp = all(all(side.stages.get(rank) for rank in side.ranks) for side in waiting)
+    order = different_order(notes_of(hang.outcome)) if of_ddp else None
+    if order is None:
+        return None
     lines = {
         rank: f"call {order.call}: DDP model {model} at {order.where[rank]}"
         for rank, model in sorted(order.model.items())
     }
-    return Diagnosis(
-        "different_order",
-        f"The ranks use the DDP models in different orders: {order.text()}.",
-        (),
-        lines_of(lines),
-        advice="call forward and backward of several DDP models in the same order on every rank.",
-        lesson=taught_in(6),
-    )
+    return diagnosis("different_order", None, (), lines_of(lines), order=order.text())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
 from course_lib.doctor.outside_ddp import moves_data, stepped_outside
-from course_lib.doctor.words import rank_list, steps
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.words import steps
 from course_lib.outcome.outcome import Diagnosis, Outcome
 
 
@@ -33,13 +33,5 @@ def nothing_distributed(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     apart = any(each.moments()[-1].difference is not None for each in stepped)
     result = "and the ranks now have different models" if apart else "and all ranks have done the same work"
     number = steps(min(numbers), "step")
-    return Diagnosis(
-        "nothing_distributed",
-        f"Nothing was distributed: {not_seen(outcome, notes)} was seen on {rank_list(notes)}. The optimizer made "
-        f"{number} on each rank, no gradient was averaged, {result}.",
-        (),
-        advice="call init_process_group and wrap the model in DistributedDataParallel on every rank; if the ranks are "
-        "to train models of their own, nothing is wrong.",
-        lesson=taught_in(1, 2),
-        warning=True,
-    )
+    words = {"lacking": not_seen(outcome, notes), "number": number, "result": result}
+    return diagnosis("nothing_distributed", None, ranks=notes, **words)

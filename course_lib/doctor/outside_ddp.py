@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from course_lib.doctor.history import END, Difference, Moment, lasting, made_equal_again, moment, ordered
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import Notes
-from course_lib.doctor.words import names_in_a_row, rank_list, shaped, verb, who_differs
+from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.words import names_in_a_row, shaped, who_differs
 from course_lib.outcome.outcome import Diagnosis, Outcome
 from course_lib.outcome.probe_notes import Digest, OutsideCheck, OutsideParameter
 
@@ -152,14 +152,15 @@ def _judged(outcome: Outcome, notes: Notes, stepped: Stepped, found: Difference)
     if stepped.same_gradients() and moves_data(outcome):
         return _equal_gradients(stepped, found, started_apart=first is not None)
     if stepped.in_pieces():
-        return _unlike_replicas(found)
+        return diagnosis("weights_differ.replicas", None, names=_listed(found), size=_size_and_ranks(found))
     if first is not None:
-        return _beside_a_ddp_model(found) if stepped.beside_ddp() else None
+        beside = diagnosis("parameters_outside.beside", None, names=_listed(found))
+        return beside if stepped.beside_ddp() else None
     if _cut_into_parts(outcome, notes) or (stepped.settings_differ() and not stepped.beside_ddp()):
         return None
     if _has_ddp(notes) or _means_one_model(outcome, notes, stepped):
         return _not_averaged(notes, found)
-    return _own_or_forgotten(outcome, notes, found)
+    return diagnosis("parameters_outside.own", None, ranks=notes, names=_listed(found))
 
 
 def _has_ddp(notes: Notes) -> bool:
@@ -168,29 +169,12 @@ def _has_ddp(notes: Notes) -> bool:
 
 def _not_averaged(notes: Notes, found: Difference) -> Diagnosis:
     strange = {rank: told.strange[0] for rank, told in notes.items() if told.strange}
-    because = "The optimizer steps them on every rank with gradients that nobody averages."
     if strange:
-        because = (
-            f"The optimizer steps them on every rank; {rank_list(strange)} {verb(strange, 'calls', 'call')} "
-            f"{next(iter(strange.values()))} for a group to which {verb(strange, 'it does', 'they do')} not belong, "
-            "which does nothing."
-        )
-        advice = "give every rank a group that it is a member of, or let DDP average: DDP(model, process_group=...)."
-    elif _has_ddp(notes):
-        advice = "make them part of the module that DistributedDataParallel wraps, or wrap their module, too."
-    else:
-        advice = (
-            "wrap the model in DistributedDataParallel; where gradients are averaged by hand, average those of all "
-            "parameters, in every step, before the optimizer's."
-        )
-    return Diagnosis(
-        "parameters_outside",
-        "The ranks ended without an error, but parameters that no DDP model holds differ: "
-        f"{_listed(found)}. {because}",
-        tuple(strange) if len(strange) < len(notes) else (),
-        advice=advice,
-        lesson=taught_in(7, 6),
-    )
+        culprits = strange if len(strange) < len(notes) else ()
+        words = {"strange": strange, "call": next(iter(strange.values())), "names": _listed(found)}
+        return diagnosis("parameters_outside.strange", None, culprits, **words)
+    name = "parameters_outside" if _has_ddp(notes) else "parameters_outside.without_ddp"
+    return diagnosis(name, None, names=_listed(found))
 
 
 def moves_data(outcome: Outcome) -> bool:
@@ -213,18 +197,6 @@ def _means_one_model(outcome: Outcome, notes: Notes, stepped: Stepped) -> bool:
     ) or any(told.strange for told in notes.values())
 
 
-def _own_or_forgotten(outcome: Outcome, notes: Notes, found: Difference) -> Diagnosis:
-    return Diagnosis(
-        "parameters_outside",
-        f"No DDP model was seen on {rank_list(notes)}, and parameters that were equal at first differ at the end: "
-        f"{_listed(found)}. Either every rank trains a model of its own on purpose, or nobody averages the gradients.",
-        (),
-        advice="if the ranks are to train one model, wrap it in DistributedDataParallel.",
-        lesson=taught_in(1, 7),
-        warning=True,
-    )
-
-
 def _listed(found: Difference) -> str:
     more = f" and {len(found.names) - 4} more" if len(found.names) > 4 else ""
     return ", ".join(found.names[:4]) + more
@@ -241,50 +213,9 @@ def _equal_gradients(stepped: Stepped, found: Difference, started_apart: bool) -
     """Data parallelism by hand: every gradient is the same on all ranks, and the weights are not."""
     size = _size_and_ranks(found)
     if stepped.settings_came_apart():
-        return Diagnosis(
-            "optimizer_differs",
-            f"Every gradient is the same on all ranks, but the weights differ at the end: {_listed(found)}{size}. The "
-            "optimizers' settings are not the same.",
-            (),
-            advice="give every rank's optimizer the same settings, and change them by the same schedule.",
-            lesson=taught_in(9),
-        )
+        return diagnosis("optimizer_differs.by_hand", None, names=_listed(found), size=size)
     since = "they were different from the beginning" if started_apart else "something else has changed them"
-    return Diagnosis(
-        "weights_differ",
-        f"Every gradient is the same on all ranks, but the weights are not: {_listed(found)}{size}; {since}. Averaging "
-        "gradients keeps equal weights equal, and never makes them so.",
-        (),
-        advice="broadcast the weights of one rank (the same src on all of them) after the last change to the model and "
-        "before the first step, as DistributedDataParallel does.",
-        lesson=taught_in(9, 7),
-    )
-
-
-def _unlike_replicas(found: Difference) -> Diagnosis:
-    size = _size_and_ranks(found)
-    return Diagnosis(
-        "weights_differ",
-        f"Ranks that hold the same piece of a parameter have different values in it: {_listed(found)}{size}.",
-        (),
-        advice="replicas stay equal while they begin equal and get the same gradients: change weights on all of them "
-        "alike, and build the model from the same seed or checkpoint everywhere.",
-        lesson=taught_in(9, 7),
-    )
-
-
-def _beside_a_ddp_model(found: Difference) -> Diagnosis:
-    return Diagnosis(
-        "parameters_outside",
-        f"Parameters that no DDP model holds are stepped together with a DDP model's, and were different on the ranks "
-        f"from the beginning: {_listed(found)}. Either they are each rank's own on purpose (a head per rank), or they "
-        "were forgotten: nobody averages their gradients.",
-        (),
-        advice="if they are to be the same on all ranks, make them part of the module that DistributedDataParallel "
-        "wraps; if they are not, save them on every rank.",
-        lesson=taught_in(7, 6),
-        warning=True,
-    )
+    return diagnosis("weights_differ.by_hand", None, names=_listed(found), size=size, since=since)
 
 
 def _cut_into_parts(outcome: Outcome, notes: Notes) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from course_lib.doctor.lessons import taught_in
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.words import blocked_in, call_of, lines_of, positions, rank_list, verb
+from course_lib.doctor.sentences import diagnosis, text
+from course_lib.doctor.words import blocked_in, lines_of
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.probe_notes import RootedCall
@@ -51,14 +51,8 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequenc
     what = "every rank names itself" if own else f"the ranks name different ranks as {word} ({_taken(roots)})"
     end = "none can go on" if outcome.kind is Kind.HANG else "what came out is not what was sent"
     lines = {rank: f"{operation}({word}={roots[rank]}) at {entry.where}" for rank, entry in met.items()}
-    return Diagnosis(
-        "different_roots",
-        f"In {operation}() at {next(iter(met.values())).where}, {what}: {end}.",
-        (),
-        lines_of(lines),
-        advice=f"pass the same {word} on every rank of the group, a number that does not depend on the rank.",
-        lesson=taught_in(2, 0),
-    )
+    words = {"operation": operation, "where": next(iter(met.values())).where, "how": what, "end": end}
+    return diagnosis("different_roots", outcome, (), lines_of(lines), word=word, **words)
 
 
 def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
@@ -67,18 +61,9 @@ def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
     roots = {rank: root for rank, w in blocked.items() if (root := _root_of(w.partners)) is not None}
     if len(set(roots.values())) < 2:
         return None
-    first = blocked[min(roots)]
     own = all(root == rank for rank, root in roots.items())
-    return Diagnosis(
-        "different_roots",
-        f"The ranks are waiting in the same {call_of(first)} at {first.where} and do not agree who its root is: "
-        f"{'each takes itself' if own else _taken(roots)} for the root.",
-        (),
-        positions(outcome),
-        advice="pass the same src (or dst) on every rank: the rank that sends to the others, or receives from them, is "
-        "named by its global rank on all of them.",
-        lesson=taught_in(2, 0),
-    )
+    how = "each takes itself" if own else _taken(roots)
+    return diagnosis("different_roots.blocked", outcome, first=blocked[min(roots)], how=how)
 
 
 def _taken(roots: Mapping[int, int]) -> str:
@@ -87,7 +72,7 @@ def _taken(roots: Mapping[int, int]) -> str:
     for rank, root in roots.items():
         by_root.setdefault(root, []).append(rank)
     return ", ".join(
-        f"{rank_list(ranks)} {verb(ranks, 'takes', 'take')} rank {root}" for root, ranks in by_root.items()
+        text("{ranks} {ranks:takes} rank ", ranks=ranks) + str(root) for root, ranks in by_root.items()
     )
 
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from course_lib.doctor.lessons import taught_in
-from course_lib.doctor.words import LOCKED, blocked_in, call_of, capital, positions, rank_list, verb
+from course_lib.doctor.sentences import diagnosis, text
+from course_lib.doctor.words import LOCKED, blocked_in, rank_list, verb
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Diagnosis, Ending, Outcome, PauseKind, RankState, Waiting
-
-_ADVICE = {
-    PauseKind.LOCK: "look for who should release it: a lock that a rank takes twice, or one that another rank "
-    "keeps while it waits in a collective, is never released.",
-    PauseKind.CHILD: "look at the process that it waits for: what does that do?",
-}
 
 
 def asleep_in(outcome: Outcome) -> dict[int, Waiting]:
@@ -28,22 +22,14 @@ def stuck_outside(outcome: Outcome) -> Diagnosis | None:
     kinds = [waiting.pause[1] for waiting in asleep.values() if waiting.pause is not None]
     if not asleep or len(kinds) < len(asleep) or not {PauseKind.LOCK, PauseKind.CHILD}.issuperset(kinds):
         return None
-    summary = f"{capital(rank_list(asleep))} {sleeps_at(asleep.values())}"
     waiting_for = {rank: w for rank, w in blocked.items() if not w.missing or asleep.keys() & set(w.missing)}
-    if waiting_for:
-        first = next(iter(waiting_for.values()))
-        summary += (
-            f", and {rank_list(waiting_for)} {verb(waiting_for, 'waits', 'wait')} for {verb(asleep, 'it', 'them')} in "
-            f"{call_of(first)} at {first.where}"
-        )
-    return Diagnosis(
-        "stuck_outside",
-        summary + ".",
-        tuple(asleep),
-        positions(outcome, asleep),
-        advice=_ADVICE[kinds[0]],
-        lesson=taught_in(13, 0),
+    first = next(iter(waiting_for.values()), None)
+    clause = ", and {ranks} {ranks:waits} for {them} in {first}"
+    waits = (
+        text(clause, ranks=waiting_for, them=verb(asleep, "it", "them"), first=first) if waiting_for else ""
     )
+    name = "stuck_outside.child" if kinds[0] is PauseKind.CHILD else "stuck_outside"
+    return diagnosis(name, outcome, asleep, asleep=asleep, sleeps=sleeps_at(asleep.values()), waits=waits)
 
 
 def locked(outcome: Outcome) -> Diagnosis | None:
@@ -54,22 +40,10 @@ def locked(outcome: Outcome) -> Diagnosis | None:
     blocked = blocked_in(outcome)
     first = next(iter(inside.values()))
     place = f" at {first.where}" if first.where else ""
-    behind = (
-        f"; {rank_list(blocked)} {verb(blocked, 'waits', 'wait')} for {verb(inside, 'it', 'them')}"
-        if blocked
-        else ""
-    )
-    return Diagnosis(
-        "waits_with_the_gil",
-        f"{capital(rank_list(inside))} {verb(inside, 'waits', 'wait')} inside of C or C++ code{place} and "
-        f"{verb(inside, 'keeps', 'keep')} Python's lock (the GIL) meanwhile, so that no other thread of "
-        f"{verb(inside, 'that process', 'those processes')} can run Python{behind}.",
-        tuple(inside),
-        positions(outcome, inside),
-        advice="look for what that line ends or gives back. With torch 2.13 it may be a DDP model that is the last to "
-        "hold a gloo group: drop the model before you destroy the group.",
-        lesson=taught_in(2),
-    )
+    those, them = verb(inside, "that process", "those processes"), verb(inside, "it", "them")
+    behind = text("; {ranks} {ranks:waits} for {them}", ranks=blocked, them=them) if blocked else ""
+    words = {"place": place, "those": those, "behind": behind}
+    return diagnosis("waits_with_the_gil", outcome, inside, inside=inside, **words)
 
 
 def sleeps_at(asleep: Iterable[Waiting]) -> str:
@@ -108,22 +82,12 @@ def no_progress(outcome: Outcome) -> Diagnosis | None:
     clauses = [f"{rank_list(ranks)} {what}" for what, ranks in _doing(at_work).items()]
     started = sorted({name for waiting in at_work.values() for name in waiting.children})
     if blocked:
-        first = next(iter(blocked.values()))
-        clauses.append(
-            f"{rank_list(blocked)} {verb(blocked, 'waits', 'wait')} in {call_of(first)} at {first.where}"
-            + (f" for {verb(at_work, 'it', 'them')}" if at_work else "")
-        )
-    return Diagnosis(
-        "no_progress",
-        f"For {outcome.stalled_for:.0f} s no rank has issued a collective or made an optimizer step: "
-        f"{', and '.join(clauses)}.",
-        odd,
-        positions(outcome, odd),
-        advice="this is no proof of a fault: being slow is allowed. If it is work, give it more time (--patience); if "
-        "not, look at the line where the odd one out stands"
-        + (f", and at what the process that it has started ({', '.join(started)}) does." if started else "."),
-        lesson=taught_in(13, 5),
-    )
+        whom = f" for {verb(at_work, 'it', 'them')}" if at_work else ""
+        waits = {"ranks": blocked, "first": next(iter(blocked.values()))}
+        clauses.append(text("{ranks} {ranks:waits} in {first}", **waits) + whom)
+    process = f", and at what the process that it has started ({', '.join(started)}) does" if started else ""
+    words = {"seconds": outcome.stalled_for, "doing": ", and ".join(clauses), "started": process}
+    return diagnosis("no_progress", outcome, odd, **words)
 
 
 def _doing(at_work: dict[int, Waiting]) -> dict[str, list[int]]:

@@ -59,6 +59,11 @@ def collective_text(record: Collective) -> str:
     return f"{name}{size}" if record.call in ("", record.op) else name
 
 
+def located(record: Collective) -> str:
+    """The same with the line that issued it."""
+    return f"{collective_text(record)} at {record.where or 'an unknown line'}"
+
+
 def within_library(record: Collective) -> str:
     """`, in evaluate() > gather_all() of trainer`: where a library that the learner's line calls is; else nothing."""
     frames = [frame for frame in record.up_to_origin() if not is_learners(frame.file)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.doctor.absences import rank_left
 from course_lib.doctor.diagnose import diagnose
+from course_lib.doctor.hangs import explain_hang
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame
@@ -43,8 +43,8 @@ def test_the_ranks_that_some_wait_for_and_that_wait_nowhere_themselves_have_left
 
 def test_only_ranks_that_wait_in_a_hang_wait_for_somebody_who_has_left():
     waiting = blocked(0, "barrier", [1], BARRIER)
-    assert rank_left(outcome("raises", 2, waiting={0: waiting})) is None
-    assert rank_left(outcome("hang", 2, waiting={0: blocked(0, None, [1], state="computing")})) is None
+    assert explain_hang(outcome("raises", 2, waiting={0: waiting})) is None
+    assert explain_hang(outcome("hang", 2, waiting={0: blocked(0, None, [1], state="computing")})) is None
 
 
 @pytest.mark.parametrize(

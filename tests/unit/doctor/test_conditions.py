@@ -6,8 +6,7 @@ import sysconfig
 
 import pytest
 
-from course_lib.doctor.conditions import condition_of, rank_condition, rank_only_collective
-from course_lib.doctor.words import positions
+from course_lib.doctor.conditions import condition_of, rank_condition
 from course_lib.outcome.outcome import Collective, Waiting
 from course_lib.outcome.places import Frame, Spot
 from tests.support.outcomes import hung
@@ -103,17 +102,3 @@ def test_a_condition_within_which_other_ranks_have_come_to_collectives_too_sets_
     assert condition_of(seen, (0,), came(script, 3), None) is None
     elsewhere = dataclasses.replace(seen, recorded={1: (came(script, 1),)})
     assert condition_of(elsewhere, (0,), came(script, 3), None) == "rank == 0"
-
-
-def test_a_collective_under_a_condition_is_told_with_its_line_and_its_condition():
-    found = rank_only_collective(hung(1, 2), (1,), "train.py, line 5", "barrier()", "rank == 1", "; who else")
-    assert found.kind == "rank_only_collective"
-    assert found.summary == (
-        "Only rank 1 comes to barrier() at train.py, line 5, because the line stands under `rank == 1`; who else."
-    )
-    assert found.culprits == (1,)
-    assert found.evidence == positions(hung(1, 2), (1,))
-    assert found.advice.startswith("take the collective out of the condition: what only some ranks run")
-    assert found.lesson == "lesson 14, Logging, metrics, checkpoints"
-    several = rank_only_collective(hung(1, 2), (1, 2), "train.py, line 5", "barrier()", "rank > 0")
-    assert several.summary.startswith("Only ranks 1 and 2 come to barrier() at train.py, line 5, because")

@@ -1,0 +1,81 @@
+"""The words of diagnoses: how they are filled in, and that code and table name the same ones."""
+
+import ast
+import re
+import string
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import course_lib.doctor
+from course_lib.doctor.sentences import diagnosis, text
+from course_lib.doctor.words import positions
+from tests.support.outcomes import blocked, stuck
+from tests.support.watched import record
+
+FOLDER = Path(course_lib.doctor.__file__).parent
+TABLES = tomllib.loads((FOLDER / "diagnoses.toml").read_text(encoding="utf-8"))
+SEEN = stuck(blocked(0, "barrier", [1, 2], record("", 5, op="barrier")), world_size=3)
+
+
+def sentences_of(kind):
+    """The variants of a kind by the names that code has for them."""
+    own = {re.sub(r"_?(advice|lessons|warning)$", "", key) or "says" for key in TABLES[kind]}
+    return {kind if key == "says" else f"{kind}.{key}" for key in own}
+
+
+def test_a_collective_under_a_condition_is_told_with_its_line_and_its_condition():
+    words = {
+        "what": "barrier()",
+        "where": "train.py, line 5",
+        "condition": "rank == 1",
+        "instead": "; who else",
+    }
+    found = diagnosis("rank_only_collective", SEEN, [1], ranks=[1], **words)
+    assert found.kind == "rank_only_collective"
+    assert found.summary == (
+        "Only rank 1 comes to barrier() at train.py, line 5, because the line stands under `rank == 1`; who else."
+    )
+    assert found.culprits == (1,)
+    assert found.evidence == positions(SEEN, (1,))
+    assert found.advice.startswith("take the collective out of the condition: what only some ranks run")
+    assert found.lesson == "lesson 14, Logging, metrics, checkpoints"
+    several = diagnosis("rank_only_collective", SEEN, [1, 2], ranks=[1, 2], **words)
+    assert several.summary.startswith("Only ranks 1 and 2 come to barrier() at train.py, line 5, because")
+
+
+@pytest.mark.parametrize(
+    ("template", "one", "two"),
+    [
+        ("{ranks} {ranks:waits}", "rank 1 waits", "ranks 1 and 2 wait"),
+        ("{ranks:it} {ranks:has}, {ranks:is}", "it has, is", "they have, are"),
+        ("{ranks:does} not, {ranks:was}", "does not, was", "do not, were"),
+    ],
+)
+def test_verbs_fit_the_number_of_ranks(template, one, two):
+    assert (text(template, ranks={1: "a"}), text(template, ranks=(2, 1))) == (one, two)
+
+
+def test_collectives_and_waits_are_written_with_their_lines():
+    assert text("in {what}", what=record("", 5)) == "in all_reduce() (8 float32) at train.py, line 5"
+    assert text("in {wait}", wait=SEEN.waiting[0]) == "in barrier() at train.py, line 5"
+
+
+def test_code_and_table_name_the_same_sentences():
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py")))
+    strings = {n.value for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Constant)}
+    names = set().union(*map(sentences_of, TABLES))
+    # A variant of several kinds is named alone: f"{kind}.when_stepped".
+    assert {name for name in names if not {name, f".{name.partition('.')[2]}"} & strings} == set()
+    dotted = {s for s in strings if isinstance(s, str) and re.fullmatch(r"[a-z_]+\.[a-z_]+", s)}
+    assert {name for name in dotted if name.partition(".")[0] in TABLES} <= names
+
+
+@pytest.mark.parametrize("kind", sorted(TABLES))
+def test_the_sentences_of_each_kind_end_and_leave_no_brace_open(kind):
+    texts = {key: value for key, value in TABLES[kind].items() if isinstance(value, str)}
+    assert "says" in texts
+    for key, value in texts.items():
+        assert value.endswith((".", "?", "}")), key
+        list(string.Formatter().parse(value))
