@@ -161,7 +161,7 @@ class Accumulate(Task[Case, Seen, Oracle]):
         return [oracle["gradients"]["right"], oracle["loss"]]
 
     #: A float, or a tensor of one element.
-    gives_number = gate("Every rank returns a number.", of="loss")
+    gives_number = gate("Every rank returns a number.")
 
     @check("No forward gets more than one micro-batch.")
     def one_at_a_time(self, trial: ThisTrial) -> Miss | None:

@@ -155,7 +155,7 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
         }
 
     #: A float, or a tensor of one element.
-    gives_number = gate("Every rank returns a number.", of="norm")
+    gives_number = gate("Every rank returns a number.")
 
     @check("Every rank returns the norm of all gradients of all ranks, the shared ones counted once.")
     def right_norm(self, trial: ThisTrial) -> Miss | None:

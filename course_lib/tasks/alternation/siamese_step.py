@@ -83,11 +83,8 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         model = Watched(network(case["seed"], 4, 5, 3))
         optimizer = torch.optim.SGD(model.ddp.parameters(), lr=0.1)
         rank = int(os.environ["RANK"])
-        losses = [
-            toys.number(answer(model.ddp, optimizer, *_pairs(case, step, rank)))
-            for step in range(case["steps"])
-        ]
-        return {"losses": losses, **model.seen()}
+        losses = [answer(model.ddp, optimizer, *_pairs(case, step, rank)) for step in range(case["steps"])]
+        return {"losses": [toys.number(loss) for loss in losses], **model.seen()}
 
     def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Found]]:
         """Losses and weights found by one process that has all pairs, and what misconceptions find."""
@@ -97,8 +94,7 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return oracle["right"]
 
-    #: A float, or a tensor with one element.
-    gives_number = gate("Every rank returns a number.", "rank {rank} returned {odd}", of="losses")
+    gives_number = gate("Every rank returns a number.", "rank {rank} returned {given}")
 
     @check("All ranks end with the same weights.")
     def agree(self, trial: ThisTrial) -> Miss | None:

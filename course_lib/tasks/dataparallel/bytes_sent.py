@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel.traffic import Case, predictions
-from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate, recognise_by_name
+from course_lib.tasks.toys import short
 
 #: For `right` and for each misconception, the bytes of each device.
 Oracle = dict[str, list[float]]
@@ -41,29 +41,19 @@ class BytesSent(Task[Case, list[float], Oracle]):
                     "sample_out": 4 * chance.randint(2, 90),
                 }
 
-    def trial(
-        self, answer: Callable[[str, int, int, int, int, int], object], case: Case
-    ) -> list[float] | Odd:
+    def trial(self, answer: Callable[[str, int, int, int, int, int], object], case: Case) -> list[float]:
         """The list of bytes."""
         sizes = (case["weights"], case["sample_in"], case["sample_out"])
-        result = answer(case["scheme"], case["devices"], case["samples"], *sizes)
-        if not isinstance(result, Iterable):
-            return toys.odd(result)
-        return toys.all_or_odd(map(toys.number, result))
+        found = toys.numbers(answer(case["scheme"], case["devices"], case["samples"], *sizes))
+        if len(found) != case["devices"]:
+            raise WrongKind(f"{len(found)} numbers")
+        return found
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
         """Counted while the copies are made; and what each misconception gives."""
         return predictions(case)
 
-    @check("A list with a number for each device.", gate=True)
-    def gives_numbers(self, trial: ThisTrial) -> Miss | None:
-        """As long as there are devices."""
-        seen = trial.seen[0]
-        if is_odd(seen):
-            return Miss(f"with {self.describe(trial.case)}, the answer returned {seen['odd']}")
-        if len(seen) != trial.case["devices"]:
-            return Miss(f"with {self.describe(trial.case)}, {len(seen)} numbers were returned")
-        return None
+    gives_numbers = gate("A list with a number for each device.", "with {case}, the answer returned {given}")
 
     @check("DataParallel: each device sends as many bytes as are copied from it in a step.")
     def data_parallel(self, trial: ThisTrial) -> Miss | None:

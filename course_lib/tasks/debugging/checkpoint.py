@@ -40,6 +40,7 @@ class Run(TypedDict):
     """What came back, how often this rank has written, and the timeouts that it has asked for."""
 
     returned: str
+    is_text: bool
     written: int
     patience: float | None
     longest: float | None
@@ -99,7 +100,8 @@ class Checkpoint(Mystery[Case, Run, None]):
         with patience.noted(), patch("time.sleep", lambda seconds: sleep(min(seconds, _NAP))):
             returned = answer(case["writer"], write, read)
         return {
-            "returned": returned if isinstance(returned, str) else toys.in_place_of(str, toys.odd(returned)),
+            "returned": returned if isinstance(returned, str) else toys.described(returned),
+            "is_text": isinstance(returned, str),
             "written": len(written),
             "patience": patience.shortest,
             "longest": patience.longest,
@@ -118,8 +120,8 @@ class Checkpoint(Mystery[Case, Run, None]):
     def reads(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
             returned = seen["run"]["returned"]
-            if toys.is_odd(returned):
-                return Miss(f"rank {rank} returned {returned['odd']}")
+            if not seen["run"]["is_text"]:
+                return Miss(f"rank {rank} returned {returned}")
             if returned != "the weights":
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} read before it was done", "read_too_early"

@@ -9,8 +9,8 @@ from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate, recognise_by_name
+from course_lib.tasks.toys import ranks_text
 
 #: The cheapest way is cheaper than the next one by this factor at least.
 _MARGIN = 1.25
@@ -64,27 +64,23 @@ class CheapestWay(Task[Case, str, Oracle]):
         )
         return f"failures {case['failures']} in {case['steps']} steps of {case['step_seconds']} s; {ways}"
 
-    def trial(self, answer: Callable[[dict[str, Way], int, int, float], object], case: Case) -> str | Odd:
+    def trial(self, answer: Callable[[dict[str, Way], int, int, float], object], case: Case) -> str:
         """What this rank chooses."""
         failures = case["failures"][int(os.environ["RANK"])]
         ways = {name: dict(way) for name, way in case["ways"].items()}
         chosen = answer(ways, failures, case["steps"], case["step_seconds"])
-        return chosen if isinstance(chosen, str) else toys.odd(chosen)
+        if not isinstance(chosen, str):
+            raise toys.wrong_kind(chosen)
+        if chosen not in ways:
+            raise WrongKind(f"{chosen[:40]!r}")
+        return chosen
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
         """What each rank should choose, and would by misconceptions."""
         right = [_cheapest(case, _seconds, _chance(case))] * world_size
         return {"right": right, **{name: choose(case) for name, choose in _CHOICES.items()}}
 
-    @check("Every rank returns the name of a way.", gate=True)
-    def gives_name(self, trial: ThisTrial) -> Miss | None:
-        """One of those it was given."""
-        for rank, seen in sorted(trial.seen.items()):
-            if is_odd(seen):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
-            if seen not in trial.case["ways"]:
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen[:40]!r}")
-        return None
+    gives_name = gate("Every rank returns the name of a way.")
 
     @check("All ranks choose the same.")
     def alike(self, trial: ThisTrial) -> Miss | None:

@@ -108,8 +108,7 @@ class CorrectMean(Task[Case, Seen, Oracle]):
             "only_the_good": [mean if fine else ddps for fine in case["good"]],
         }
 
-    #: How many ranks are good.
-    gives_number = gate("Every rank returns a number.", of="returned")
+    gives_number = gate("Every rank returns a number.")
 
     @check("It is the number of good ranks.")
     def counted(self, trial: ThisTrial) -> Miss | None:

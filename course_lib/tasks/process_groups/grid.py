@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.inside.groups import group_members
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate, recognise_by_name
 
 
 class Case(TypedDict):
@@ -60,12 +59,18 @@ class Grid(Task[Case, Seen, Oracle]):
         import torch.distributed as dist
 
         result = answer(case["rows"], case["columns"])
-        pair = list(result) if isinstance(result, Iterable) else []
-        members = [_members(group) for group in pair]
-        if not isinstance(result, Iterable):
-            members = [toys.in_place_of(list[int], toys.odd(result))]
+        pair: list[Any] = []
+        members: Members = []
+        wrong: WrongKind | None = None
+        try:
+            pair = list(toys.items(result))
+            members = _members_of_two(pair)
+        except WrongKind as error:
+            wrong = error  # the other ranks do not know it
         everyones: list[Members | None] = [None] * dist.get_world_size()
         dist.all_gather_object(everyones, members)
+        if wrong is not None:
+            raise wrong
         seen: Seen = {"members": members, "sums": None, "numbers": group_members()}
         if everyones != _groups(case["rows"], case["columns"]):
             return seen
@@ -88,17 +93,11 @@ class Grid(Task[Case, Seen, Oracle]):
             "everyone/both": [[everyone, everyone] for _ in right],
         }
 
-    @check("Every rank returns two process groups, and is in both.", gate=True)
-    def gives_groups(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            where = f"with {self.describe(trial.case)}, rank {rank}"
-            odd = [members for members in seen["members"] if is_odd(members)]
-            if odd:
-                outside = odd[0]["odd"] == _OUTSIDE
-                return Miss(f"{where} returned {odd[0]['odd']}", "not_a_member" if outside else None)
-            if len(seen["members"]) != 2:
-                return Miss(f"{where} returned {len(seen['members'])} groups")
-        return None
+    gives_groups = gate(
+        "Every rank returns two process groups, and is in both.",
+        "with {case}, rank {rank} returned {given}",
+        lambda trial: "not_a_member" if trial.wrong_kinds[min(trial.wrong_kinds)] == _OUTSIDE else None,
+    )
 
     @check("The first holds the ranks of its row, the second those of its column.")
     def right_members(self, trial: ThisTrial) -> Miss | None:
@@ -164,12 +163,23 @@ def _groups(rows: int, columns: int) -> list[Members]:
     ]
 
 
+def _members_of_two(groups: Sequence[object]) -> Members:
+    """The global ranks of the groups.
+
+    Raises:
+        WrongKind: there are not two, one is none, or this rank is not in it.
+    """
+    members = [_members(group) for group in groups]
+    if len(members) != 2:
+        raise WrongKind(f"{len(members)} groups")
+    return members
+
+
 def _members(group: object) -> list[int]:
-    """The global ranks of a group; what it is instead, where it is none or this rank is not in it."""
     import torch.distributed as dist
 
     if group is dist.GroupMember.NON_GROUP_MEMBER:
-        return toys.in_place_of(list[int], {"odd": _OUTSIDE})
+        raise WrongKind(_OUTSIDE)
     if not isinstance(group, dist.ProcessGroup):
-        return toys.in_place_of(list[int], toys.odd(group))
+        raise toys.wrong_kind(group)
     return sorted(dist.get_process_group_ranks(group))

@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.samplers.predictions import shards
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name, said_of
+from course_lib.tasks.toys import short
 
 
 class Case(TypedDict):
@@ -25,6 +25,11 @@ class Case(TypedDict):
 #: For `right` and for each misconception, the shard of each rank.
 Oracle = dict[str, list[list[int]]]
 ThisTrial = Trial[Case, list[int], Oracle]
+
+_CALL = (
+    "shard_indices(n={n}, rank={rank}, world_size={world_size}, epoch={epoch}, seed={seed}, drop_last={drop_last}) "
+    "gave "
+)
 
 
 class ShardIndices(Task[Case, list[int], Oracle]):
@@ -62,12 +67,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
         """The shards of torch's own DistributedSampler, and those of each misconception."""
         return shards(case["n"], world_size, case["epoch"], case["seed"], case["drop_last"])
 
-    @check("Every rank gets a list of sample numbers.", gate=True)
-    def gives_lists(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"{self._call(trial, rank)} gave {seen['odd']}")
-        return None
+    gives_lists = gate("Every rank gets a list of sample numbers.", _CALL + "{given}")
 
     @check("Every rank gets the same number of samples.")
     def same_count(self, trial: ThisTrial) -> Miss | None:
@@ -84,9 +84,8 @@ class ShardIndices(Task[Case, list[int], Oracle]):
         for rank, seen in trial.seen.items():
             right = trial.oracle["right"][rank]
             if seen != right:
-                return Miss(
-                    f"{self._call(trial, rank)} gave {short(seen)}; DistributedSampler gives {short(right)}"
-                )
+                said = _CALL + "{seen}; DistributedSampler gives {right}"
+                return Miss(said_of(self, trial, rank, said, seen=short(seen), right=short(right)))
         return None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
@@ -94,10 +93,3 @@ class ShardIndices(Task[Case, list[int], Oracle]):
         names = [item.id for item in self.misconceptions]
         # Of a few samples there are few orders: alone, one would fit something by chance.
         return recognise_by_name(trials, names, lambda trial, name: trial.oracle[name], alone=False)
-
-    def _call(self, trial: ThisTrial, rank: int) -> str:
-        case = trial.case
-        return (
-            f"shard_indices(n={case['n']}, rank={rank}, world_size={trial.world_size}, epoch={case['epoch']}, "
-            f"seed={case['seed']}, drop_last={case['drop_last']})"
-        )

@@ -61,7 +61,7 @@ class BytesHeld(Task[Case, float, Oracle]):
         return _counts(case)
 
     #: A float or an int.
-    gives_number = gate("A number of bytes.", "with {case}, rank {rank} returned {odd}")
+    gives_number = gate("A number of bytes.", "with {case}, rank {rank} returned {given}")
 
     @check("DDP: everything on every rank, and the buckets.")
     def ddp(self, trial: ThisTrial) -> Miss | None:

@@ -69,7 +69,7 @@ class Efficiency(Task[Case, float, Oracle]):
         return efficiencies(case)
 
     #: A float, or what can be one.
-    gives_number = gate("A number.", "with {case}, rank {rank} returned {odd}")
+    gives_number = gate("A number.", "with {case}, rank {rank} returned {given}")
 
     @check("One rank alone has an efficiency of 1: it sends nothing.")
     def alone(self, trial: ThisTrial) -> Miss | None:

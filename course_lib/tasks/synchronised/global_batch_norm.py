@@ -14,15 +14,15 @@ from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
     gate,
     recognise_by_name,
 )
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import farthest
 
 _STATISTICS: tuple[Literal["mean", "variance"], ...] = ("mean", "variance")
@@ -71,17 +71,17 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         """Who has how many samples."""
         return f"batches of {toys.short(case['sizes'])} samples"
 
-    def trial(self, answer: Callable[[int, float, float], object], case: norms.Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[int, float, float], object], case: norms.Case) -> Seen:
         """Three steps in a wrapped network, then an evaluation on rank 0 alone."""
         import torch
 
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         norm = answer(norms.FEATURES, case["eps"], case["momentum"])
         if not isinstance(norm, torch.nn.Module):
-            return toys.odd(norm)
+            raise toys.wrong_kind(norm)
         missing = [name for name in _ATTRIBUTES if not isinstance(getattr(norm, name, None), torch.Tensor)]
         if missing:
-            return {"odd": f"a module without {missing[0]}"}
+            raise WrongKind(f"a module without {missing[0]}")
         net = norms.network(case["seed"], norm)
         ddp = torch.nn.parallel.DistributedDataParallel(net)
         optimizer = torch.optim.SGD(net.parameters(), lr=norms.RATE)
@@ -120,7 +120,7 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
     #: As torch's own has them.
     is_a_norm = gate(
         "It is a module with weight, bias, running_mean and running_var.",
-        "on rank {rank} of {ranks} it is {odd}",
+        "on rank {rank} of {ranks} it is {given}",
     )
 
     @check("The outputs are those of one process with the samples of all ranks.")
@@ -186,7 +186,6 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         first = [
             t.showing({rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()})
             for t in trials
-            if not any(is_odd(seen) for seen in t.seen.values())
         ]
 
         def predicts(

@@ -12,15 +12,14 @@ from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
     gate,
     recognise_by_name,
 )
-from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused.models import first_line, gradients
 from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, fill, numbers
 
@@ -88,7 +87,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         used = [sorted(set(tokens)) for tokens in case["wanted"]]
         return ", ".join(f"rank {rank}'s tokens for experts {experts}" for rank, experts in enumerate(used))
 
-    def trial(self, answer: Mix, case: Case) -> Seen | Odd:
+    def trial(self, answer: Mix, case: Case) -> Seen:
         """Outputs, gradients after DDP's average, and how many rows went through the experts."""
         import torch
 
@@ -101,14 +100,14 @@ class Mixture(Task[Case, Seen, Oracle]):
         x = _tokens(case, rank)
         given = ddp(x)
         if not isinstance(given, tuple | list) or len(given) != 2:
-            return toys.odd(given)
+            raise toys.wrong_kind(given)
         y, balance = given
         if (
             not all(isinstance(one, torch.Tensor) for one in given)
             or y.shape != x.shape
             or balance.numel() != 1
         ):
-            return {"odd": "something else than a tensor shaped like x and a tensor with one number"}
+            raise WrongKind("something else than a tensor shaped like x and a tensor with one number")
         _loss(y, balance).backward()
         seen: Seen = {
             "outputs": numbers([y]),
@@ -148,7 +147,6 @@ class Mixture(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return [oracle["outputs"], oracle["balance"], oracle["gradients"]["right"]]
 
-    #: Two tensors.
     gives_pair = gate("Every rank returns the outputs, shaped like x, and the balance term.")
 
     @check("Every token is put through the expert with its largest gate, times that gate.")
@@ -212,7 +210,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         seen = [
             t.showing({rank: s["gradients"] for rank, s in t.seen.items()})
             for t in trials
-            if not any(is_odd(s) or "unfinished" in s for s in t.seen.values())
+            if not any("unfinished" in s for s in t.seen.values())
         ]
         return recognise_by_name(
             seen,

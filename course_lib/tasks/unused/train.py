@@ -16,15 +16,14 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
     gate,
     recognise_by_message,
 )
-from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Train(Task[Case, Seen, list[float]]):
 
     def trial(
         self, answer: Callable[[nn.Module, list[tuple[Tensor, Tensor, int]], str], object], case: Case
-    ) -> Seen | Odd:
+    ) -> Seen:
         """The wrapper's flags, the weights after the training, and how the model was called."""
         from torch.nn.parallel import DistributedDataParallel
 
@@ -102,9 +101,9 @@ class Train(Task[Case, Seen, list[float]]):
         with patch.object(DistributedDataParallel, "forward", counted):
             ddp = answer(net, _batches(case, rank), case["way"])
         if not isinstance(ddp, DistributedDataParallel):
-            return toys.odd(ddp)
+            raise toys.wrong_kind(ddp)
         if ddp.module is not net:
-            return {"odd": "a DistributedDataParallel around another model than the one given"}
+            raise WrongKind("a DistributedDataParallel around another model than the one given")
         flags = {"find_unused_parameters": ddp.find_unused_parameters, "static_graph": ddp.static_graph}
         return {
             "weights": numbers(net.parameters()),
@@ -194,14 +193,15 @@ class Train(Task[Case, Seen, list[float]]):
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Weights that are only wrong where parameters are touched, and equally on all ranks, were pulled at."""
-        good = [trial for trial in trials if not any(is_odd(seen) for seen in trial.seen.values())]
         wrong = {
             trial.case["way"]
-            for trial in good
+            for trial in trials
             if any(not close(seen["weights"], trial.oracle) for seen in trial.seen.values())
         }
         equal = all(
-            close(seen["weights"], trial.seen[0]["weights"]) for trial in good for seen in trial.seen.values()
+            close(seen["weights"], trial.seen[0]["weights"])
+            for trial in trials
+            for seen in trial.seen.values()
         )
         return "touch_moves" if wrong == {"touch_all"} and equal else None
 

@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, without_wrapper
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
 from course_lib.tasks.weights import ROUNDING, added, close, drawn
 
@@ -50,9 +49,8 @@ class Seen(TypedDict):
 
 
 class Oracle(TypedDict):
-    """All names; those returned: `right` and by misconception; the gradients of each rank, and their mean."""
+    """The names returned: `right` and by misconception; the gradients of each rank, and their mean."""
 
-    names: list[str]
     returned: dict[str, list[list[str]]]
     mean: list[float]
     local: list[list[float]]
@@ -90,13 +88,13 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
             model.zero_grad(set_to_none=False)
         loss = _loss(model, case, rank)
         before = [None if p.grad is None else p.grad.clone() for p in net.parameters()]
-        names = toys.names(answer(model, loss))
+        names = toys.parameter_names(answer(model, loss), (name for name, _ in net.named_parameters()))
         kept = all(
             old is p.grad if old is None or p.grad is None else torch.equal(old, p.grad)
             for old, p in zip(before, net.parameters(), strict=True)
         )
         seen: Seen = {"names": names, "kept": kept}
-        if kept and not is_odd(names) and case["kind"] in _BACKWARD_FOLLOWS:
+        if kept and case["kind"] in _BACKWARD_FOLLOWS:
             try:
                 loss.backward()
             except RuntimeError as error:
@@ -137,7 +135,6 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
             "grad_attribute + frozen_named": by_attribute | frozen,
         }
         return {
-            "names": [name for name, _ in net.named_parameters()],
             "returned": {
                 **{name: [sorted(names)] * world_size for name, names in returned.items()},
                 "own_view": own,
@@ -150,16 +147,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return oracle["mean"]
 
-    @check("Every rank returns a list of names.", gate=True)
-    def gives_names(self, trial: ThisTrial) -> Miss | None:
-        """Of parameters; with module. before them they are understood, too."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["names"]):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['names']['odd']}")
-            unknown = [name for name in without_wrapper(seen["names"]) if name not in trial.oracle["names"]]
-            if unknown:
-                return Miss(f"rank {rank} returned {unknown[0]!r}, which is no parameter of the model")
-        return None
+    gives_names = gate("Every rank returns a list of names.")
 
     @check("No gradient has changed.", gate=True)
     def unchanged(self, trial: ThisTrial) -> Miss | None:
@@ -178,8 +166,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
     def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
-            mine = without_wrapper(seen["names"])
-            right = trial.oracle["returned"]["right"][rank]
+            mine, right = seen["names"], trial.oracle["returned"]["right"][rank]
             if mine != right:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; it should "
@@ -205,11 +192,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         """By the lists."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
-        plain = [
-            t.showing({rank: without_wrapper(s["names"]) for rank, s in t.seen.items()})
-            for t in trials
-            if not any(is_odd(s["names"]) for s in t.seen.values())
-        ]
+        plain = [t.showing({rank: s["names"] for rank, s in t.seen.items()}) for t in trials]
         names = (
             "grad_attribute",
             "frozen_named",

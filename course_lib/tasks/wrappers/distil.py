@@ -13,14 +13,14 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
+    gate,
     recognise_by_message,
 )
-from course_lib.tasks.toys import is_odd
 from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class Seen(TypedDict):
     teacher: list[float]
     wrapped: bool
     gradients: bool
-    itself: bool
 
 
 class Both(TypedDict):
@@ -107,9 +106,7 @@ class Distil(Task[Case, Seen, Oracle]):
         """The momentum."""
         return f"momentum {case['momentum']}"
 
-    def trial(
-        self, answer: Callable[[nn.Module, list[Batch], float, float], object], case: Case
-    ) -> Seen | Odd:
+    def trial(self, answer: Callable[[nn.Module, list[Batch], float, float], object], case: Case) -> Seen:
         """The weights of both after training, and what the teacher is."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -118,33 +115,26 @@ class Distil(Task[Case, Seen, Oracle]):
         student = _student(case["seed"] + 17 * rank)
         teacher = answer(student, _batches(case, rank), case["lr"], case["momentum"])
         if not isinstance(teacher, torch.nn.Module):
-            return toys.odd(teacher)
+            raise toys.wrong_kind(teacher)
+        if teacher is student:
+            raise WrongKind("the student itself")
+        weights = numbers(student.parameters()), numbers(teacher.parameters())
+        if len(weights[0]) != len(weights[1]):
+            raise WrongKind(f"a model with {len(weights[1])} numbers; the student has {len(weights[0])}")
         return {
-            "student": numbers(student.parameters()),
-            "teacher": numbers(teacher.parameters()),
+            "student": weights[0],
+            "teacher": weights[1],
             "wrapped": any(isinstance(part, DistributedDataParallel) for part in teacher.modules()),
             "gradients": any(p.grad is not None for p in teacher.parameters()),
-            "itself": teacher is student,
         }
 
     def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Both]]:
         """What one process finds that has the samples of all ranks, and what misconceptions find."""
         return {way: partial(_alone, case, world_size, way) for way in _WAYS}
 
-    @check("distil(...) returns the teacher, a model like the student.", gate=True)
-    def gives_teacher(self, trial: ThisTrial) -> Miss | None:
-        """A module with as many parameters."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} returned {seen['odd']}")
-            if seen["itself"]:
-                return Miss(f"rank {rank} returned the student itself")
-            if len(seen["teacher"]) != len(seen["student"]):
-                count = len(seen["teacher"])
-                return Miss(
-                    f"rank {rank} returned a model with {count} numbers; the student has {len(seen['student'])}"
-                )
-        return None
+    gives_teacher = gate(
+        "distil(...) returns the teacher, a model like the student.", "rank {rank} returned {given}"
+    )
 
     @check("The teacher is not in DDP, and has no gradients.")
     def plain(self, trial: ThisTrial) -> Miss | None:

@@ -12,7 +12,6 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
@@ -114,7 +113,7 @@ class Expose(Task[Case, Seen, Oracle]):
         """What the first steps call."""
         return ", then ".join(_CALLS[kind] for kind in case["calls"][:2])
 
-    def trial(self, answer: Callable[[Autoencoder], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[Autoencoder], object], case: Case) -> Seen:
         """The weights at the start and after each step."""
         import torch
 
@@ -122,7 +121,7 @@ class Expose(Task[Case, Seen, Oracle]):
         net = _model(case["seed"] + 17 * rank)
         given = answer(net)
         if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(callable, given)):
-            return toys.odd(given)
+            raise toys.wrong_kind(given)
         optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
         weights = [numbers(net.parameters())]
         for step in range(len(case["calls"])):

@@ -12,7 +12,6 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
@@ -102,7 +101,7 @@ class Together(Task[Case, Seen, Oracle]):
         """How many inputs it is called with."""
         return f"{toys.short(case['inputs'])} inputs"
 
-    def trial(self, answer: Callable[[nn.Module, nn.Module], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[nn.Module, nn.Module], object], case: Case) -> Seen:
         """What came out in the first step, and the weights of the given parts before and after training."""
         import torch
 
@@ -110,7 +109,7 @@ class Together(Task[Case, Seen, Oracle]):
         parts = _parts(case["seed"] + 17 * rank)
         module = answer(*parts)
         if not isinstance(module, torch.nn.Module):
-            return toys.odd(module)
+            raise toys.wrong_kind(module)
         ddp = torch.nn.parallel.DistributedDataParallel(module)
         parameters = [parameter for part in parts for parameter in part.parameters()]
         optimizer = torch.optim.SGD(parameters, lr=_LR)
@@ -118,10 +117,7 @@ class Together(Task[Case, Seen, Oracle]):
         start = numbers(parameters)
         for step, count in enumerate(case["inputs"]):
             output = ddp(*_inputs(case, step, rank))
-            found = _read(output, count)
-            if isinstance(found, dict):
-                return found
-            scores, embeddings = found
+            scores, embeddings = _read(output, count)
             first = first or numbers([scores, *embeddings])
             optimizer.zero_grad()
             _loss(scores, embeddings).backward()
@@ -135,7 +131,7 @@ class Together(Task[Case, Seen, Oracle]):
     #: A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs.
     has_form = gate(
         'Together(...) is a module; its output has "scores" and "embeddings".',
-        "with {case}, rank {rank} gave {odd}",
+        "with {case}, rank {rank} gave {given}",
     )
 
     @check("Scores and embeddings are those of the given encoder and head, in the order of the inputs.")
@@ -183,20 +179,20 @@ class Together(Task[Case, Seen, Oracle]):
         return recognise_by_message(outcome, texts)
 
 
-def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]] | Odd:
-    """The two entries of an output, or what it is instead."""
+def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]]:
+    """The two entries of an output."""
     import torch
 
     if not isinstance(output, Mapping) or not {"scores", "embeddings"} <= set(output):
-        return toys.odd(output)
+        raise toys.wrong_kind(output)
     scores, embeddings = output["scores"], output["embeddings"]
     if not isinstance(scores, torch.Tensor):
-        return toys.odd(scores)
+        raise toys.wrong_kind(scores)
     if not isinstance(embeddings, tuple | list) or len(embeddings) != count:
-        return toys.odd(embeddings)
+        raise toys.wrong_kind(embeddings)
     for each in embeddings:
         if not isinstance(each, torch.Tensor):
-            return toys.odd(each)
+            raise toys.wrong_kind(each)
     return scores, list(embeddings)
 
 
