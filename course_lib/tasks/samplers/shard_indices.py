@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.samplers.predictions import shards
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name, said_of
+from course_lib.tasks.task import Miss, Trial, check, gate
 from course_lib.tasks.toys import short
 
 
@@ -22,9 +23,7 @@ class Case(TypedDict):
     world_size: int
 
 
-#: For `right` and for each misconception, the shard of each rank.
-Oracle = dict[str, list[list[int]]]
-ThisTrial = Trial[Case, list[int], Oracle]
+ThisTrial = Trial[Case, list[int], dict[str, list[list[int]]]]
 
 _CALL = (
     "shard_indices(n={n}, rank={rank}, world_size={world_size}, epoch={epoch}, seed={seed}, drop_last={drop_last}) "
@@ -32,10 +31,11 @@ _CALL = (
 )
 
 
-class ShardIndices(Task[Case, list[int], Oracle]):
+class ShardIndices(Compared[Case, list[int], list[int]]):
     """Do by hand what `DistributedSampler` does."""
 
     name = "samplers.shard_indices"
+    one_may_fit = False  # of a few samples there are few orders
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; with and without drop_last."""
@@ -63,7 +63,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
             answer(case["n"], rank, case["world_size"], case["epoch"], case["seed"], case["drop_last"])
         )
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[list[int]]]:
         """The shards of torch's own DistributedSampler, and those of each misconception."""
         return shards(case["n"], world_size, case["epoch"], case["seed"], case["drop_last"])
 
@@ -79,17 +79,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
             )
         return None
 
-    @check("The shards are those of torch's DistributedSampler, in the same order.")
-    def same_as_torch(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][rank]
-            if seen != right:
-                said = _CALL + "{seen}; DistributedSampler gives {right}"
-                return Miss(said_of(self, trial, rank, said, seen=short(seen), right=short(right)))
-        return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which misconception gives exactly these shards?"""
-        names = [item.id for item in self.misconceptions]
-        # Of a few samples there are few orders: alone, one would fit something by chance.
-        return recognise_by_name(trials, names, lambda trial, name: trial.oracle[name], alone=False)
+    same_as_torch = compared(
+        "The shards are those of torch's DistributedSampler, in the same order.",
+        _CALL + "{seen}; DistributedSampler gives {right}",
+    )
