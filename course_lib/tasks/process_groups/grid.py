@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.inside.groups import group_members
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate, recognise_by_name
+from course_lib.tasks.compared import Compared
+from course_lib.tasks.task import Miss, Recognised, Trial, WrongKind, check, gate
 
 
 class Case(TypedDict):
@@ -31,12 +32,16 @@ class Seen(TypedDict):
     numbers: dict[str, list[int]]
 
 
-#: For `right` and for each misconception, the groups of each rank.
-Oracle = dict[str, list[Members]]
-ThisTrial = Trial[Case, Seen, Oracle]
+class Decided(TypedDict):
+    """What misconceptions decide."""
+
+    members: Members
 
 
-class Grid(Task[Case, Seen, Oracle]):
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+
+
+class Grid(Compared[Case, Seen, Decided]):
     """The row group and the column group of each rank in a grid."""
 
     name = "process_groups.grid"
@@ -81,17 +86,18 @@ class Grid(Task[Case, Seen, Oracle]):
             sums.append(total.item())
         return {**seen, "sums": sums}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """The members of the groups, right and as misconceptions give them."""
         right = _groups(case["rows"], case["columns"])
         everyone = list(range(world_size))
-        return {
+        ways = {
             "right": right,
             "transposed": [[column, row] for row, column in right],
             "everyone/row": [[everyone, column] for _, column in right],
             "everyone/column": [[row, everyone] for row, _ in right],
             "everyone/both": [[everyone, everyone] for _ in right],
         }
+        return {name: [{"members": members} for members in way] for name, way in ways.items()}
 
     gives_groups = gate(
         "Every rank returns two process groups, and is in both.",
@@ -102,7 +108,7 @@ class Grid(Task[Case, Seen, Oracle]):
     @check("The first holds the ranks of its row, the second those of its column.")
     def right_members(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][rank]
+            right = trial.oracle["right"][rank]["members"]
             for what, have, want in zip(("row", "column"), seen["members"], right, strict=True):
                 if have != want:
                     return Miss(
@@ -129,16 +135,12 @@ class Grid(Task[Case, Seen, Oracle]):
     @check("A sum over each group is the sum over its members.")
     def sums_right(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            wanted = [float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]]
+            wanted = [
+                float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]["members"]
+            ]
             if seen["sums"] is not None and seen["sums"] != wanted:
                 return Miss(f"rank {rank} got {toys.short(seen['sums'])} instead of {toys.short(wanted)}")
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which misconception gives exactly these members?"""
-        seen = [t.showing({rank: s["members"] for rank, s in t.seen.items()}) for t in trials]
-        names = ("transposed", "everyone/both", "everyone/row", "everyone/column")
-        return recognise_by_name(seen, names, lambda trial, name: trial.oracle[name])
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Unlike groups make ranks wait for each other, or meet where they should not; other calls may, too."""
