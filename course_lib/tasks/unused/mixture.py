@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
+from course_lib.tasks.compared import at_most, compared
 from course_lib.tasks.task import (
     Miss,
     Recognised,
@@ -21,7 +22,7 @@ from course_lib.tasks.task import (
     recognise_by_name,
 )
 from course_lib.tasks.unused.models import first_line, gradients
-from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import ROUNDING, added, close, drawn, fill, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -59,6 +60,11 @@ class Oracle(TypedDict):
 
 
 ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _ungated_everywhere(trial: ThisTrial, _rank: int) -> str | None:
+    ungated = all(close(seen["outputs"], trial.oracle["ungated"][rank]) for rank, seen in trial.seen.items())
+    return "gate_forgotten" if ungated else None
 
 
 class Mixture(Task[Case, Seen, Oracle]):
@@ -149,18 +155,13 @@ class Mixture(Task[Case, Seen, Oracle]):
 
     gives_pair = gate("Every rank returns the outputs, shaped like x, and the balance term.")
 
-    @check("Every token is put through the expert with its largest gate, times that gate.")
-    def outputs_right(self, trial: ThisTrial) -> Miss | None:
-        """In the order of the tokens."""
-        for rank, seen in trial.seen.items():
-            if not close(seen["outputs"], trial.oracle["outputs"][rank]):
-                ungated = all(close(s["outputs"], trial.oracle["ungated"][r]) for r, s in trial.seen.items())
-                gap = farthest(seen["outputs"], trial.oracle["outputs"][rank])
-                return Miss(
-                    f"with {self.describe(trial.case)}, the outputs of rank {rank} are off by up to {gap:.2g}",
-                    "gate_forgotten" if ungated else None,
-                )
-        return None
+    outputs_right = compared(
+        "Every token is put through the expert with its largest gate, times that gate.",
+        "with {case}, the outputs of rank {rank} are off by up to {gap:.2g}",
+        of="outputs",
+        right=lambda trial, rank: {"outputs": trial.oracle["outputs"][rank]},
+        known=_ungated_everywhere,
+    )
 
     @check("Every parameter gets a gradient on every rank, so that plain DDP can average.")
     def finished(self, trial: ThisTrial) -> Miss | None:
@@ -172,27 +173,21 @@ class Mixture(Task[Case, Seen, Oracle]):
                 )
         return None
 
-    @check("Every token goes through one expert only.")
-    def work_saved(self, trial: ThisTrial) -> Miss | None:
-        """Counted in rows that go into experts."""
-        for rank, seen in trial.seen.items():
-            if seen["rows"] > _TOKENS:
-                return Miss(
-                    f"rank {rank} has {_TOKENS} tokens, and {seen['rows']} rows went through its experts",
-                    "everyone_computes",
-                )
-        return None
-
-    @check("The averaged gradients are those of one process with the tokens of all ranks.")
-    def gradients_right(self, trial: ThisTrial) -> Miss | None:
-        """Of the mean squared outputs plus the balance term."""
-        for rank, seen in trial.seen.items():
-            gap = farthest(seen["gradients"], trial.oracle["gradients"]["right"])
-            if not close(seen["gradients"], trial.oracle["gradients"]["right"]):
-                return Miss(
-                    f"with {self.describe(trial.case)}, the gradients on rank {rank} are off by up to {gap:.2g}"
-                )
-        return None
+    #: Counted in rows that go into experts.
+    work_saved = at_most(
+        "Every token goes through one expert only.",
+        f"rank {{rank}} has {_TOKENS} tokens, and {{seen}} rows went through its experts",
+        "everyone_computes",
+        of="rows",
+        limit=lambda case, rank: _TOKENS,
+    )
+    #: Of the mean squared outputs plus the balance term.
+    gradients_right = compared(
+        "The averaged gradients are those of one process with the tokens of all ranks.",
+        "with {case}, the gradients on rank {rank} are off by up to {gap:.2g}",
+        of="gradients",
+        right=lambda trial, _: {"gradients": trial.oracle["gradients"]["right"]},
+    )
 
     @check("The mean of all ranks' balance terms is the balance term of one process.")
     def balance_right(self, trial: ThisTrial) -> Miss | None:
