@@ -10,6 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms
 from course_lib.tasks.task import (
@@ -123,33 +124,27 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         "on rank {rank} of {ranks} it is {given}",
     )
 
-    @check("The outputs are those of one process with the samples of all ranks.")
-    def outputs(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in sorted(trial.seen.items()):
-            gap = farthest(seen["output"], trial.oracle["right"]["outputs"][rank])
-            if gap > 1e-3:
-                return Miss(f"{self._where(trial)}, the outputs of rank {rank} are off by up to {gap:.2g}")
-        return None
-
-    @check("So are the gradients.")
-    def right_gradients(self, trial: ThisTrial) -> Miss | None:
-        """In the first step, before anything else can differ."""
-        for rank, seen in sorted(trial.seen.items()):
-            gap = farthest(seen["gradients"][0], trial.oracle["gradients"][0])
-            if gap > 1e-3:
-                return Miss(f"{self._where(trial)}, the gradients on rank {rank} are off by up to {gap:.2g}")
-        return None
-
-    @check("Training goes on like that.")
-    def later_gradients(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in sorted(trial.seen.items()):
-            for step, right in enumerate(trial.oracle["gradients"]):
-                gap = farthest(seen["gradients"][step], right)
-                if gap > 3e-3:
-                    return Miss(
-                        f"{self._where(trial)}, in step {step + 1} gradients of rank {rank} are off by {gap:.2g}"
-                    )
-        return None
+    outputs = compared(
+        "The outputs are those of one process with the samples of all ranks.",
+        "with {case} on {gang}, the outputs of rank {rank} are off by up to {gap:.2g}",
+        of="output",
+        right=lambda trial, rank: {"output": trial.oracle["right"]["outputs"][rank]},
+    )
+    #: In the first step, before anything else can differ.
+    right_gradients = compared(
+        "So are the gradients.",
+        "with {case} on {gang}, the gradients on rank {rank} are off by up to {gap:.2g}",
+        of=("gradients", 0),
+        right=lambda trial, _: trial.oracle,
+    )
+    later_gradients = compared(
+        "Training goes on like that.",
+        "with {case} on {gang}, in step {number} gradients of rank {rank} are off by {gap:.2g}",
+        of="gradients",
+        right=lambda trial, _: trial.oracle,
+        each=True,
+        within=Tolerance(3e-3),
+    )
 
     @check("The running statistics are those of one process, on every rank.")
     def running(self, trial: ThisTrial) -> Miss | None:
