@@ -99,7 +99,7 @@ def compared(
     said: str,
     *,
     of: Path = (),
-    right: Callable[[Any, int], Any] = lambda trial, rank: trial.oracle["right"][rank],
+    right: Callable[[Any, int], Any] | None = None,
     each: bool = False,
     within: Tolerance | None = None,
     known: Known = None,
@@ -111,19 +111,18 @@ def compared(
         said: of the first rank that has not (see `said_of`): it has {seen}, and not {right}; the largest difference is
             {gap}. With `each`, these are of one item, and {number} is its number, from 1.
         of: the part of an observation that is looked at.
-        right: what is right for a trial and a rank; where `of` is given, that part of it.
+        right: what that should be, for a trial and a rank, if not this part of the oracle's `right` of the rank.
         each: these are lists, of which all first items are compared, then all second ones.
         within: how near is near enough, if not the task's tolerance.
         when: for which cases this is demanded.
     """
-    path = of if isinstance(of, tuple) else (of,)
 
-    def part(value: Any) -> Any:
-        return functools.reduce(operator.getitem, path, value)
+    def right_of(trial: Trial, rank: int) -> Any:
+        return _part(trial.oracle["right"][rank], of) if right is None else right(trial, rank)
 
     def pairs(trial: Trial) -> Iterator[tuple[int, int, Any, Any]]:
         """The number of an item, the rank, what it has, and what is right."""
-        parts = [(rank, part(seen), part(right(trial, rank))) for rank, seen in sorted(trial.seen.items())]
+        parts = [(rank, _part(seen, of), right_of(trial, rank)) for rank, seen in sorted(trial.seen.items())]
         if not each:
             yield from ((1, *one) for one in parts)
             return
@@ -152,9 +151,13 @@ def same_everywhere(
     """A check: every rank has what rank 0 has, up to 1e-6; the arguments are those of `compared`."""
 
     def of_rank_0(trial: Trial, _rank: int) -> Any:
-        return trial.seen[0]
+        return _part(trial.seen[0], of)
 
     return compared(sentence, said, of=of, right=of_rank_0, each=each, within=Tolerance(1e-6), known=known)
+
+
+def _part(value: Any, path: Path) -> Any:
+    return functools.reduce(operator.getitem, path if isinstance(path, tuple) else (path,), value)
 
 
 def _shown(value: object) -> object:

@@ -71,10 +71,6 @@ def _known(trial: ThisTrial, _rank: int) -> str | None:
     return None
 
 
-def _right(trial: ThisTrial, _rank: int) -> Found:
-    return trial.oracle["right"]
-
-
 def _local_loss(trial: ThisTrial, _rank: int) -> str | None:
     """Each rank returns its own, and nothing else is wrong."""
     right = trial.oracle["right"]
@@ -135,7 +131,7 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         "The weights are those of one process that trains on the pairs of all ranks.",
         "on {gang}, the weights of rank {rank} are off by up to {gap:.2g} after {steps} steps",
         of="weights",
-        right=_right,
+        right=lambda trial, _: trial.oracle["right"]["weights"],
         known=_known,
     )
     #: Judged at the first step, which all answers begin with equal weights.
@@ -143,7 +139,7 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         "Every rank returns the mean loss over the pairs of all ranks.",
         "rank {rank} returned {seen:.4f} in the first step; over all pairs it is {right:.4f}",
         of=("losses", 0),
-        right=_right,
+        right=lambda trial, _: trial.oracle["right"]["losses"][0],
         within=Tolerance(1e-4),
         known=_local_loss,
     )

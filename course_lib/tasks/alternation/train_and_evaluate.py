@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.outcome import DDPStage, Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation.wrapped import Usage, Watched
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
 from course_lib.tasks.toys import short
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
@@ -65,6 +66,13 @@ def _validation(case: Case) -> Batch:
 
 def _statistics(norm: nn.Module) -> list[float]:
     return numbers((norm.get_buffer("running_mean"), norm.get_buffer("running_var")))
+
+
+def _of_weights(trial: ThisTrial, rank: int) -> str | None:
+    seen = trial.seen[rank]
+    if seen["backwards"] > seen["averages"] or not seen["wrapper"]:
+        return "trained_around_the_wrapper"
+    return None if trial.seen[0]["training"] else "left_in_eval_mode"
 
 
 class TrainAndEvaluate(Task[Case, Seen, Oracle]):
@@ -129,18 +137,13 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
             )
         return None
 
-    @check("The weights are those of a training without evaluations.")
-    def weights(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not close(seen["weights"], trial.oracle["weights"]):
-                gap = farthest(seen["weights"], trial.oracle["weights"])
-                known = "left_in_eval_mode" if not trial.seen[0]["training"] else None
-                if seen["backwards"] > seen["averages"] or not seen["wrapper"]:
-                    known = "trained_around_the_wrapper"
-                return Miss(
-                    f"the weights of rank {rank} of {trial.world_size} are off by up to {gap:.2g}", known
-                )
-        return None
+    weights = compared(
+        "The weights are those of a training without evaluations.",
+        "the weights of rank {rank} of {ranks} are off by up to {gap:.2g}",
+        of="weights",
+        right=lambda trial, _: trial.oracle["weights"],
+        known=_of_weights,
+    )
 
     @check("The losses are those of the model in eval mode.")
     def right_losses(self, trial: ThisTrial) -> Miss | None:

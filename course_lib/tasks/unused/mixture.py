@@ -159,7 +159,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         "Every token is put through the expert with its largest gate, times that gate.",
         "with {case}, the outputs of rank {rank} are off by up to {gap:.2g}",
         of="outputs",
-        right=lambda trial, rank: {"outputs": trial.oracle["outputs"][rank]},
+        right=lambda trial, rank: trial.oracle["outputs"][rank],
         known=_ungated_everywhere,
     )
 
@@ -186,7 +186,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         "The averaged gradients are those of one process with the tokens of all ranks.",
         "with {case}, the gradients on rank {rank} are off by up to {gap:.2g}",
         of="gradients",
-        right=lambda trial, _: {"gradients": trial.oracle["gradients"]["right"]},
+        right=lambda trial, _: trial.oracle["gradients"]["right"],
     )
 
     @check("The mean of all ranks' balance terms is the balance term of one process.")

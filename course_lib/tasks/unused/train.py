@@ -184,7 +184,7 @@ class Train(Task[Case, Seen, list[float]]):
         "with way={way!r} on {ranks} ranks, the weights of rank {rank} are off by up to {gap:.2g} after "
         f"{_STEPS} steps",
         of="weights",
-        right=lambda trial, _: {"weights": trial.oracle},
+        right=lambda trial, _: trial.oracle,
     )
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
