@@ -104,6 +104,7 @@ def compared(
     within: Tolerance | None = None,
     known: Known = None,
     when: Callable[[Any], bool] = lambda _: True,
+    gate: bool = False,
 ) -> Judge:
     """A check: every rank has what the oracle calls right.
 
@@ -114,7 +115,7 @@ def compared(
         right: what that should be, for a trial and a rank, if not this part of the oracle's `right` of the rank.
         each: these are lists, of which all first items are compared, then all second ones.
         within: how near is near enough, if not the task's tolerance.
-        when: for which cases this is demanded.
+        when: for which cases this is demanded. gate: whether a miss ends the judging.
     """
 
     def right_of(trial: Trial, rank: int) -> Any:
@@ -131,7 +132,7 @@ def compared(
                 found, wanted = (items[number] if number < len(items) else None for items in lists)
                 yield number + 1, rank, found, wanted
 
-    @check(sentence)
+    @check(sentence, gate=gate)
     def judge(task: Task, trial: Trial) -> Miss | None:
         if not when(trial.case):
             return None

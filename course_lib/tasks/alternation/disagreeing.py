@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_blindness
 from course_lib.tasks.weights import drawn, network
 
@@ -113,16 +114,13 @@ class Disagreeing(Task[Case, Seen, list[str]]):
 
     gives_names = gate("Every rank returns a list of names.", "rank {rank} returned {given}")
 
-    @check("The gradients are still what they were.")
-    def unchanged(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not seen["kept"]:
-                return Miss(
-                    f"with {self.describe(trial.case)}, the check has changed gradients on rank {rank} of "
-                    f"{trial.world_size}",
-                    "gradients_changed",
-                )
-        return None
+    unchanged = compared(
+        "The gradients are still what they were.",
+        "with {case}, the check has changed gradients on rank {rank} of {ranks}",
+        of="kept",
+        right=lambda *_: True,
+        known="gradients_changed",
+    )
 
     @check("Every rank returns the names of the parameters whose gradients differ between ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
 from course_lib.tasks.task import Miss, Recognised, Trial, check
 
@@ -107,14 +108,12 @@ class Checkpoint(Mystery[Case, Run, None]):
             "longest": patience.longest,
         }
 
-    @check("Only the writer writes, and once.")
-    def writes_once(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if seen["run"]["written"] != (rank == trial.case["writer"]):
-                return Miss(
-                    f"with rank {trial.case['writer']} as the writer, rank {rank} wrote {seen['run']['written']} times"
-                )
-        return None
+    writes_once = compared(
+        "Only the writer writes, and once.",
+        "with rank {writer} as the writer, rank {rank} wrote {seen} times",
+        of=("run", "written"),
+        right=lambda trial, rank: int(rank == trial.case["writer"]),
+    )
 
     @check("Every rank returns what was written.")
     def reads(self, trial: ThisTrial) -> Miss | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.tasks import toys
 from course_lib.tasks.compared import compared
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
-from course_lib.tasks.task import Miss, Trial, check
+from course_lib.tasks.task import Trial
 from course_lib.tasks.weights import ROUNDING, close, network, numbers
 
 if TYPE_CHECKING:
@@ -135,16 +135,13 @@ class Epoch(Mystery[Case, Run, Oracle]):
         known=_other_steps,
     )
 
-    @check("It returns on no rank before all ranks are through with their steps.")
-    def waits(self, trial: ThisTrial) -> Miss | None:
-        """One rank takes its time after its last step."""
-        for rank, seen in trial.seen.items():
-            if not seen["run"]["waited"]:
-                return Miss(
-                    f"with {self.describe(trial.case)}, rank {rank} returned while rank {trial.case['late']} was "
-                    "still in its last step"
-                )
-        return None
+    #: One rank takes its time after its last step.
+    waits = compared(
+        "It returns on no rank before all ranks are through with their steps.",
+        "with {case}, rank {rank} returned while rank {late} was still in its last step",
+        of=("run", "waited"),
+        right=lambda *_: True,
+    )
 
 
 def _with_late_rank(photographs: list[list[float]], chance: Random) -> Case:

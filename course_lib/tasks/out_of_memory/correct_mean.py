@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
@@ -110,15 +111,12 @@ class CorrectMean(Task[Case, Seen, Oracle]):
 
     gives_number = gate("Every rank returns a number.")
 
-    @check("It is the number of good ranks.")
-    def counted(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in sorted(trial.seen.items()):
-            if seen["returned"] != sum(trial.case["good"]):
-                return Miss(
-                    f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), rank {rank} returned "
-                    f"{seen['returned']:g}"
-                )
-        return None
+    counted = compared(
+        "It is the number of good ranks.",
+        "on {gang} ({case}), rank {rank} returned {seen:g}",
+        of="returned",
+        right=lambda trial, _: sum(trial.case["good"]),
+    )
 
     @check("On every rank the gradients are the mean over the good ranks; zeros where there is none.")
     def mean(self, trial: ThisTrial) -> Miss | None:

@@ -12,7 +12,7 @@ from typing import NotRequired, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
-from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
 
@@ -127,16 +127,12 @@ class Setup(Task[Case, Seen, None]):
         ),
     )
 
-    @check("All ranks are in it: a sum over the group is the sum over all ranks.")
-    def holds_everyone(self, trial: ThisTrial) -> Miss | None:
-        """Also in the second group of a process."""
-        right = sum(range(trial.world_size))
-        for rank, seen in trial.seen.items():
-            if seen["sum"] != right:
-                return Miss(
-                    f"on {toys.ranks_text(trial.world_size)}, the sum of ranks was {seen['sum']:g} on rank {rank}"
-                )
-        return None
+    holds_everyone = compared(
+        "All ranks are in it: a sum over the group is the sum over all ranks.",
+        "on {gang}, the sum of ranks was {seen:g} on rank {rank}",
+        of="sum",
+        right=lambda trial, _: sum(range(trial.world_size)),
+    )
 
     @check("The group's timeout is the one asked for.")
     def has_timeout(self, trial: ThisTrial) -> Miss | None:

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
 from course_lib.tasks.weights import ROUNDING, added, close, drawn
@@ -149,16 +150,14 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
 
     gives_names = gate("Every rank returns a list of names.")
 
-    @check("No gradient has changed.", gate=True)
-    def unchanged(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not seen["kept"]:
-                return Miss(
-                    f"with {self.describe(trial.case)}, gradients on rank {rank} of {trial.world_size} are not what "
-                    "they were",
-                    "gradients_changed",
-                )
-        return None
+    unchanged = compared(
+        "No gradient has changed.",
+        "with {case}, gradients on rank {rank} of {ranks} are not what they were",
+        of="kept",
+        right=lambda *_: True,
+        known="gradients_changed",
+        gate=True,
+    )
 
     @check(
         "Every rank returns the names of the parameters that the loss of at least one rank does not reach."
