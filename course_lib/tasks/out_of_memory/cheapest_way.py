@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate, recognise_by_name
+from course_lib.tasks.compared import Compared
+from course_lib.tasks.task import Miss, Trial, WrongKind, check, gate
 from course_lib.tasks.toys import ranks_text
 
 #: The cheapest way is cheaper than the next one by this factor at least.
@@ -30,16 +31,15 @@ class Case(TypedDict):
     ways: dict[str, Way]
 
 
-#: For `right` and for each misconception, what each rank chooses.
-Oracle = dict[str, list[str]]
-ThisTrial = Trial[Case, str, Oracle]
+ThisTrial = Trial[Case, str, dict[str, list[str]]]
 
 
-class CheapestWay(Task[Case, str, Oracle]):
+class CheapestWay(Compared[Case, str, str]):
     """Which way out costs least, given what the ranks have seen?"""
 
     name = "out_of_memory.cheapest_way"
     world_sizes = (1, 2, 3)
+    one_may_fit = False  # there are few ways
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """For each misconception, ways among which it chooses wrongly."""
@@ -75,7 +75,7 @@ class CheapestWay(Task[Case, str, Oracle]):
             raise WrongKind(f"{chosen[:40]!r}")
         return chosen
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[str]]:
         """What each rank should choose, and would by misconceptions."""
         right = [_cheapest(case, _seconds, _chance(case))] * world_size
         return {"right": right, **{name: choose(case) for name, choose in _CHOICES.items()}}
@@ -83,7 +83,7 @@ class CheapestWay(Task[Case, str, Oracle]):
     gives_name = gate("Every rank returns the name of a way.")
 
     @check("All ranks choose the same.")
-    def alike(self, trial: ThisTrial) -> Miss | None:
+    def same(self, trial: ThisTrial) -> Miss | None:
         """Or they would meet in different collectives."""
         chosen = [trial.seen[rank] for rank in range(trial.world_size)]
         if len(set(chosen)) > 1:
@@ -107,11 +107,6 @@ class CheapestWay(Task[Case, str, Oracle]):
                     f"which adds {costs[seen]:.3g} s to a step on average; {right} adds {costs[right]:.3g} s"
                 )
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """The misconception that chooses exactly these."""
-        names = self.gravest_first(_CHOICES)
-        return recognise_by_name(trials, names, lambda t, name: t.oracle[name], alone=False)
 
 
 Cost = Callable[[Way, float, float], float]

@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.compared import compared
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
 from course_lib.tasks.weights import ROUNDING, added, close, drawn
 
@@ -49,18 +49,18 @@ class Seen(TypedDict):
     gradients: NotRequired[list[float]]
 
 
-class Oracle(TypedDict):
-    """The names returned: `right` and by misconception; the gradients of each rank, and their mean."""
+class Decided(TypedDict):
+    """The names; of what is right also the mean gradients, and those of the rank alone."""
 
-    returned: dict[str, list[list[str]]]
-    mean: list[float]
-    local: list[list[float]]
-
-
-ThisTrial = Trial[Case, Seen, Oracle]
+    names: list[str]
+    gradients: NotRequired[list[float]]
+    local: NotRequired[list[float]]
 
 
-class UnusedParameters(Task[Case, Seen, Oracle]):
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+
+
+class UnusedParameters(Compared[Case, Seen, Decided]):
     """Name the parameters that a loss does not reach."""
 
     name = "unused.unused_parameters"
@@ -104,7 +104,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
                 seen["gradients"] = gradients(net)
         return seen
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """What autograd itself says on each rank, and the mean gradients."""
         import torch
 
@@ -128,25 +128,18 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         right = sorted(set().union(*own))
         by_attribute = set() if case["kind"] == "stale" else set(everything)
         returned = {
-            "right": set(right),
             "grad_attribute": by_attribute,
             "frozen_named": {*right, *frozen},
             "zero_is_unused": {*right, *zeros},
             "unused_by_all": set(own[0]).intersection(*own),
             "grad_attribute + frozen_named": by_attribute | frozen,
         }
+        average = mean(local)
         return {
-            "returned": {
-                **{name: [sorted(names)] * world_size for name, names in returned.items()},
-                "own_view": own,
-            },
-            "mean": mean(local),
-            "local": local,
+            "right": [{"names": right, "gradients": average, "local": each} for each in local],
+            **{name: [{"names": sorted(names)}] * world_size for name, names in returned.items()},
+            "own_view": [{"names": names} for names in own],
         }
-
-    def reference(self, oracle: Oracle) -> object:
-        """What answers are compared with."""
-        return oracle["mean"]
 
     gives_names = gate("Every rank returns a list of names.")
 
@@ -165,7 +158,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
     def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
-            mine, right = seen["names"], trial.oracle["returned"]["right"][rank]
+            mine, right = seen["names"], trial.oracle["right"][rank]["names"]
             if mine != right:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; it should "
@@ -178,8 +171,9 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         for rank, seen in trial.seen.items():
             if "error" in seen:
                 return Miss(f"loss.backward() after it raises on rank {rank}: {seen['error']}", "graph_freed")
-            if "gradients" in seen and not close(seen["gradients"], trial.oracle["mean"]):
-                own = close(seen["gradients"], trial.oracle["local"][rank])
+            right = trial.oracle["right"][rank]
+            if "gradients" in seen and not close(seen["gradients"], right["gradients"]):
+                own = close(seen["gradients"], right["local"])
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} gets gradients from "
                     f"loss.backward() that are {'its own, ' if own else ''}not the mean over the ranks",
@@ -191,16 +185,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         """By the lists."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
-        plain = [t.showing({rank: s["names"] for rank, s in t.seen.items()}) for t in trials]
-        names = (
-            "grad_attribute",
-            "frozen_named",
-            "zero_is_unused",
-            "own_view",
-            "unused_by_all",
-            "grad_attribute + frozen_named",
-        )
-        return recognise_by_name(plain, names, lambda trial, name: trial.oracle["returned"][name])
+        return super().recognise(trials)
 
 
 def _net(case: Case) -> nn.Module:
