@@ -106,8 +106,8 @@ def attempt(
                 for question in plan[world_size]:
                     case = question.case
                     replies, text = ranks.ask(harness.run_trial, task.name, json.dumps(case))
-                    seen = _observations(replies, first=not trials)
-                    trials.append(Trial(world_size, case, question.oracle, seen))
+                    seen, wrong_kinds = _observations(replies, first=not trials)
+                    trials.append(Trial(world_size, case, question.oracle, seen, wrong_kinds))
                     printed.append(text)
                     if tell is not None:
                         tell(len(trials), in_all)
@@ -269,8 +269,12 @@ def pickled_text(blob: bytes) -> str:
     return str(strings[0])
 
 
-def _observations(answers: Mapping[int, object], first: bool) -> dict[int, object]:
-    """What was seen on each rank; raises EndedError where there is nothing to see."""
+def _observations(answers: Mapping[int, object], first: bool) -> tuple[dict[int, object], dict[int, str]]:
+    """By rank, what was seen, or what the answer gave instead of something of the kind asked for.
+
+    Raises:
+        EndedError: there is nothing to see.
+    """
     replies = {rank: answer for rank, answer in answers.items() if isinstance(answer, dict)}
     if len(replies) < len(answers):
         raise EndedError(End.UNREADABLE, "no observation")
@@ -281,9 +285,11 @@ def _observations(answers: Mapping[int, object], first: bool) -> dict[int, objec
         raise EndedError(End.STUB)
     if stubs:
         raise EndedError(End.UNFINISHED, str(min(stubs)))
-    if not all("seen" in reply for reply in replies.values()):
+    wrong = {rank: str(reply["wrong_kind"]) for rank, reply in replies.items() if "wrong_kind" in reply}
+    seen = {rank: reply["seen"] for rank, reply in replies.items() if "seen" in reply}
+    if len(seen.keys() | wrong.keys()) < len(replies):
         raise EndedError(End.UNREADABLE, "no observation")
-    return {rank: reply["seen"] for rank, reply in replies.items()}
+    return seen, wrong
 
 
 def _printed(outcome: Outcome) -> str:

@@ -21,7 +21,7 @@ from course_lib.grading.confine import confine, forget_forks
 from course_lib.outcome.syntax import CELL_PREFIX, compile_cell, remember_cell
 from course_lib.tasks.catalogue import find_task
 from course_lib.tasks.precision import agree, in_float64
-from course_lib.tasks.task import Task
+from course_lib.tasks.task import Task, WrongKind
 
 #: How the answer's lines are called in tracebacks and verdicts.
 LABEL = "your answer"
@@ -59,7 +59,7 @@ def keep_script(source: str, first_line: int, folder: str, task_name: str) -> st
 
 
 def run_trial(task_name: str, case: str) -> str:
-    """Call the answer once: `{"seen": observation}`, `{"stub": true}` or `{"missing": true}`."""
+    """Call the answer once, and say `{"seen": observation}`, `{"wrong_kind": text}` or that there is none yet."""
     task = find_task(task_name)
     function = sys.modules["__main__"].__dict__.get(task.function)
     if not callable(function):
@@ -69,6 +69,10 @@ def run_trial(task_name: str, case: str) -> str:
         return _dumps({"seen": task.trial(_noticing_stubs(function), _loads(case))})
     except _NotAttempted:
         return _dumps({"stub": True})
+    except WrongKind as wrong:
+        if not any(check.of_kind for check in task.checks):
+            raise  # no check would ever say so
+        return _dumps({"wrong_kind": str(wrong)})
 
 
 def sign_off() -> str:

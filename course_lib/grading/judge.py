@@ -115,6 +115,8 @@ def _checked(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[CheckR
             results.append(CheckResult(check.sentence, CheckState.OPEN))
             continue
         for number, trial in enumerate(attempt.trials):
+            if trial.wrong_kinds and not check.of_kind:
+                continue  # its gate speaks for this trial
             try:
                 miss = check.judge(task, trial)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -139,11 +141,12 @@ def _named(task: Task, results: Sequence[CheckResult], ids: Sequence[str]) -> tu
 
 
 def _safely_recognised(task: Task, attempt: Attempt) -> tuple[str, ...]:
+    trials = [trial for trial in attempt.trials if not trial.wrong_kinds]
     try:
         if attempt.end is End.BROKE and attempt.outcome is not None:
-            found = task.recognise_ending(attempt.outcome, attempt.trials)
+            found = task.recognise_ending(attempt.outcome, trials)
         else:
-            found = task.recognise(attempt.trials)
+            found = task.recognise(trials)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return ()
     return (found,) if isinstance(found, str) else found or ()

@@ -1,8 +1,9 @@
 """ASK: the graded tasks, one folder a lesson, one file and one class a task.
 
 To add a task, put a file with a `Task` class into the folder of its lesson: nothing else has to be registered.
-`task` holds what a task is made of, `catalogue` finds them by name, `toys` the small data sets and models that answers
-are run on. May import `doctor`, `watch` and `ranks`; importing it imports no torch (that happens inside ranks).
+`task` holds what a task is made of, `compared` the base of those whose observations are compared with an oracle,
+`catalogue` finds them by name, `toys` has the small data sets and models that answers are run on, and reads what they
+give. May import `doctor`, `watch` and `ranks`; importing it imports no torch (that happens inside ranks).
 """
 
 from course_lib.tasks.catalogue import UnknownTaskError, all_tasks, find_task

@@ -14,8 +14,10 @@ What a task says to learners (its title, hints and misconceptions) stands in `ta
 `Task[Case, Seen, Oracle]` names the types of these data, usually TypedDicts, because they travel as JSON: `Case` is
 what `cases` yields; `Seen` is what `trial` returns on one rank; `Oracle` is what `oracle` returns, with its functions
 called.
-`Seen` is the type of an observation that has passed the task's gates. Where an answer returned something of another
-kind, an `Odd` stands in its place: checks that come before the gates have to ask `toys.is_odd`.
+Where an answer gives something of another kind than asked for, `trial` raises `WrongKind` (the functions of `toys` that
+convert values do): that rank has no observation, and the task's `gate` says so. Other checks, and `recognise`, see only
+trials in which every rank has one. An answer may call collectives: a trial that calls it several times converts what it
+gave after the last call, or the other ranks would wait for a rank that has left.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome, RankError
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.words import Misconception, words_of
@@ -54,12 +57,14 @@ class Trial(Generic[CaseT, SeenT, OracleT]):
     Attributes:
         world_size: number of ranks. case: what it was called with. oracle: what `Task.oracle` says of the case.
         seen: what `Task.trial` returned, by rank.
+        wrong_kinds: of ranks that have no observation, what the answer gave instead (see `WrongKind`).
     """
 
     world_size: int
     case: CaseT
     oracle: OracleT
     seen: Mapping[int, SeenT]
+    wrong_kinds: Mapping[int, str] = field(default_factory=dict)
 
     def showing(self, seen: Mapping[int, _Predicted]) -> Trial[CaseT, _Predicted, OracleT]:
         """The same trial with a part of what was seen, or what was made of it."""
@@ -70,10 +75,8 @@ class Trial(Generic[CaseT, SeenT, OracleT]):
         return [one] * self.world_size
 
 
-class Odd(TypedDict):
-    """What stands for an answer's value that is not of the kind asked for: what it is instead; see `toys.odd`."""
-
-    odd: str
+class WrongKind(Exception):
+    """An answer's value is not of the kind asked for; the message says what it is instead, as after "returned"."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,14 @@ _Judge = TypeVar("_Judge", bound=Judge)
 class Check:
     """One demand on the answer; `judge(task, trial)` returns None where the trial meets it.
 
-    A `gate` that is missed ends the judging: what comes after it would make no sense.
+    A `gate` that is missed ends the judging: what comes after it would make no sense. `of_kind` marks the gate that
+    looks at `Trial.wrong_kinds`; other checks do not see trials that have any.
     """
 
     sentence: str
     judge: Judge = field(compare=False)
     gate: bool = False
+    of_kind: bool = False
 
 
 def check(sentence: str, *, gate: bool = False) -> Callable[[_Judge], _Judge]:
@@ -110,31 +115,42 @@ def check(sentence: str, *, gate: bool = False) -> Callable[[_Judge], _Judge]:
     return mark
 
 
-def is_odd(observation: object) -> TypeGuard[Odd]:
-    """True for what `toys.odd` made."""
-    return isinstance(observation, Mapping) and "odd" in observation
+def ranks_text(count: int) -> str:
+    """`1 rank`, `4 ranks`."""
+    return "1 rank" if count == 1 else f"{count} ranks"
+
+
+def said_of(task: Task, trial: Trial, rank: int, said: str, **values: object) -> str:
+    """A sentence about a rank, from one with gaps.
+
+    Args:
+        said: in it stand {rank}, {ranks} (how many there are), {gang} ("4 ranks"), {case} (its description), the parts
+            of the case by their names, and `values`.
+    """
+    known = {"rank": rank, "ranks": trial.world_size, "gang": ranks_text(trial.world_size)}
+    return said.format(**{**trial.case, **known, "case": task.describe(trial.case), **values})
 
 
 def gate(
-    sentence: str, said: str = "rank {rank} of {ranks} returned {odd}", *, of: str | None = None
+    sentence: str,
+    said: str = "rank {rank} of {ranks} returned {given}",
+    known: Callable[[Trial], str | None] = lambda _: None,
 ) -> Judge:
-    """The gate of most tasks: every rank returned something of the kind asked for.
+    """The gate of most tasks: on every rank the answer gave something of the kind asked for (see `WrongKind`).
 
     Args:
-        said: what is said of the first rank that did not: {rank} of {ranks} returned {odd}, with the {case}.
-        of: the part of an observation that is looked at. Where there is a list of observations or parts, at each.
+        said: of the first rank on which it did not (see `said_of`): what it gave is {given}, all such ranks are {who}.
+        known: names the misconception that is behind it, if it shows one.
     """
 
-    @check(sentence, gate=True)
     def judge(task: Task, trial: Trial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            part = seen if of is None else [one[of] for one in seen] if isinstance(seen, list) else seen[of]
-            for one in part if isinstance(part, list) else [part]:
-                if is_odd(one):
-                    case = task.describe(trial.case)
-                    return Miss(said.format(rank=rank, ranks=trial.world_size, odd=one["odd"], case=case))
-        return None
+        if not trial.wrong_kinds:
+            return None
+        rank = min(trial.wrong_kinds)
+        who, given = rank_list(trial.wrong_kinds), trial.wrong_kinds[rank]
+        return Miss(said_of(task, trial, rank, said, who=who, given=given), known(trial))
 
+    judge.__check__ = Check(sentence, judge, gate=True, of_kind=True)  # type: ignore[attr-defined]
     return judge
 
 
@@ -215,8 +231,11 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         """What the answer is called with on a gang of this size; JSON-able, drawn from `chance` only."""
         raise NotImplementedError
 
-    def trial(self, answer: Callable[..., Any], case: CaseT) -> SeenT | Odd:
+    def trial(self, answer: Callable[..., Any], case: CaseT) -> SeenT:
         """Call the answer on this rank and return what was observed, JSON-able. Exceptions are the answer's.
+
+        Raises:
+            WrongKind: the answer gave something else than it was asked for.
 
         A task says here what its answer is called with; what an answer returns may be anything, and is an `object`.
         """

@@ -5,18 +5,17 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-from course_lib.tasks.task import Odd
-from course_lib.tasks.task import is_odd as is_odd
+from course_lib.tasks.task import WrongKind
+from course_lib.tasks.task import ranks_text as ranks_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-_Asked = TypeVar("_Asked")
 
 #: An answer that gives more than this gives without end.
 MAX_ITEMS = 10_000
@@ -103,73 +102,82 @@ def small_network() -> nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
 
 
-def odd(value: object) -> Odd:
-    """What stands for an answer's value that is not of the kind asked for."""
+def described(value: object) -> str:
+    """What an answer gave instead of something of the kind asked for."""
     try:
         if isinstance(value, list | tuple | set | dict) and len(value) > MAX_ITEMS:
-            return {"odd": f"a {type(value).__name__} of {len(value):,} items"}
+            return f"a {type(value).__name__} of {len(value):,} items"
         text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:120]
     except Exception:
         text = "..."
-    if value is None:
-        return {"odd": "None (is a return missing?)"}
-    return {"odd": f"{type(value).__name__}: {text}"}
+    return "None (is a return missing?)" if value is None else f"{type(value).__name__}: {text}"
 
 
-def in_place_of(kind: type[_Asked], what: Odd) -> _Asked:
-    """The `Odd`, where an observation's type has a value of this kind: see `Task` on what may rely on that type."""
-    return cast("_Asked", what)
+def wrong_kind(value: object) -> WrongKind:
+    """The exception for a value that is not of the kind asked for."""
+    return WrongKind(described(value))
 
 
-def all_or_odd(parts: Iterable[_Asked]) -> list[_Asked]:
-    """The parts as a list, or the first `Odd` among them in its place."""
-    found: list[_Asked] = []
-    for part in parts:
-        if is_odd(part):
-            return in_place_of(list[_Asked], part)
-        found.append(part)
-    return found
+def items(value: object) -> Iterable[Any]:
+    """What a list, tensor, range or generator gives, but not the letters of a text or the keys of a dictionary.
+
+    Raises:
+        WrongKind: there is nothing to go through. So do all functions below that convert an answer's value.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise wrong_kind(value)
+    return value
+
+
+def numbers(value: object) -> list[float]:
+    """A list, tensor, array, range or generator of numbers as a list."""
+    return [number(item) for item in itertools.islice(items(value), MAX_ITEMS)]
 
 
 def whole_numbers(value: object) -> list[int]:
-    """A list, tensor, array, range or generator of whole numbers as a list; else an `Odd` in its place."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return in_place_of(list[int], odd(value))
-    numbers: list[int] = []
-    for item in value:
-        if len(numbers) >= MAX_ITEMS:
-            return in_place_of(list[int], {"odd": f"more than {MAX_ITEMS} numbers"})
+    """A list, tensor, array, range or generator of whole numbers as a list."""
+    found: list[int] = []
+    for item in items(value):
+        if len(found) >= MAX_ITEMS:
+            raise WrongKind(f"more than {MAX_ITEMS} numbers")
         try:
-            number = int(item)
-            if number != item:
-                return in_place_of(list[int], odd(item))
+            one = int(item)
+            if one != item:
+                raise wrong_kind(item)
         except (TypeError, ValueError, RuntimeError):
-            return in_place_of(list[int], odd(item))
-        numbers.append(number)
-    return numbers
+            raise wrong_kind(item) from None
+        found.append(one)
+    return found
 
 
 def flat_numbers(value: Any) -> list[int]:
-    """A batch as a flat list: a tensor of any shape, or numbers in lists in lists; else an `Odd` in its place."""
+    """A batch as a flat list: a tensor of any shape, or numbers in lists in lists."""
     if hasattr(value, "flatten") and hasattr(value, "tolist"):
         return whole_numbers(value.flatten().tolist())
     if isinstance(value, list | tuple):
-        flat: list[int] = []
-        for item in value:
-            part = flat_numbers(item) if isinstance(item, list | tuple) or hasattr(item, "tolist") else [item]
-            if is_odd(part):
-                return in_place_of(list[int], part)
-            flat += part
-        return whole_numbers(flat)
+        nested = (
+            flat_numbers(item) if isinstance(item, list | tuple) or hasattr(item, "tolist") else [item]
+            for item in value
+        )
+        return whole_numbers(itertools.chain.from_iterable(nested))
     return whole_numbers(value)
 
 
 def names(value: object) -> list[str]:
-    """A list, a set or anything else that gives strings as a list of them; else an `Odd` in its place."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return in_place_of(list[str], odd(value))
-    found = list(value)[:MAX_ITEMS]
-    return found if all(isinstance(item, str) for item in found) else in_place_of(list[str], odd(found))
+    """A list, a set or anything else that gives strings as a list of them."""
+    found = list(items(value))[:MAX_ITEMS]
+    if not all(isinstance(item, str) for item in found):
+        raise wrong_kind(found)
+    return found
+
+
+def parameter_names(value: object, known: Iterable[str]) -> list[str]:
+    """The same, of parameters of a model that has these, as the model itself has them (see `without_wrapper`)."""
+    found, there = without_wrapper(names(value)), set(known)
+    for name in found:
+        if name not in there:
+            raise WrongKind(f"{name!r}, which is no parameter of the model")
+    return found
 
 
 def without_wrapper(names: Iterable[str]) -> list[str]:
@@ -178,29 +186,32 @@ def without_wrapper(names: Iterable[str]) -> list[str]:
 
 
 def number(value: Any) -> float:
-    """A float, an int or a tensor of one element as a float; else an `Odd` in its place."""
+    """A float, an int or a tensor of one element as a float."""
     if value is None or isinstance(value, str | bytes):
-        return in_place_of(float, odd(value))
+        raise wrong_kind(value)
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
-        return in_place_of(float, odd(value))
+        raise wrong_kind(value) from None
+
+
+def number_or_text(value: object) -> float | str:
+    """The same; what it is instead, for what is not a number."""
+    try:
+        return number(value)
+    except WrongKind as wrong:
+        return str(wrong)
 
 
 def whole_number(value: object) -> int:
-    """An int, or a number that is one, as an int; else an `Odd` in its place."""
+    """An int, or a number that is one, as an int."""
     found = number(value)
-    if is_odd(found):
-        return in_place_of(int, found)
-    return int(found) if math.isfinite(found) and found == int(found) else in_place_of(int, odd(found))
+    if not math.isfinite(found) or found != int(found):
+        raise wrong_kind(found)
+    return int(found)
 
 
 def short(numbers: Sequence[object], most: int = 8) -> str:
     """`[5, 0, 3, …]`: a list as it fits into a sentence."""
     shown = ", ".join(map(str, numbers[:most]))
     return f"[{shown}, …]" if len(numbers) > most else f"[{shown}]"
-
-
-def ranks_text(count: int) -> str:
-    """`1 rank`, `4 ranks`."""
-    return "1 rank" if count == 1 else f"{count} ranks"

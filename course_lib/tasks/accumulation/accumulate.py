@@ -6,14 +6,16 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
-from course_lib.tasks.toys import ranks_text, short
-from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
+from course_lib.tasks.compared import Compared, at_most, compared
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import Recognised, Trial, gate
+from course_lib.tasks.toys import short
+from course_lib.tasks.weights import ROUNDING, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -40,14 +42,14 @@ class Seen(TypedDict):
     largest: int
 
 
-class Oracle(TypedDict):
-    """The mean loss; for `right` and for each misconception, the gradients of each rank."""
+class Decided(TypedDict):
+    """What misconceptions decide: the gradients. What is right has the mean loss, too."""
 
-    gradients: dict[str, list[list[float]]]
-    loss: float
+    gradients: list[float]
+    loss: NotRequired[float]
 
 
-ThisTrial = Trial[Case, Seen, Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
 
 
 def _network(case: Case) -> nn.Module:
@@ -67,7 +69,7 @@ def _losses_of(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs - targets).square().mean(1)
 
 
-class Accumulate(Task[Case, Seen, Oracle]):
+class Accumulate(Compared[Case, Seen, Decided]):
     """The gradient of one big batch from micro-batches of any number and size, with one reduction."""
 
     name = "accumulation.accumulate"
@@ -115,7 +117,7 @@ class Accumulate(Task[Case, Seen, Oracle]):
             "largest": max(forwards, default=0),
         }
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """The mean loss, and each rank's gradients: right ones and those of misconceptions."""
         import torch
 
@@ -141,82 +143,47 @@ class Accumulate(Task[Case, Seen, Oracle]):
             for me in range(world_size)
         ]
         everywhere = {
-            "right": right,
             "mean_of_means": gradient(of_means),
             "mean_of_means/ranks": weights.added(alone) / world_size,
             "divided_twice": right / world_size,
             "stale": right + float(case["before"]),
         }
-        found = {name: [one.tolist()] * world_size for name, one in everywhere.items()}
-        found["not_reduced"] = [one.tolist() for one in alone]
-        found["not_reduced/total"] = [
-            (one * own[rank] * world_size / total).tolist() for rank, one in enumerate(alone)
-        ]
+        found = {name: [one] * world_size for name, one in everywhere.items()}
+        found["not_reduced"] = alone
+        found["not_reduced/total"] = [one * own[rank] * world_size / total for rank, one in enumerate(alone)]
         with torch.no_grad():
             loss = sum(float(_losses_of(net(x), y).sum()) for share in parts for x, y in share) / total
-        return {"gradients": found, "loss": loss}
+        wrong = {name: [Decided(gradients=one.tolist()) for one in ranks] for name, ranks in found.items()}
+        return {"right": [{"gradients": right.tolist(), "loss": loss}] * world_size, **wrong}
 
-    def reference(self, oracle: Oracle) -> object:
-        """What answers are compared with."""
-        return [oracle["gradients"]["right"], oracle["loss"]]
+    gives_number = gate("Every rank returns a number.")
 
-    #: A float, or a tensor of one element.
-    gives_number = gate("Every rank returns a number.", of="loss")
-
-    @check("No forward gets more than one micro-batch.")
-    def one_at_a_time(self, trial: ThisTrial) -> Miss | None:
-        """More do not fit into memory."""
-        for rank, seen in trial.seen.items():
-            largest = max(trial.case["sizes"][rank])
-            if seen["largest"] > largest:
-                return Miss(
-                    f"with {self.describe(trial.case)}, a forward on rank {rank} got {seen['largest']} samples",
-                    "one_forward",
-                )
-        return None
-
-    @check("On every rank .grad holds the gradient of the mean loss over all samples of all ranks.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        """As of one process with one big batch."""
-        for rank, seen in trial.seen.items():
-            wanted = trial.oracle["gradients"]["right"][rank]
-            if not close(seen["gradients"], wanted):
-                return Miss(
-                    f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), the gradients of rank {rank} "
-                    f"are off by up to {farthest(seen['gradients'], wanted):.2g}"
-                )
-        return None
-
-    @check("Gradients are sent once, however many micro-batches there are.")
-    def once(self, trial: ThisTrial) -> Miss | None:
-        """In bytes; a few numbers more do not matter."""
-        for rank, seen in trial.seen.items():
-            if seen["reduced"] > 1.5:
-                return Miss(
-                    f"with {self.describe(trial.case)}, rank {rank} sent them {seen['reduced']:.0f} times",
-                    "reduced_each_time",
-                )
-        return None
-
-    @check("Every rank returns the mean loss over all samples of all ranks.")
-    def right_loss(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not abs(seen["loss"] - trial.oracle["loss"]) < 1e-4 * (1 + abs(trial.oracle["loss"])):
-                return Miss(
-                    f"on {ranks_text(trial.world_size)}, rank {rank} returned {seen['loss']:.4f}; it is "
-                    f"{trial.oracle['loss']:.4f}"
-                )
-        return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """What gives exactly these gradients."""
-        names = trials[0].oracle["gradients"] if trials else ()
-        return recognise_by_name(
-            trials,
-            names,
-            lambda trial, name: trial.oracle["gradients"][name],
-            lambda seen, right: close(seen["gradients"], right),
-        )
+    one_at_a_time = at_most(
+        "No forward gets more than one micro-batch.",
+        "with {case}, a forward on rank {rank} got {seen} samples",
+        "one_forward",
+        of="largest",
+        limit=lambda case, rank: max(case["sizes"][rank]),
+    )
+    right = compared(
+        "On every rank .grad holds the gradient of the mean loss over all samples of all ranks.",
+        "on {gang} ({case}), the gradients of rank {rank} are off by up to {gap:.2g}",
+        of="gradients",
+    )
+    #: In bytes; a few numbers more do not matter.
+    once = at_most(
+        "Gradients are sent once, however many micro-batches there are.",
+        "with {case}, rank {rank} sent them {seen:.0f} times",
+        "reduced_each_time",
+        of="reduced",
+        limit=lambda case, rank: 1.5,
+    )
+    right_loss = compared(
+        "Every rank returns the mean loss over all samples of all ranks.",
+        "on {gang}, rank {rank} returned {seen:.4f}; it is {right:.4f}",
+        of="loss",
+        within=Tolerance(1e-4, 1e-4),
+    )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A rank with more micro-batches than others waits in a reduction that is one too many."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys, weights
+from course_lib.tasks.compared import Compared
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
 from course_lib.tasks.toys import ranks_text
 
 if TYPE_CHECKING:
@@ -43,11 +44,7 @@ class Seen(TypedDict):
     own: list[Factor]
 
 
-#: For `right` and for each misconception, what each rank shows.
-Oracle = dict[str, list[Seen]]
-
-
-ThisTrial = Trial[Case, Seen, Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Seen]]]
 
 
 def _gradients(case: Case, rank: int) -> tuple[list[Tensor | None], list[Tensor]]:
@@ -65,7 +62,7 @@ def _norm(gradients: Sequence[Tensor | None]) -> float:
     return math.sqrt(sum(float(one.double().square().sum()) for one in gradients if one is not None))
 
 
-class ClipGlobalNorm(Task[Case, Seen, Oracle]):
+class ClipGlobalNorm(Compared[Case, Seen, Seen]):
     """Clip by the norm of a model of which each rank holds another part."""
 
     name = "accumulation.clip_global_norm"
@@ -121,7 +118,7 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
             returned = -1.0  # JSON knows neither inf nor nan; a norm is never negative
         return {"norm": returned, "shared": factors[:count], "own": factors[count:]}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Seen]]:
         """Norm and factors for each rank: right ones and those of misconceptions."""
         parts = [_gradients(case, rank) for rank in range(world_size)]
         shared, own = _norm(parts[0][0]), [_norm(part[1]) for part in parts]
@@ -154,8 +151,7 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
             "parts_apart/own": [seen(r, whole, by(shared), by(own[r])) for r in ranks],
         }
 
-    #: A float, or a tensor of one element.
-    gives_number = gate("Every rank returns a number.", of="norm")
+    gives_number = gate("Every rank returns a number.")
 
     @check("Every rank returns the norm of all gradients of all ranks, the shared ones counted once.")
     def right_norm(self, trial: ThisTrial) -> Miss | None:
@@ -192,7 +188,7 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
                 ("shared", seen["shared"], right["shared"]),
                 ("own", seen["own"], right["own"]),
             ):
-                if not _alike(mine, wanted):
+                if not self.alike(mine, wanted):
                     return Miss(
                         f"{self.describe(trial.case)} on {ranks_text(trial.world_size)}, {part} gradients of rank "
                         f"{rank} were multiplied by {', '.join(map(_named, mine))}, not by {_named(wanted[0])}"
@@ -202,13 +198,7 @@ class ClipGlobalNorm(Task[Case, Seen, Oracle]):
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """What gives exactly these norms and factors where all is finite; if that is right, what it does elsewhere."""
         sound = [trial for trial in trials if trial.case["broken"] < 0]
-        names = sound[0].oracle if sound else ()
-
-        def equal(one: Seen, other: Seen) -> bool:
-            factors = _alike(one["shared"], other["shared"]) and _alike(one["own"], other["own"])
-            return factors and math.isclose(one["norm"], other["norm"], rel_tol=1e-4)
-
-        found = recognise_by_name(sound, names, lambda trial, name: trial.oracle[name], equal)
+        found = super().recognise(sound)
         if found is None and any(self.left_alone(trial) for trial in trials if trial not in sound):
             return "infinite"
         return found
@@ -224,13 +214,6 @@ def _parameter(gradient: Tensor | None) -> nn.Parameter:
     parameter = torch.nn.Parameter(torch.zeros(3) if gradient is None else torch.zeros_like(gradient))
     parameter.grad = None if gradient is None else gradient.clone()
     return parameter
-
-
-def _alike(one: Sequence[Factor], other: Sequence[Factor]) -> bool:
-    return len(one) == len(other) and all(
-        a == b if isinstance(a, str) or isinstance(b, str) else math.isclose(a, b, rel_tol=1e-4)
-        for a, b in zip(one, other, strict=True)
-    )
 
 
 def _named(value: Factor) -> str:

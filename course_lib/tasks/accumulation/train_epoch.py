@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
@@ -20,9 +19,9 @@ from course_lib.tasks.accumulation.epochs import (
     trained,
 )
 from course_lib.tasks.accumulation.reduced import times_reduced
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import ranks_text
-from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
+from course_lib.tasks.compared import Compared, compared, same_everywhere
+from course_lib.tasks.task import Miss, Trial, check
+from course_lib.tasks.weights import ROUNDING, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,22 +31,23 @@ if TYPE_CHECKING:
     LossOf = Callable[[Tensor, Tensor], Tensor]
 
 
-class Epoch(TypedDict):
-    """The weights after it, steps of the optimizer in it, and how often gradients were sent."""
+class Trained(TypedDict):
+    """The weights after each epoch."""
 
-    weights: list[float]
-    steps: int
-    reduced: float
+    weights: list[list[float]]
 
 
-#: For `right` and for each misconception, the weights after each epoch.
-Oracle = dict[str, list[list[float]]]
+class Seen(Trained):
+    """By epoch, also the steps of the optimizer, and how often gradients were sent."""
+
+    steps: list[int]
+    reduced: list[float]
 
 
-ThisTrial = Trial[Case, list[Epoch], Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Trained]]]
 
 
-class TrainEpoch(Task[Case, list[Epoch], Oracle]):
+class TrainEpoch(Compared[Case, Seen, Trained]):
     """A loop that accumulates, with several things wrong in it."""
 
     name = "accumulation.train_epoch"
@@ -74,7 +74,7 @@ class TrainEpoch(Task[Case, list[Epoch], Oracle]):
             [DistributedDataParallel, Optimizer, list[tuple[Tensor, Tensor]], LossOf, int], object
         ],
         case: Case,
-    ) -> list[Epoch]:
+    ) -> Seen:
         """For each epoch: the weights after it, optimizer steps, and how often gradients were sent."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -84,85 +84,58 @@ class TrainEpoch(Task[Case, list[Epoch], Oracle]):
         optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE, momentum=0.9)
         steps: list[int] = []
         optimizer.register_step_post_hook(lambda *_: steps.append(1))
-        told: list[Epoch] = []
+        seen: Seen = {"weights": [], "steps": [], "reduced": []}
         for epoch in range(EPOCHS):
             steps.clear()
             began = time.time_ns()
             shares = [micro_batch(case, epoch, rank, number) for number in range(case["count"])]
             answer(ddp, optimizer, shares, torch.nn.functional.mse_loss, case["every"])
-            told.append(
-                {
-                    "weights": numbers(ddp.parameters()),
-                    "steps": len(steps),
-                    "reduced": times_reduced(ddp.parameters(), began),
-                }
-            )
-        return told
+            seen["weights"].append(numbers(ddp.parameters()))
+            seen["steps"].append(len(steps))
+            seen["reduced"].append(times_reduced(ddp.parameters(), began))
+        return seen
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Trained]]:
         """The weights after each epoch: right ones, and those of misconceptions."""
-        return {name: partial(trained, case, world_size, way) for name, way in WAYS.items()}
+        ways = {name: trained(case, world_size, way) for name, way in WAYS.items()}
+        return {name: [{"weights": weights}] * world_size for name, weights in ways.items()}
 
     @check("Every group ends with a step of the optimizer, also one that is not full.")
     def steps(self, trial: ThisTrial) -> Miss | None:
         """As many steps as groups, in each epoch."""
         wanted = len(list(groups(trial.case)))
         for rank, seen in trial.seen.items():
-            for epoch, told in enumerate(seen):
-                if told["steps"] != wanted:
+            for epoch, steps in enumerate(seen["steps"], start=1):
+                if steps != wanted:
                     return Miss(
-                        f"with {self.describe(trial.case)}, rank {rank} made {told['steps']} steps in epoch "
-                        f"{epoch + 1}; there are {wanted} groups",
-                        "left_over" if told["steps"] == trial.case["count"] // trial.case["every"] else None,
+                        f"with {self.describe(trial.case)}, rank {rank} made {steps} steps in epoch {epoch}; there are "
+                        f"{wanted} groups",
+                        "left_over" if steps == trial.case["count"] // trial.case["every"] else None,
                     )
         return None
 
-    @check("After each epoch all ranks have the same weights.")
-    def same(self, trial: ThisTrial) -> Miss | None:
-        for epoch in range(EPOCHS):
-            for rank, seen in trial.seen.items():
-                mine, first = seen[epoch]["weights"], trial.seen[0][epoch]["weights"]
-                if not close(mine, first):
-                    return Miss(
-                        f"with {self.describe(trial.case)}, the weights of rank {rank} are up to "
-                        f"{farthest(mine, first):.2g} away from rank 0's after epoch {epoch + 1}",
-                        "never_reduced",
-                    )
-        return None
-
-    @check("They are those of one process that takes all samples of a group, of all ranks, at once.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        for epoch in range(EPOCHS):
-            mine, right = trial.seen[0][epoch]["weights"], trial.oracle["right"][epoch]
-            if not close(mine, right):
-                return Miss(
-                    f"with {self.describe(trial.case)} on {ranks_text(trial.world_size)}, the weights are off by up to "
-                    f"{farthest(mine, right):.2g} after epoch {epoch + 1}"
-                )
-        return None
+    same = same_everywhere(
+        "After each epoch all ranks have the same weights.",
+        "with {case}, the weights of rank {rank} are up to {gap:.2g} away from rank 0's after epoch {number}",
+        of="weights",
+        each=True,
+        known="never_reduced",
+    )
+    right = compared(
+        "They are those of one process that takes all samples of a group, of all ranks, at once.",
+        "with {case} on {gang}, the weights are off by up to {gap:.2g} after epoch {number}",
+        of="weights",
+        each=True,
+    )
 
     @check("Gradients are sent once a step.")
     def once(self, trial: ThisTrial) -> Miss | None:
         """In bytes; a few numbers more do not matter."""
         for rank, seen in trial.seen.items():
-            for told in seen:
-                if told["steps"] and told["reduced"] > told["steps"] + 0.5:
-                    return Miss(
-                        f"with {self.describe(trial.case)}, rank {rank} sent them {told['reduced']:.0f} times in "
-                        f"{told['steps']} steps",
-                        "reduced_each_time",
-                    )
-                if trial.world_size > 1 and told["reduced"] < 0.3 * told["steps"]:
-                    return Miss(
-                        f"with {self.describe(trial.case)}, rank {rank} sent hardly any in {told['steps']} steps",
-                        "never_reduced",
-                    )
+            for steps, reduced in zip(seen["steps"], seen["reduced"], strict=True):
+                where = f"with {self.describe(trial.case)}, rank {rank} sent"
+                if steps and reduced > steps + 0.5:
+                    return Miss(f"{where} them {reduced:.0f} times in {steps} steps", "reduced_each_time")
+                if trial.world_size > 1 and reduced < 0.3 * steps:
+                    return Miss(f"{where} hardly any in {steps} steps", "never_reduced")
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """The way of training that gives exactly these weights."""
-
-        def equal(seen: list[Epoch], right: list[list[float]]) -> bool:
-            return all(close(told["weights"], one) for told, one in zip(seen, right, strict=True))
-
-        return recognise_by_name(trials, WAYS, lambda trial, way: trial.everywhere(trial.oracle[way]), equal)

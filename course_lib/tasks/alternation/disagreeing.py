@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_blindness
-from course_lib.tasks.toys import is_odd, without_wrapper
+from course_lib.tasks.compared import compared
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_blindness
 from course_lib.tasks.weights import drawn, network
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
                 elif case["how"] == "missing" and parameter.grad is not None:
                     parameter.grad.zero_()  # where None is taken for zeros, nothing differs
         before = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
-        names = toys.names(answer(model))
+        names = toys.parameter_names(answer(model), _NAMES)
         after = [p.grad for p in model.parameters()]
         kept = all(
             old is new if old is None or new is None else torch.equal(old, new)
@@ -112,36 +112,23 @@ class Disagreeing(Task[Case, Seen, list[str]]):
             return sorted(_NAMES)
         return sorted(_NAMES[index] for index in case["odd"])
 
-    @check("Every rank returns a list of names.", gate=True)
-    def gives_names(self, trial: ThisTrial) -> Miss | None:
-        """Of parameters, as model.module has them; with module. before them they are understood, too."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["names"]):
-                return Miss(f"rank {rank} returned {seen['names']['odd']}")
-            unknown = [name for name in without_wrapper(seen["names"]) if name not in _NAMES]
-            if unknown:
-                return Miss(f"rank {rank} returned {unknown[0]!r}, which is no parameter of the model")
-        return None
+    gives_names = gate("Every rank returns a list of names.", "rank {rank} returned {given}")
 
-    @check("The gradients are still what they were.")
-    def unchanged(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not seen["kept"]:
-                return Miss(
-                    f"with {self.describe(trial.case)}, the check has changed gradients on rank {rank} of "
-                    f"{trial.world_size}",
-                    "gradients_changed",
-                )
-        return None
+    unchanged = compared(
+        "The gradients are still what they were.",
+        "with {case}, the check has changed gradients on rank {rank} of {ranks}",
+        of="kept",
+        right=lambda *_: True,
+        known="gradients_changed",
+    )
 
     @check("Every rank returns the names of the parameters whose gradients differ between ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
-            mine = without_wrapper(seen["names"])
-            if mine != trial.oracle:
+            if seen["names"] != trial.oracle:
                 return Miss(
-                    f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; "
+                    f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {seen['names']}; "
                     f"it should be {trial.oracle}"
                 )
         return None
@@ -150,11 +137,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
-        plain = [
-            t.showing({rank: without_wrapper(s["names"]) for rank, s in t.seen.items()})
-            for t in trials
-            if not any(is_odd(s["names"]) for s in t.seen.values())
-        ]
+        plain = [t.showing({rank: s["names"] for rank, s in t.seen.items()}) for t in trials]
         if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
             return "own_view"
         wrong = [t for t in plain if any(names != t.oracle for names in t.seen.values())]

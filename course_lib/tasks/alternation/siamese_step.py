@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.alternation.wrapped import Usage, Watched, around_the_wrapper, not_averaged
-from course_lib.tasks.task import Miss, Task, Trial, check, gate
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+from course_lib.tasks.compared import compared, same_everywhere
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import Task, Trial, gate
+from course_lib.tasks.weights import ROUNDING, close, drawn, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,6 +58,30 @@ def _pairs(case: Case, step: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
 _WAYS = ("one_branch_detached", "one_branch_detached/first", "distance_not_squared", "reduced_twice")
 
 
+def _known(trial: ThisTrial, _rank: int) -> str | None:
+    """The misconception that the counts or the weights show."""
+    seen = trial.seen[0]
+    if seen["module"] > 0 and seen["wrapper"] == 0:
+        return "around_the_wrapper"
+    if not_averaged(seen):
+        return "around_the_wrapper" if around_the_wrapper(seen) and not seen["averages"] else "two_backwards"
+    for way in _WAYS:
+        if all(close(s["weights"], trial.oracle[way]["weights"]) for s in trial.seen.values()):
+            return way.partition("/")[0]
+    return None
+
+
+def _local_loss(trial: ThisTrial, _rank: int) -> str | None:
+    """Each rank returns its own, and nothing else is wrong."""
+    right = trial.oracle["right"]
+    mine = all(abs(seen["losses"][0] - right["local"][rank]) < 1e-4 for rank, seen in trial.seen.items())
+    return (
+        "local_loss"
+        if mine and all(close(s["weights"], right["weights"]) for s in trial.seen.values())
+        else None
+    )
+
+
 class SiameseStep(Task[Case, Seen, Oracle]):
     """One step on a Siamese network."""
 
@@ -83,11 +109,8 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         model = Watched(network(case["seed"], 4, 5, 3))
         optimizer = torch.optim.SGD(model.ddp.parameters(), lr=0.1)
         rank = int(os.environ["RANK"])
-        losses = [
-            toys.number(answer(model.ddp, optimizer, *_pairs(case, step, rank)))
-            for step in range(case["steps"])
-        ]
-        return {"losses": losses, **model.seen()}
+        losses = [answer(model.ddp, optimizer, *_pairs(case, step, rank)) for step in range(case["steps"])]
+        return {"losses": [toys.number(loss) for loss in losses], **model.seen()}
 
     def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Found]]:
         """Losses and weights found by one process that has all pairs, and what misconceptions find."""
@@ -97,65 +120,29 @@ class SiameseStep(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return oracle["right"]
 
-    #: A float, or a tensor with one element.
-    gives_number = gate("Every rank returns a number.", "rank {rank} returned {odd}", of="losses")
-
-    @check("All ranks end with the same weights.")
-    def agree(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            gap = farthest(seen["weights"], trial.seen[0]["weights"])
-            if gap > 1e-6:
-                steps = trial.case["steps"]
-                return Miss(
-                    f"after {steps} steps the weights of rank {rank} differ from those of rank 0 by up to {gap:.2g}",
-                    _known(trial),
-                )
-        return None
-
-    @check("The weights are those of one process that trains on the pairs of all ranks.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            gap = farthest(seen["weights"], trial.oracle["right"]["weights"])
-            if not close(seen["weights"], trial.oracle["right"]["weights"]):
-                return Miss(
-                    f"on {toys.ranks_text(trial.world_size)}, the weights of rank {rank} are off by up to {gap:.2g} "
-                    f"after {trial.case['steps']} steps",
-                    _known(trial),
-                )
-        return None
-
-    @check("Every rank returns the mean loss over the pairs of all ranks.")
-    def loss_of_all(self, trial: ThisTrial) -> Miss | None:
-        """Judged at the first step, which all answers begin with equal weights."""
-        right = trial.oracle["right"]["losses"][0]
-        for rank, seen in trial.seen.items():
-            if abs(seen["losses"][0] - right) > 1e-4:
-                return Miss(
-                    f"rank {rank} returned {seen['losses'][0]:.4f} in the first step; over all pairs it is {right:.4f}",
-                    self._of_loss(trial),
-                )
-        return None
-
-    def _of_loss(self, trial: ThisTrial) -> str | None:
-        local = trial.oracle["right"]["local"]
-        mine = all(abs(seen["losses"][0] - local[rank]) < 1e-4 for rank, seen in trial.seen.items())
-        weights_right = all(
-            close(s["weights"], trial.oracle["right"]["weights"]) for s in trial.seen.values()
-        )
-        return "local_loss" if mine and weights_right else None
-
-
-def _known(trial: ThisTrial) -> str | None:
-    """The misconception that the counts or the weights show."""
-    seen = trial.seen[0]
-    if seen["module"] > 0 and seen["wrapper"] == 0:
-        return "around_the_wrapper"
-    if not_averaged(seen):
-        return "around_the_wrapper" if around_the_wrapper(seen) and not seen["averages"] else "two_backwards"
-    for way in _WAYS:
-        if all(close(s["weights"], trial.oracle[way]["weights"]) for s in trial.seen.values()):
-            return way.partition("/")[0]
-    return None
+    gives_number = gate("Every rank returns a number.", "rank {rank} returned {given}")
+    agree = same_everywhere(
+        "All ranks end with the same weights.",
+        "after {steps} steps the weights of rank {rank} differ from those of rank 0 by up to {gap:.2g}",
+        of="weights",
+        known=_known,
+    )
+    right = compared(
+        "The weights are those of one process that trains on the pairs of all ranks.",
+        "on {gang}, the weights of rank {rank} are off by up to {gap:.2g} after {steps} steps",
+        of="weights",
+        right=lambda trial, _: trial.oracle["right"]["weights"],
+        known=_known,
+    )
+    #: Judged at the first step, which all answers begin with equal weights.
+    loss_of_all = compared(
+        "Every rank returns the mean loss over the pairs of all ranks.",
+        "rank {rank} returned {seen:.4f} in the first step; over all pairs it is {right:.4f}",
+        of=("losses", 0),
+        right=lambda trial, _: trial.oracle["right"]["losses"][0],
+        within=Tolerance(1e-4),
+        known=_local_loss,
+    )
 
 
 def _loss(a: Tensor, b: Tensor, same: Tensor, squared: bool = True) -> Tensor:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import DDPStage, Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.alternation.wrapped import Usage, Watched
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.compared import compared
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
+from course_lib.tasks.toys import short
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
@@ -63,14 +64,15 @@ def _validation(case: Case) -> Batch:
     return drawn(case["seed"] + 7, 9, 4), drawn(case["seed"] + 8, 9, 2)
 
 
-def _losses(value: object) -> list[float]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return toys.in_place_of(list[float], toys.odd(value))
-    return toys.all_or_odd(toys.number(item) for item in list(value)[: toys.MAX_ITEMS])
-
-
 def _statistics(norm: nn.Module) -> list[float]:
     return numbers((norm.get_buffer("running_mean"), norm.get_buffer("running_var")))
+
+
+def _of_weights(trial: ThisTrial, rank: int) -> str | None:
+    seen = trial.seen[rank]
+    if seen["backwards"] > seen["averages"] or not seen["wrapper"]:
+        return "trained_around_the_wrapper"
+    return None if trial.seen[0]["training"] else "left_in_eval_mode"
 
 
 class TrainAndEvaluate(Task[Case, Seen, Oracle]):
@@ -101,8 +103,15 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
         optimizer = torch.optim.SGD(model.ddp.parameters(), lr=0.1)
         batches = _batches(case, int(os.environ["RANK"]))
         result = answer(model.ddp, optimizer, batches, _validation(case), case["every"])
+        losses, count = [], case["steps"] // case["every"]
+        if os.environ["RANK"] == "0":
+            losses = toys.numbers(result)
+            if len(losses) != count:
+                raise WrongKind(
+                    f"{len(losses)} losses; with {self.describe(case)} there are {count} evaluations"
+                )
         return {
-            "losses": _losses(result) if os.environ["RANK"] == "0" else [],
+            "losses": losses,
             "statistics": _statistics(model.module[1]),
             "training": all(part.training for part in model.module.modules()),
             **model.seen(),
@@ -116,17 +125,7 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return [oracle["losses"], oracle["weights"], oracle["statistics"]]
 
-    @check("Rank 0 returns a loss for each evaluation.", gate=True)
-    def gives_losses(self, trial: ThisTrial) -> Miss | None:
-        """As many numbers as there are evaluations."""
-        losses, count = trial.seen[0]["losses"], len(trial.oracle["losses"])
-        if is_odd(losses):
-            return Miss(f"rank 0 returned {losses['odd']}")
-        if len(losses) != count:
-            return Miss(
-                f"rank 0 returned {len(losses)} losses; with {self.describe(trial.case)} there are {count} evaluations"
-            )
-        return None
+    gives_losses = gate("Rank 0 returns a loss for each evaluation.", "rank {rank} returned {given}")
 
     @check("Every rank calls the wrapper equally often.")
     def equally_often(self, trial: ThisTrial) -> Miss | None:
@@ -138,18 +137,13 @@ class TrainAndEvaluate(Task[Case, Seen, Oracle]):
             )
         return None
 
-    @check("The weights are those of a training without evaluations.")
-    def weights(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not close(seen["weights"], trial.oracle["weights"]):
-                gap = farthest(seen["weights"], trial.oracle["weights"])
-                known = "left_in_eval_mode" if not trial.seen[0]["training"] else None
-                if seen["backwards"] > seen["averages"] or not seen["wrapper"]:
-                    known = "trained_around_the_wrapper"
-                return Miss(
-                    f"the weights of rank {rank} of {trial.world_size} are off by up to {gap:.2g}", known
-                )
-        return None
+    weights = compared(
+        "The weights are those of a training without evaluations.",
+        "the weights of rank {rank} of {ranks} are off by up to {gap:.2g}",
+        of="weights",
+        right=lambda trial, _: trial.oracle["weights"],
+        known=_of_weights,
+    )
 
     @check("The losses are those of the model in eval mode.")
     def right_losses(self, trial: ThisTrial) -> Miss | None:

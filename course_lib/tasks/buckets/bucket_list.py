@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
@@ -12,7 +12,6 @@ from course_lib.tasks import toys
 from course_lib.tasks.task import (
     Miss,
     Model,
-    Odd,
     Recognised,
     Task,
     Trial,
@@ -96,7 +95,7 @@ class BucketList(Task[Case, Buckets, Oracle]):
 
     def trial(
         self, answer: Callable[[list[int], list[int], float | None, bool, int], object], case: Case
-    ) -> Buckets | Odd:
+    ) -> Buckets:
         """The list, as lists of numbers."""
         found = answer(
             list(case["sizes"]),
@@ -105,18 +104,15 @@ class BucketList(Task[Case, Buckets, Oracle]):
             case["find_unused_parameters"],
             case["iteration"],
         )
-        if isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
-            return toys.odd(found)
-        return toys.all_or_odd(toys.whole_numbers(bucket) for bucket in found)
+        return [toys.whole_numbers(bucket) for bucket in toys.items(found)]
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
         """What DDP sends, seen by a communication hook; and what misconceptions give."""
         told = _telling(case)
         return {"right": _sent_by_ddp(case), "models": {name: told({name}) for name in self._mistakes()}}
 
-    #: Whole numbers in lists.
     gives_lists = gate(
-        "Every rank gets a list of lists of parameter numbers.", "rank {rank} of {ranks} got {odd}"
+        "Every rank gets a list of lists of parameter numbers.", "rank {rank} of {ranks} got {given}"
     )
 
     @check("The buckets are those of DDP, in the order in which it sends them.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
 from course_lib.tasks.buckets.training import Case, Seen, close, train
-from course_lib.tasks.task import Miss, Odd, Recognised, check
+from course_lib.tasks.task import Miss, Recognised, check
 
 if TYPE_CHECKING:
     from torch import nn
@@ -56,13 +56,9 @@ class BucketedDDP(Synchronized):
         """Which model it was, and how large buckets are to be."""
         return f"{super().describe(case)}, bucket_size_mb={case['bucket_size_mb']:.2g}"
 
-    def trial(self, answer: Callable[[nn.Module, float], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[nn.Module, float], object], case: Case) -> Seen:
         """Some steps of training."""
         return train(lambda module: answer(module, case["bucket_size_mb"]), case)
-
-    @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
-    def is_a_module(self, trial: ThisTrial) -> Miss | None:
-        return self.odd(trial)
 
     @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
     def starts_equal(self, trial: ThisTrial) -> Miss | None:

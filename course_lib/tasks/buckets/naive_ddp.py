@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.buckets.synchronized import Synchronized, ThisTrial
 from course_lib.tasks.buckets.training import Case, Seen, train
-from course_lib.tasks.task import Miss, Odd, Recognised, check
+from course_lib.tasks.task import Miss, Recognised, check
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,13 +26,9 @@ class NaiveDDP(Synchronized):
         for kind in ("plain", "frozen", "tied", "spare"):
             yield {"kind": kind, "seed": chance.randint(1, 10_000), "steps": 3, "late": False}
 
-    def trial(self, answer: Callable[[nn.Module], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[nn.Module], object], case: Case) -> Seen:
         """Three steps of training."""
         return train(answer, case)
-
-    @check("The wrapper is a module with finish_gradient_synchronization().", gate=True)
-    def is_a_module(self, trial: ThisTrial) -> Miss | None:
-        return self.odd(trial)
 
     @check("When it is made, all ranks get rank 0's parameters, frozen ones too.")
     def starts_equal(self, trial: ThisTrial) -> Miss | None:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from course_lib.tasks.buckets.training import Alone, Case, Flat, Seen, alone, close
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Miss, Task, Trial
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.task import Miss, Task, Trial, gate
+from course_lib.tasks.toys import ranks_text
 
 ThisTrial = Trial[Case, Seen, Alone]
 Gradients = Sequence[Flat]
@@ -37,12 +37,10 @@ class Synchronized(Task[Case, Seen, Alone]):
         """Which model it was."""
         return _KINDS[case["kind"]] + (", rank 1 being late" if case["late"] else "")
 
-    def odd(self, trial: ThisTrial) -> Miss | None:
-        """It is no such module."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"on rank {rank} of {trial.world_size}, the wrapper is {seen['odd']}")
-        return None
+    is_a_module = gate(
+        "The wrapper is a module with finish_gradient_synchronization().",
+        "on rank {rank} of {ranks}, the wrapper is {given}",
+    )
 
     def start_differs(self, trial: ThisTrial) -> Miss | None:
         """After construction a rank does not have rank 0's parameters."""

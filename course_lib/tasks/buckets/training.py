@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.ranks.inside.flight_recorder import recorded_collectives
 from course_lib.tasks import toys, weights
-from course_lib.tasks.task import Odd
+from course_lib.tasks.task import WrongKind
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -194,7 +194,7 @@ def state(model: nn.Module) -> State:
 # -- with the answer, on every rank -------------------------------------------------------------------------------
 
 
-def train(wrap: Callable[[nn.Module], object], case: Case) -> Seen | Odd:
+def train(wrap: Callable[[nn.Module], object], case: Case) -> Seen:
     """Wrap a model, train it for some steps, and tell what was there after each of them."""
     import torch
     import torch.distributed as dist
@@ -204,10 +204,10 @@ def train(wrap: Callable[[nn.Module], object], case: Case) -> Seen | Odd:
     model = build(case["kind"], case["seed"] + rank, head)  # other weights on every rank
     wrapped = wrap(model)
     if not isinstance(wrapped, torch.nn.Module):
-        return toys.odd(wrapped)
+        raise toys.wrong_kind(wrapped)
     finish = getattr(wrapped, "finish_gradient_synchronization", None)
     if not callable(finish):
-        return {"odd": "a module without finish_gradient_synchronization()"}
+        raise WrongKind("a module without finish_gradient_synchronization()")
     start, steps = state(model), list[Step]()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     for step in range(case["steps"]):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints.counting import CLASSES, Batch, Counts, Pair, counted, predictions
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,19 +23,28 @@ class Case(TypedDict):
     batches: list[list[Batch]]
 
 
-class Step(TypedDict):
-    """What was returned, and what the counter held after it."""
+class Returned(TypedDict):
+    """What was returned after each step."""
 
-    pair: Pair
-    counts: Counts
-
-
-#: For `right` and for each misconception, by rank and by step.
-Oracle = dict[str, list[list[Pair]]]
-ThisTrial = Trial[Case, list[Step], Oracle]
+    accuracy: list[float]
+    recall: list[float]
 
 
-class LogMetrics(Task[Case, list[Step], Oracle]):
+class Seen(Returned):
+    """What the counter held after each step, too."""
+
+    counts: list[Counts]
+
+
+ThisTrial = Trial[Case, Seen, dict[str, list[Returned]]]
+
+
+_SAID = (
+    "in step {number} on {gang}, rank {rank} returned %s of {seen:.4f}; one process alone finds {right:.4f}"
+)
+
+
+class LogMetrics(Compared[Case, Seen, Returned]):
     """An exact accuracy over all ranks that may be read after every step."""
 
     name = "checkpoints.log_metrics"
@@ -57,73 +66,73 @@ class LogMetrics(Task[Case, list[Step], Oracle]):
         sizes = [[len(batch["labels"]) for batch in step] for step in case["batches"]]
         return f"batches of {', '.join('/'.join(map(str, step)) for step in sizes)} samples"
 
-    def trial(self, answer: Callable[[Tensor, Tensor, Tensor], object], case: Case) -> list[Step]:
+    def trial(self, answer: Callable[[Tensor, Tensor, Tensor], object], case: Case) -> Seen:
         """What was returned in each step, and what the counter held after it."""
         import torch
 
         rank = int(os.environ["RANK"])
         counts = torch.zeros(CLASSES, 2, dtype=torch.int64)
-        seen: list[Step] = []
+        given: list[object] = []
+        held: list[Counts] = []
         for step in case["batches"]:
             guesses = torch.tensor(step[rank]["guesses"], dtype=torch.int64)
             scores = torch.nn.functional.one_hot(guesses, CLASSES) * 2.0 - 0.5
-            returned = answer(counts, scores, torch.tensor(step[rank]["labels"], dtype=torch.int64))
-            seen.append({"pair": _pair(returned), "counts": counts.tolist()})
-        return seen
+            given.append(answer(counts, scores, torch.tensor(step[rank]["labels"], dtype=torch.int64)))
+            held.append(counts.tolist())
+        return {**_returned([_pair(one) for one in given]), "counts": held}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Returned]]:
         """What one process finds that has all samples, and what misconceptions find."""
-        return predictions(case["batches"], world_size)
+        found = predictions(case["batches"], world_size)
+        return {name: [_returned(pairs) for pairs in ranks] for name, ranks in found.items()}
 
-    @check("Every rank returns two numbers.", gate=True)
-    def gives_numbers(self, trial: ThisTrial) -> Miss | None:
-        """Floats, or tensors with one element."""
-        for rank, seen in trial.seen.items():
-            for step in seen:
-                if is_odd(step["pair"]):
-                    known = "only_rank_0_knows" if not is_odd(trial.seen[0][0]["pair"]) else None
-                    return Miss(f"rank {rank} of {trial.world_size} returned {step['pair']['odd']}", known)
-        return None
+    gives_numbers = gate(
+        "Every rank returns two numbers.",
+        known=lambda trial: "only_rank_0_knows" if 0 in trial.seen else None,
+    )
 
-    @check("The accuracy is that of all samples of all ranks so far, on every rank.")
-    def accuracy(self, trial: ThisTrial) -> Miss | None:
-        return _compared(trial, 0, "an accuracy")
-
-    @check("The mean recall is that of all samples of all ranks so far, on every rank.")
-    def recall(self, trial: ThisTrial) -> Miss | None:
-        """Over the classes that have been seen."""
-        return _compared(trial, 1, "a mean recall")
+    accuracy = compared(
+        "The accuracy is that of all samples of all ranks so far, on every rank.",
+        _SAID % "an accuracy",
+        of="accuracy",
+        each=True,
+    )
+    #: Over the classes that have been seen.
+    recall = compared(
+        "The mean recall is that of all samples of all ranks so far, on every rank.",
+        _SAID % "a mean recall",
+        of="recall",
+        each=True,
+    )
 
     @check("`counts` holds this rank's own counts, after every step.")
     def own_counts(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
             right = [[0, 0] for _ in range(CLASSES)]
-            for number, step in enumerate(seen):
+            for number, counts in enumerate(seen["counts"]):
                 batch = counted(trial.case["batches"][number][rank])
                 right = [
                     [a + b for a, b in zip(x, y, strict=True)] for x, y in zip(right, batch, strict=True)
                 ]
-                if step["counts"] != right:
+                if counts != right:
                     everyones = [counted(other) for other in trial.case["batches"][0]]
                     summed = [
                         [sum(cell) for cell in zip(*row, strict=True)] for row in zip(*everyones, strict=True)
                     ]
-                    known = "counts_spoilt" if number == 0 and step["counts"] == summed else None
+                    known = "counts_spoilt" if number == 0 and counts == summed else None
                     return Miss(
                         f"after step {number + 1} on {toys.ranks_text(trial.world_size)}, counts of rank {rank} is "
-                        f"{step['counts']}; its own samples make {right}",
+                        f"{counts}; its own samples make {right}",
                         known,
                     )
         return None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception finds exactly these numbers?"""
-        seen = [t.showing({r: [s["pair"] for s in x] for r, x in t.seen.items()}) for t in trials]
-        if all(_equal(t.seen[0], t.oracle["right"][0]) for t in seen):
-            alike = all(_equal(pairs, t.oracle["right"][0]) for t in seen for pairs in t.seen.values())
-            return None if alike else "only_rank_0_knows"
-        names = self.gravest_first(seen[0].oracle)
-        return recognise_by_name(seen, names, lambda t, name: t.oracle[name], _equal)
+        if all(self.alike(trial.seen[0], trial.oracle["right"][0]) for trial in trials):
+            wrong = any(self.accuracy(trial) or self.recall(trial) for trial in trials)
+            return "only_rank_0_knows" if wrong else None
+        return super().recognise(trials)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody waits: a rank had nothing to add and left."""
@@ -148,29 +157,12 @@ def _batch(size: int, rank: int, with_last: bool, chance: Random) -> Batch:
 
 
 def _pair(returned: Any) -> Pair:
-    """Two numbers, or what it is instead."""
     try:
         first, second = returned
     except (TypeError, ValueError):
-        return toys.in_place_of(Pair, toys.odd(returned))
-    return toys.all_or_odd(map(toys.number, (first, second)))
+        raise toys.wrong_kind(returned) from None
+    return [toys.number(first), toys.number(second)]
 
 
-def _equal(a: Sequence[Pair], b: Sequence[Pair]) -> bool:
-    """Lists of pairs, equal up to rounding; NaN equals itself."""
-    return len(a) == len(b) and all(
-        not is_odd(x) and all(abs(p - q) < 1e-5 or (p != p and q != q) for p, q in zip(x, y, strict=True))
-        for x, y in zip(a, b, strict=True)
-    )
-
-
-def _compared(trial: ThisTrial, which: int, name: str) -> Miss | None:
-    for rank, seen in sorted(trial.seen.items()):
-        for number, step in enumerate(seen):
-            right = trial.oracle["right"][rank][number][which]
-            if not abs(step["pair"][which] - right) < 1e-5:
-                return Miss(
-                    f"in step {number + 1} on {toys.ranks_text(trial.world_size)}, rank {rank} returned {name} of "
-                    f"{step['pair'][which]:.4f}; one process alone finds {right:.4f}"
-                )
-    return None
+def _returned(pairs: Sequence[Pair]) -> Returned:
+    return {"accuracy": [pair[0] for pair in pairs], "recall": [pair[1] for pair in pairs]}

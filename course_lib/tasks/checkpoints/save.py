@@ -13,7 +13,7 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.checkpoints import early, killing
 from course_lib.tasks.process_groups.bare import without_group
-from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, gate
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
 from course_lib.tasks.weights import network, numbers
 
 if TYPE_CHECKING:
@@ -115,19 +115,19 @@ class Save(Task[Case, Seen, None]):
             "killed": "a kill in a save",
         }[case["scene"]]
 
-    def trial(self, answer: SaveFunction, case: Case) -> Seen | Odd:
+    def trial(self, answer: SaveFunction, case: Case) -> Seen:
         """Play one scene."""
         load = sys.modules["__main__"].__dict__.get("load")
         folder = os.path.join(os.getcwd(), f"{case['scene']}-{case['seed']}")
         os.makedirs(folder, exist_ok=True)
         if not callable(load):
             answer(_wrapped(case["seed"]), 1, os.path.join(folder, "model.pt"))
-            return {"odd": "no function load"}
+            raise WrongKind("no function load")
         scene = {"together": _together, "surprise": _surprise, "killed": _killed}[case["scene"]]
         return scene(answer, load, case, folder)
 
     #: Both functions are called.
-    both = gate("There are save and load.", "on rank {rank} there is {odd} in the cell")
+    both = gate("There are save and load.", "on rank {rank} there is {given} in the cell")
 
     @check("load returns None when nothing has been saved.")
     def none_yet(self, trial: ThisTrial) -> Miss | None:
@@ -203,7 +203,7 @@ def _loaded(load: LoadFunction, path: str, model: nn.Module, known: Known) -> Lo
         return f"{type(error).__name__}: {error}"[:160]
     if step is None:
         return None
-    found, weights = toys.number(step), numbers(model.parameters())
+    found, weights = toys.number_or_text(step), numbers(model.parameters())
     steps = [name for name, (number, _) in known.items() if number == found]
     values = [name for name, (_, numbers_) in known.items() if numbers_ == weights]
     return [*(steps or ["wrong"]), *(values or ["none"])]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, fits
 from course_lib.tasks.dataparallel.traffic import Case, predictions
-from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import Miss, Trial, WrongKind, check, gate
+from course_lib.tasks.toys import short
 
-#: For `right` and for each misconception, the bytes of each device.
-Oracle = dict[str, list[float]]
-ThisTrial = Trial[Case, list[float], Oracle]
+#: The bytes of each device, seen on the only rank; and such lists by name.
+ThisTrial = Trial[Case, list[float], dict[str, list[list[float]]]]
 
 
-class BytesSent(Task[Case, list[float], Oracle]):
+class BytesSent(Compared[Case, list[float], list[float]]):
     """How many bytes each device sends in a step."""
 
     name = "dataparallel.bytes_sent"
@@ -41,29 +41,19 @@ class BytesSent(Task[Case, list[float], Oracle]):
                     "sample_out": 4 * chance.randint(2, 90),
                 }
 
-    def trial(
-        self, answer: Callable[[str, int, int, int, int, int], object], case: Case
-    ) -> list[float] | Odd:
+    def trial(self, answer: Callable[[str, int, int, int, int, int], object], case: Case) -> list[float]:
         """The list of bytes."""
         sizes = (case["weights"], case["sample_in"], case["sample_out"])
-        result = answer(case["scheme"], case["devices"], case["samples"], *sizes)
-        if not isinstance(result, Iterable):
-            return toys.odd(result)
-        return toys.all_or_odd(map(toys.number, result))
+        found = toys.numbers(answer(case["scheme"], case["devices"], case["samples"], *sizes))
+        if len(found) != case["devices"]:
+            raise WrongKind(f"{len(found)} numbers")
+        return found
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[list[float]]]:
         """Counted while the copies are made; and what each misconception gives."""
-        return predictions(case)
+        return {name: [devices] for name, devices in predictions(case).items()}
 
-    @check("A list with a number for each device.", gate=True)
-    def gives_numbers(self, trial: ThisTrial) -> Miss | None:
-        """As long as there are devices."""
-        seen = trial.seen[0]
-        if is_odd(seen):
-            return Miss(f"with {self.describe(trial.case)}, the answer returned {seen['odd']}")
-        if len(seen) != trial.case["devices"]:
-            return Miss(f"with {self.describe(trial.case)}, {len(seen)} numbers were returned")
-        return None
+    gives_numbers = gate("A list with a number for each device.", "with {case}, the answer returned {given}")
 
     @check("DataParallel: each device sends as many bytes as are copied from it in a step.")
     def data_parallel(self, trial: ThisTrial) -> Miss | None:
@@ -73,30 +63,17 @@ class BytesSent(Task[Case, list[float], Oracle]):
     def ddp(self, trial: ThisTrial) -> Miss | None:
         return self._miss(trial) if trial.case["scheme"] == "ddp" else None
 
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which misconception gives exactly these numbers?"""
-        names = sorted({name for trial in trials for name in trial.oracle})
-        both = [name for name in names if " + " in name]
-        return recognise_by_name(
-            trials,
-            [*self.gravest_first(names), *both],
-            # What is about the other scheme gives what is right.
-            lambda trial, name: [trial.oracle.get(name, trial.oracle["right"])],
-            _equal,
-        )
+    def alike(self, seen: object, predicted: object) -> bool:
+        """Up to half a byte; the oracle counts real tensors, which float64 would make larger."""
+        return fits(seen, predicted, Tolerance(0.5, 1e-6))
 
     def _miss(self, trial: ThisTrial) -> Miss | None:
-        seen, right = trial.seen[0], trial.oracle["right"]
-        if _equal(seen, right):
+        seen, right = trial.seen[0], trial.oracle["right"][0]
+        wrong = [device for device in range(len(right)) if not self.alike(seen[device], right[device])]
+        if not wrong:
             return None
-        device = next(d for d in range(len(right)) if not _equal([seen[d]], [right[d]]))
+        device = wrong[0]
         return Miss(
             f"with {self.describe(trial.case)}, device {device} is said to send {seen[device]:.0f} bytes; counted were "
             f"{right[device]:.0f} (in all {short([round(count) for count in right])})"
         )
-
-
-def _equal(some: Sequence[float], others: Sequence[float]) -> bool:
-    return len(some) == len(others) and all(
-        math.isclose(a, b, rel_tol=1e-6, abs_tol=0.5) for a, b in zip(some, others, strict=True)
-    )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.tasks import toys
 from course_lib.tasks.dataparallel import telling
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Miss, Task, Trial, check
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.task import Miss, Task, Trial, WrongKind, check, gate
+from course_lib.tasks.toys import short
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -129,15 +129,10 @@ class ParallelStep(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return [oracle["outputs"], oracle["right"]]
 
-    @check("The outputs of the whole batch are returned: one row for each sample.", gate=True)
-    def gives_outputs(self, trial: ThisTrial) -> Miss | None:
-        """A tensor of the right shape."""
-        outputs = trial.seen[0]["outputs"]
-        return (
-            Miss(f"on rank 0, with {self.describe(trial.case)}, {outputs['odd']}")
-            if is_odd(outputs)
-            else None
-        )
+    gives_outputs = gate(
+        "The outputs of the whole batch are returned: one row for each sample.",
+        "on rank 0, with {case}, {given}",
+    )
 
     @check("The batch is cut as scatter cuts it, and each part goes through the model once.", gate=True)
     def parts(self, trial: ThisTrial) -> Miss | None:
@@ -210,11 +205,9 @@ def _rows(outputs: object, samples: int) -> list[list[float]]:
     import torch
 
     if not isinstance(outputs, torch.Tensor):
-        return toys.in_place_of(list[list[float]], {"odd": f"the answer returned {toys.odd(outputs)['odd']}"})
+        raise WrongKind(f"the answer returned {toys.described(outputs)}")
     if outputs.shape != (samples, telling.CLASSES):
-        return toys.in_place_of(
-            list[list[float]], {"odd": f"a tensor of shape {tuple(outputs.shape)} was returned"}
-        )
+        raise WrongKind(f"a tensor of shape {tuple(outputs.shape)} was returned")
     rows: list[list[float]] = outputs.detach().tolist()
     return rows
 

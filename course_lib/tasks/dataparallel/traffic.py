@@ -27,7 +27,7 @@ def counted(case: Case) -> list[float]:
 
 
 def predictions(case: Case) -> dict[str, list[float]]:
-    """What is right, and what each misconception gives; one that is about the other scheme gives what is right."""
+    """What is right, and what each misconception gives that is about this scheme."""
     right = counted(case)
     n, weights = case["devices"], case["weights"]
     about_ddp = {
@@ -50,8 +50,7 @@ def predictions(case: Case) -> dict[str, list[float]]:
         "idle_device_counted": _formula(case, parts=(_parts(case) + [0] * n)[:n]),
         "batch_forgotten": _formula(case, batch=False),
     }
-    theirs, others = (about_dp, about_ddp) if case["scheme"] == "dp" else (about_ddp, about_dp)
-    return {"right": right} | theirs | dict.fromkeys(others, right)
+    return {"right": right} | (about_dp if case["scheme"] == "dp" else about_ddp)
 
 
 def _data_parallel(case: Case) -> Counter[int]:

@@ -110,7 +110,7 @@ class Train(Task[Case, Seen, Oracle]):
         }
 
     #: A mapping from names to tensors.
-    gives_weights = gate("Every rank returns the weights by name.", of="weights")
+    gives_weights = gate("Every rank returns the weights by name.")
 
     @check("The names are those of the model itself.", gate=True)
     def names(self, trial: ThisTrial) -> Miss | None:
@@ -221,7 +221,7 @@ def _numbers(state: object) -> Weights:
     import torch
 
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        return toys.in_place_of(Weights, toys.odd(state))
+        raise toys.wrong_kind(state)
     return {str(name): value.detach().flatten().tolist() for name, value in state.items()}
 
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
 from course_lib.tasks.task import Miss, Recognised, Trial, check
 
@@ -40,6 +41,7 @@ class Run(TypedDict):
     """What came back, how often this rank has written, and the timeouts that it has asked for."""
 
     returned: str
+    is_text: bool
     written: int
     patience: float | None
     longest: float | None
@@ -99,27 +101,26 @@ class Checkpoint(Mystery[Case, Run, None]):
         with patience.noted(), patch("time.sleep", lambda seconds: sleep(min(seconds, _NAP))):
             returned = answer(case["writer"], write, read)
         return {
-            "returned": returned if isinstance(returned, str) else toys.in_place_of(str, toys.odd(returned)),
+            "returned": returned if isinstance(returned, str) else toys.described(returned),
+            "is_text": isinstance(returned, str),
             "written": len(written),
             "patience": patience.shortest,
             "longest": patience.longest,
         }
 
-    @check("Only the writer writes, and once.")
-    def writes_once(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if seen["run"]["written"] != (rank == trial.case["writer"]):
-                return Miss(
-                    f"with rank {trial.case['writer']} as the writer, rank {rank} wrote {seen['run']['written']} times"
-                )
-        return None
+    writes_once = compared(
+        "Only the writer writes, and once.",
+        "with rank {writer} as the writer, rank {rank} wrote {seen} times",
+        of=("run", "written"),
+        right=lambda trial, rank: int(rank == trial.case["writer"]),
+    )
 
     @check("Every rank returns what was written.")
     def reads(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
             returned = seen["run"]["returned"]
-            if toys.is_odd(returned):
-                return Miss(f"rank {rank} returned {returned['odd']}")
+            if not seen["run"]["is_text"]:
+                return Miss(f"rank {rank} returned {returned}")
             if returned != "the weights":
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} read before it was done", "read_too_early"

@@ -10,9 +10,10 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
-from course_lib.tasks.task import Miss, Trial, check
-from course_lib.tasks.weights import ROUNDING, close, farthest, network, numbers
+from course_lib.tasks.task import Trial
+from course_lib.tasks.weights import ROUNDING, close, network, numbers
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -24,8 +25,6 @@ _SHOWN = (
     (0.5, -1.0, 0.8, 0.6, 0.2, -1.0, 0.9, 0.1),
 )
 _SHOWN_STEPS = 3
-#: The misconceptions that weights tell.
-_KNOWN = ("leftovers_trained", "number_written_in")
 #: Seconds that one rank takes after its last step.
 _LATE = 0.4
 
@@ -49,6 +48,11 @@ class Run(TypedDict):
 #: For `right` and for each misconception, the weights.
 Oracle = dict[str, list[float]]
 ThisTrial = Trial[Case, Seen[Run], Oracle]
+
+
+def _other_steps(trial: ThisTrial, rank: int) -> str | None:
+    weights, names = trial.seen[rank]["run"]["weights"], ("leftovers_trained", "number_written_in")
+    return next((name for name in names if close(weights, trial.oracle[name])), None)
 
 
 class Epoch(Mystery[Case, Run, Oracle]):
@@ -123,29 +127,21 @@ class Epoch(Mystery[Case, Run, Oracle]):
         steps = {"right": fewest, "leftovers_trained": most, "number_written_in": _SHOWN_STEPS}
         return {name: partial(_alone, case, everyones, count) for name, count in steps.items()}
 
-    @check("All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            weights, where = seen["run"]["weights"], f"with {self.describe(trial.case)}"
-            if not close(weights, trial.oracle["right"]):
-                gap = farthest(weights, trial.oracle["right"])
-                known = (name for name in _KNOWN if close(weights, trial.oracle[name]))
-                return Miss(
-                    f"{where}, the weights of rank {rank} are off by up to {gap:.2g}",
-                    next(known, None),
-                )
-        return None
+    right = compared(
+        "All ranks do as many steps as the one with the fewest batches, with the mean over all ranks.",
+        "with {case}, the weights of rank {rank} are off by up to {gap:.2g}",
+        of=("run", "weights"),
+        right=lambda trial, _: trial.oracle["right"],
+        known=_other_steps,
+    )
 
-    @check("It returns on no rank before all ranks are through with their steps.")
-    def waits(self, trial: ThisTrial) -> Miss | None:
-        """One rank takes its time after its last step."""
-        for rank, seen in trial.seen.items():
-            if not seen["run"]["waited"]:
-                return Miss(
-                    f"with {self.describe(trial.case)}, rank {rank} returned while rank {trial.case['late']} was "
-                    "still in its last step"
-                )
-        return None
+    #: One rank takes its time after its last step.
+    waits = compared(
+        "It returns on no rank before all ranks are through with their steps.",
+        "with {case}, rank {rank} returned while rank {late} was still in its last step",
+        of=("run", "waited"),
+        right=lambda *_: True,
+    )
 
 
 def _with_late_rank(photographs: list[list[float]], chance: Random) -> Case:

@@ -17,7 +17,6 @@ from course_lib.tasks import toys
 from course_lib.tasks.task import (
     CaseT,
     Miss,
-    Odd,
     OracleT,
     Recognised,
     SeenT,
@@ -41,10 +40,11 @@ CAUSES = {
 
 
 class Seen(TypedDict, Generic[SeenT]):
-    """The two names of the cell, and what the repaired script did once they are right."""
+    """The two names of the cell, as they are and in words; what the repaired script did once they are right."""
 
-    culprit: int
-    cause: str
+    culprit: int | None
+    cause: str | None
+    in_words: list[str]
     run: SeenT
 
 
@@ -86,11 +86,14 @@ class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
         if all(name is None or name is ... for name in (culprit, cause)):
             with contextlib.suppress(Exception):
                 answer(*[None] * (self.signature.count(",") + 1))  # a stub says so at once
-        named = _number(culprit), cause if isinstance(cause, str) else toys.in_place_of(str, _odd(cause))
+        named = _number(culprit), cause if isinstance(cause, str) else None
         right = named == (self.solution.culprit, self.solution.cause)
         # Where the names are wrong, gates end the judging before anybody asks what the script did.
         run = self.run_repaired(answer, case) if right else cast("SeenT", None)
-        return {"culprit": named[0], "cause": named[1], "run": run}
+        in_words = [
+            "not given" if one is None or one is ... else toys.described(one) for one in (culprit, cause)
+        ]
+        return {"culprit": named[0], "cause": named[1], "in_words": in_words, "run": run}
 
     def recognise_ending(
         self, outcome: Outcome, trials: Sequence[Trial[CaseT, Seen[SeenT], OracleT]]
@@ -103,8 +106,8 @@ class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
         named = trial.seen[0]["culprit"]
         if named == self.solution.culprit:
             return None
-        if toys.is_odd(named):
-            return Miss(f"culprit is {named['odd']}; it should be the number of a rank")
+        if named is None:
+            return Miss(f"culprit is {trial.seen[0]['in_words'][0]}; it should be the number of a rank")
         if named not in range(3):
             return Miss(f"culprit is {named}, and there are ranks 0 to 2")
         return Miss(f"culprit is {named}: {self.solution.seen_doing[named]}", "witness")
@@ -115,8 +118,8 @@ class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
         named = trial.seen[0]["cause"]
         if named == self.solution.cause:
             return None
-        if toys.is_odd(named):
-            return Miss(f"cause is {named['odd']}; it should be one of the words in the list")
+        if named is None:
+            return Miss(f"cause is {trial.seen[0]['in_words'][1]}; it should be one of the words in the list")
         if named not in CAUSES:
             return Miss(f"cause is {named!r}, which is not in the list")
         against = self.solution.refuted.get(named, "nothing in the stacks and in the record speaks for it")
@@ -124,14 +127,8 @@ class Mystery(Task[CaseT, Seen[SeenT], OracleT]):
         return Miss(f"cause is {named!r} ({CAUSES[named]}): {against}", known)
 
 
-def _number(value: object) -> int:
-    """A rank, also where it stands alone in a list or a set."""
+def _number(value: object) -> int | None:
+    """A rank, also where it stands alone in a list or a set; None for anything else."""
     if isinstance(value, list | tuple | set) and len(value) == 1:
         value = next(iter(value))
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return toys.in_place_of(int, _odd(value))
-
-
-def _odd(value: object) -> Odd:
-    return {"odd": "not given"} if value is None or value is ... else toys.odd(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -11,7 +11,7 @@ from typing import TypedDict
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks import toys
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
-from course_lib.tasks.task import Miss, Recognised, Trial, check
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
 
 _SHOWN = (
     ("cat", "dog", "cat", "bird", "cat", "dog"),
@@ -84,7 +84,7 @@ class Totals(Mystery[Case, Run, Oracle]):
         """The totals, as plain numbers."""
         totals = answer(list(case["labels"][int(os.environ["RANK"])]))
         if not isinstance(totals, Mapping) or not all(isinstance(label, str) for label in totals):
-            return toys.in_place_of(Run, toys.odd(totals))
+            raise toys.wrong_kind(totals)
         return {"totals": {label: toys.number(count) for label, count in totals.items()}}
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
@@ -96,14 +96,7 @@ class Totals(Mystery[Case, Run, Oracle]):
             "mixed": [dict(zip(part, mixed, strict=False)) for part in parts],
         }
 
-    @check("Every rank returns a dictionary of counts.", gate=True)
-    def gives_counts(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            run = seen["run"]
-            for found in (run,) if toys.is_odd(run) else run["totals"].values():
-                if toys.is_odd(found):
-                    return Miss(f"rank {rank} returned {found['odd']}")
-        return None
+    gives_counts = gate("Every rank returns a dictionary of counts.", "rank {rank} returned {given}")
 
     @check("The counts are right, for all labels that any rank has seen.")
     def counts(self, trial: ThisTrial) -> Miss | None:

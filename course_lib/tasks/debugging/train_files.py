@@ -8,9 +8,10 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
+from course_lib.tasks.compared import compared
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
-from course_lib.tasks.task import Miss, Trial, check
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+from course_lib.tasks.task import Trial
+from course_lib.tasks.weights import ROUNDING, close, drawn, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +36,11 @@ ThisTrial = Trial[Case, Seen[list[float]], Oracle]
 
 def _content(case: Case, rank: int, file: str) -> Tensor:
     return drawn(case["seed"] + 10 * rank + _FILES.index(file), 3, 2)
+
+
+def _half_left_out(trial: ThisTrial, rank: int) -> str | None:
+    ways = ("zeros", "filled", "mean_of_others")
+    return "half_left_out" if any(close(trial.seen[rank]["run"], trial.oracle[way]) for way in ways) else None
 
 
 class TrainFiles(Mystery[Case, list[float], Oracle]):
@@ -97,19 +103,13 @@ class TrainFiles(Mystery[Case, list[float], Oracle]):
             "filled": filled,
         }
 
-    @check("A file that one rank cannot read is left out by all ranks; all others are trained on.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not close(seen["run"], trial.oracle["right"]):
-                gap = farthest(seen["run"], trial.oracle["right"])
-                half = any(
-                    close(seen["run"], trial.oracle[way]) for way in ("zeros", "filled", "mean_of_others")
-                )
-                return Miss(
-                    f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
-                    "half_left_out" if half else None,
-                )
-        return None
+    right = compared(
+        "A file that one rank cannot read is left out by all ranks; all others are trained on.",
+        "with {case}, the weights of rank {rank} are off by up to {gap:.2g}",
+        of="run",
+        right=lambda trial, _: trial.oracle["right"],
+        known=_half_left_out,
+    )
 
 
 def _alone(case: Case, world_size: int, share: float, filled: bool = False) -> list[float]:

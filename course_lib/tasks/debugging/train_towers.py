@@ -9,9 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.debugging.mystery import Mystery, Seen, Solution
 from course_lib.tasks.task import Miss, Trial, check
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, drawn, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -156,17 +157,13 @@ class TrainTowers(Mystery[Case, Run, list[float]]):
             optimizer.step()
         return numbers(weights)
 
-    @check("Both towers have the weights of one process that trains on the batches of all ranks.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        """Up to rounding, which the order decides."""
-        for rank, seen in trial.seen.items():
-            if not close(seen["run"]["weights"], trial.oracle):
-                gap = farthest(seen["run"]["weights"], trial.oracle)
-                return Miss(
-                    f"with {self.describe(trial.case)}, the weights of rank {rank} are off by up to {gap:.2g}",
-                    "one_tower_left",
-                )
-        return None
+    right = compared(
+        "Both towers have the weights of one process that trains on the batches of all ranks.",
+        "with {case}, the weights of rank {rank} are off by up to {gap:.2g}",
+        of=("run", "weights"),
+        right=lambda trial, _: trial.oracle,
+        known="one_tower_left",
+    )
 
     @check("Every rank still has a `chance` of its own.")
     def own_chance(self, trial: ThisTrial) -> Miss | None:

@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
 
 #: What saving and redoing may cost, as a multiple of the least.
 _ENOUGH = 1.02
@@ -69,9 +68,11 @@ class Interval(Task[Case, int, Oracle]):
 
     def trial(self, answer: Callable[[list[Event], int, int], object], case: Case) -> int:
         """The number of steps."""
-        return toys.whole_number(
-            answer([event.copy() for event in case["log"]], case["ranks_then"], case["ranks_now"])
-        )
+        given = answer([event.copy() for event in case["log"]], case["ranks_then"], case["ranks_now"])
+        found = toys.whole_number(given)
+        if found < 1:
+            raise WrongKind(str(found))
+        return found
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
         """The best interval, what it is made of, and what misconceptions give."""
@@ -97,13 +98,7 @@ class Interval(Task[Case, int, Oracle]):
             },
         }
 
-    @check("It returns a whole number of steps, at least 1.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """An int, or a number that is one."""
-        seen = trial.seen[0]
-        if is_odd(seen):
-            return Miss(f"with {self.describe(trial.case)}, it returned {seen['odd']}")
-        return None if seen >= 1 else Miss(f"with {self.describe(trial.case)}, it returned {seen}")
+    gives_number = gate("It returns a whole number of steps, at least 1.", "with {case}, it returned {given}")
 
     @check("Saving that often costs at most 2 % more than the best interval.")
     def is_good(self, trial: ThisTrial) -> Miss | None:
@@ -121,8 +116,6 @@ class Interval(Task[Case, int, Oracle]):
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The misconception that is near in every trial."""
-        if any(is_odd(trial.seen[0]) for trial in trials):
-            return None
         for name in trials[0].oracle["models"]:
             near = [
                 math.isclose(t.seen[0], t.oracle["models"][name], rel_tol=0.05, abs_tol=1.0) for t in trials

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.compared import Compared
+from course_lib.tasks.task import Miss, Trial, WrongKind, check, gate
+from course_lib.tasks.toys import ranks_text
 
 #: The cheapest way is cheaper than the next one by this factor at least.
 _MARGIN = 1.25
@@ -30,16 +31,15 @@ class Case(TypedDict):
     ways: dict[str, Way]
 
 
-#: For `right` and for each misconception, what each rank chooses.
-Oracle = dict[str, list[str]]
-ThisTrial = Trial[Case, str, Oracle]
+ThisTrial = Trial[Case, str, dict[str, list[str]]]
 
 
-class CheapestWay(Task[Case, str, Oracle]):
+class CheapestWay(Compared[Case, str, str]):
     """Which way out costs least, given what the ranks have seen?"""
 
     name = "out_of_memory.cheapest_way"
     world_sizes = (1, 2, 3)
+    one_may_fit = False  # there are few ways
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """For each misconception, ways among which it chooses wrongly."""
@@ -64,30 +64,26 @@ class CheapestWay(Task[Case, str, Oracle]):
         )
         return f"failures {case['failures']} in {case['steps']} steps of {case['step_seconds']} s; {ways}"
 
-    def trial(self, answer: Callable[[dict[str, Way], int, int, float], object], case: Case) -> str | Odd:
+    def trial(self, answer: Callable[[dict[str, Way], int, int, float], object], case: Case) -> str:
         """What this rank chooses."""
         failures = case["failures"][int(os.environ["RANK"])]
         ways = {name: dict(way) for name, way in case["ways"].items()}
         chosen = answer(ways, failures, case["steps"], case["step_seconds"])
-        return chosen if isinstance(chosen, str) else toys.odd(chosen)
+        if not isinstance(chosen, str):
+            raise toys.wrong_kind(chosen)
+        if chosen not in ways:
+            raise WrongKind(f"{chosen[:40]!r}")
+        return chosen
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[str]]:
         """What each rank should choose, and would by misconceptions."""
         right = [_cheapest(case, _seconds, _chance(case))] * world_size
         return {"right": right, **{name: choose(case) for name, choose in _CHOICES.items()}}
 
-    @check("Every rank returns the name of a way.", gate=True)
-    def gives_name(self, trial: ThisTrial) -> Miss | None:
-        """One of those it was given."""
-        for rank, seen in sorted(trial.seen.items()):
-            if is_odd(seen):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['odd']}")
-            if seen not in trial.case["ways"]:
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen[:40]!r}")
-        return None
+    gives_name = gate("Every rank returns the name of a way.")
 
     @check("All ranks choose the same.")
-    def alike(self, trial: ThisTrial) -> Miss | None:
+    def same(self, trial: ThisTrial) -> Miss | None:
         """Or they would meet in different collectives."""
         chosen = [trial.seen[rank] for rank in range(trial.world_size)]
         if len(set(chosen)) > 1:
@@ -111,11 +107,6 @@ class CheapestWay(Task[Case, str, Oracle]):
                     f"which adds {costs[seen]:.3g} s to a step on average; {right} adds {costs[right]:.3g} s"
                 )
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """The misconception that chooses exactly these."""
-        names = self.gravest_first(_CHOICES)
-        return recognise_by_name(trials, names, lambda t, name: t.oracle[name], alone=False)
 
 
 Cost = Callable[[Way, float, float], float]

@@ -9,7 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -32,9 +33,13 @@ class Seen(TypedDict):
     gradients: list[float] | None
 
 
-#: For `right` and for each misconception, the gradients of each rank.
-Oracle = dict[str, list[list[float]]]
-ThisTrial = Trial[Case, Seen, Oracle]
+class Decided(TypedDict):
+    """What misconceptions decide."""
+
+    gradients: list[float]
+
+
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
 
 
 def _network(seed: int) -> nn.Module:
@@ -48,7 +53,7 @@ def _loss(net: nn.Module, case: Case, rank: int) -> Tensor:
     return outputs.square().mean()
 
 
-class CorrectMean(Task[Case, Seen, Oracle]):
+class CorrectMean(Compared[Case, Seen, Decided]):
     """The mean over the ranks that had something to contribute."""
 
     name = "out_of_memory.correct_mean"
@@ -82,7 +87,7 @@ class CorrectMean(Task[Case, Seen, Oracle]):
         gone = len(gradients) < len(trained)
         return {"returned": returned, "gradients": None if gone else numbers(gradients)}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """The right gradients for each rank, and those of misconceptions."""
         import torch
 
@@ -99,7 +104,7 @@ class CorrectMean(Task[Case, Seen, Oracle]):
             return [factor * value for value in total]
 
         mean, ddps = times(1 / max(1, good)), times(1 / world_size)
-        return {
+        found = {
             "right": [mean] * world_size,
             "not_corrected": [ddps] * world_size,
             "wrong_way_round": [times(good / world_size**2)] * world_size,
@@ -107,19 +112,16 @@ class CorrectMean(Task[Case, Seen, Oracle]):
             "summed": [total] * world_size,
             "only_the_good": [mean if fine else ddps for fine in case["good"]],
         }
+        return {name: [{"gradients": one} for one in ranks] for name, ranks in found.items()}
 
-    #: How many ranks are good.
-    gives_number = gate("Every rank returns a number.", of="returned")
+    gives_number = gate("Every rank returns a number.")
 
-    @check("It is the number of good ranks.")
-    def counted(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in sorted(trial.seen.items()):
-            if seen["returned"] != sum(trial.case["good"]):
-                return Miss(
-                    f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), rank {rank} returned "
-                    f"{seen['returned']:g}"
-                )
-        return None
+    counted = compared(
+        "It is the number of good ranks.",
+        "on {gang} ({case}), rank {rank} returned {seen:g}",
+        of="returned",
+        right=lambda trial, _: sum(trial.case["good"]),
+    )
 
     @check("On every rank the gradients are the mean over the good ranks; zeros where there is none.")
     def mean(self, trial: ThisTrial) -> Miss | None:
@@ -128,23 +130,19 @@ class CorrectMean(Task[Case, Seen, Oracle]):
             where = f"on {ranks_text(trial.world_size)} ({self.describe(trial.case)}), "
             if seen["gradients"] is None:
                 return Miss(f"{where}a gradient of rank {rank} is None")
-            gap = farthest(seen["gradients"], trial.oracle["right"][rank])
+            gap = farthest(seen["gradients"], trial.oracle["right"][rank]["gradients"])
             if gap == float("inf"):
                 return Miss(f"{where}the gradients of rank {rank} are not numbers")
-            if not close(seen["gradients"], trial.oracle["right"][rank]):
+            if not close(seen["gradients"], trial.oracle["right"][rank]["gradients"]):
                 return Miss(f"{where}the gradients of rank {rank} are off by up to {gap:.2g}")
         return None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """The factor that gives exactly these gradients."""
-        names = ("not_corrected", "wrong_way_round", "divided_twice", "summed", "only_the_good")
-        plain = [t.showing({rank: seen["gradients"] for rank, seen in t.seen.items()}) for t in trials]
-        finite = [t for t in plain if all(map(_finite, t.seen.values()))]
-        found = recognise_by_name(
-            finite, names, lambda t, name: t.oracle[name], lambda a, b: a is not None and close(a, b)
-        )
+        finite = [t for t in trials if all(_finite(seen["gradients"]) for seen in t.seen.values())]
+        found = super().recognise(finite)
         named = (found,) if isinstance(found, str) else found or ()
-        return (*named, "nobody_good") if len(finite) < len(plain) else named
+        return (*named, "nobody_good") if len(finite) < len(trials) else named
 
 
 def _finite(gradients: list[float] | None) -> bool:

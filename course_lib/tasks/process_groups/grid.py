@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.inside.groups import group_members
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.compared import Compared
+from course_lib.tasks.task import Miss, Recognised, Trial, WrongKind, check, gate
 
 
 class Case(TypedDict):
@@ -32,12 +32,16 @@ class Seen(TypedDict):
     numbers: dict[str, list[int]]
 
 
-#: For `right` and for each misconception, the groups of each rank.
-Oracle = dict[str, list[Members]]
-ThisTrial = Trial[Case, Seen, Oracle]
+class Decided(TypedDict):
+    """What misconceptions decide."""
+
+    members: Members
 
 
-class Grid(Task[Case, Seen, Oracle]):
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+
+
+class Grid(Compared[Case, Seen, Decided]):
     """The row group and the column group of each rank in a grid."""
 
     name = "process_groups.grid"
@@ -60,12 +64,18 @@ class Grid(Task[Case, Seen, Oracle]):
         import torch.distributed as dist
 
         result = answer(case["rows"], case["columns"])
-        pair = list(result) if isinstance(result, Iterable) else []
-        members = [_members(group) for group in pair]
-        if not isinstance(result, Iterable):
-            members = [toys.in_place_of(list[int], toys.odd(result))]
+        pair: list[Any] = []
+        members: Members = []
+        wrong: WrongKind | None = None
+        try:
+            pair = list(toys.items(result))
+            members = _members_of_two(pair)
+        except WrongKind as error:
+            wrong = error  # the other ranks do not know it
         everyones: list[Members | None] = [None] * dist.get_world_size()
         dist.all_gather_object(everyones, members)
+        if wrong is not None:
+            raise wrong
         seen: Seen = {"members": members, "sums": None, "numbers": group_members()}
         if everyones != _groups(case["rows"], case["columns"]):
             return seen
@@ -76,34 +86,29 @@ class Grid(Task[Case, Seen, Oracle]):
             sums.append(total.item())
         return {**seen, "sums": sums}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """The members of the groups, right and as misconceptions give them."""
         right = _groups(case["rows"], case["columns"])
         everyone = list(range(world_size))
-        return {
+        ways = {
             "right": right,
             "transposed": [[column, row] for row, column in right],
             "everyone/row": [[everyone, column] for _, column in right],
             "everyone/column": [[row, everyone] for row, _ in right],
             "everyone/both": [[everyone, everyone] for _ in right],
         }
+        return {name: [{"members": members} for members in way] for name, way in ways.items()}
 
-    @check("Every rank returns two process groups, and is in both.", gate=True)
-    def gives_groups(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            where = f"with {self.describe(trial.case)}, rank {rank}"
-            odd = [members for members in seen["members"] if is_odd(members)]
-            if odd:
-                outside = odd[0]["odd"] == _OUTSIDE
-                return Miss(f"{where} returned {odd[0]['odd']}", "not_a_member" if outside else None)
-            if len(seen["members"]) != 2:
-                return Miss(f"{where} returned {len(seen['members'])} groups")
-        return None
+    gives_groups = gate(
+        "Every rank returns two process groups, and is in both.",
+        "with {case}, rank {rank} returned {given}",
+        lambda trial: "not_a_member" if trial.wrong_kinds[min(trial.wrong_kinds)] == _OUTSIDE else None,
+    )
 
     @check("The first holds the ranks of its row, the second those of its column.")
     def right_members(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][rank]
+            right = trial.oracle["right"][rank]["members"]
             for what, have, want in zip(("row", "column"), seen["members"], right, strict=True):
                 if have != want:
                     return Miss(
@@ -130,16 +135,12 @@ class Grid(Task[Case, Seen, Oracle]):
     @check("A sum over each group is the sum over its members.")
     def sums_right(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            wanted = [float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]]
+            wanted = [
+                float(sum(10**r for r in members)) for members in trial.oracle["right"][rank]["members"]
+            ]
             if seen["sums"] is not None and seen["sums"] != wanted:
                 return Miss(f"rank {rank} got {toys.short(seen['sums'])} instead of {toys.short(wanted)}")
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which misconception gives exactly these members?"""
-        seen = [t.showing({rank: s["members"] for rank, s in t.seen.items()}) for t in trials]
-        names = ("transposed", "everyone/both", "everyone/row", "everyone/column")
-        return recognise_by_name(seen, names, lambda trial, name: trial.oracle[name])
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Unlike groups make ranks wait for each other, or meet where they should not; other calls may, too."""
@@ -164,12 +165,23 @@ def _groups(rows: int, columns: int) -> list[Members]:
     ]
 
 
+def _members_of_two(groups: Sequence[object]) -> Members:
+    """The global ranks of the groups.
+
+    Raises:
+        WrongKind: there are not two, one is none, or this rank is not in it.
+    """
+    members = [_members(group) for group in groups]
+    if len(members) != 2:
+        raise WrongKind(f"{len(members)} groups")
+    return members
+
+
 def _members(group: object) -> list[int]:
-    """The global ranks of a group; what it is instead, where it is none or this rank is not in it."""
     import torch.distributed as dist
 
     if group is dist.GroupMember.NON_GROUP_MEMBER:
-        return toys.in_place_of(list[int], {"odd": _OUTSIDE})
+        raise WrongKind(_OUTSIDE)
     if not isinstance(group, dist.ProcessGroup):
-        return toys.in_place_of(list[int], toys.odd(group))
+        raise toys.wrong_kind(group)
     return sorted(dist.get_process_group_ranks(group))

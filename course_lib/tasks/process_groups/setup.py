@@ -12,15 +12,15 @@ from typing import NotRequired, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
-from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.process_groups.bare import sum_of_ranks, timeout_seconds, without_group
-from course_lib.tasks.task import Miss, Odd, Recognised, Task, Trial, check
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
 
 #: A rank that cleans up alone is done in milliseconds; its peers wait for it no longer than this.
 _PATIENCE = 4.0
 #: Seconds that a group waits where nobody has asked for another timeout.
 _DEFAULT = 1800.0
+_NO_GROUP = "no process group after setup()"
 #: A learner's line that calls a collective.
 _COLLECTIVE = re.compile(r"\b(?:barrier|monitored_barrier|broadcast|(?:all_)?reduce|(?:all_)?gather)\(")
 
@@ -79,7 +79,7 @@ class Setup(Task[Case, Seen, None]):
             "failure": f"a failure on rank {case['failing']}",
         }[case["scene"]]
 
-    def trial(self, answer: Callable[[float], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[float], object], case: Case) -> Seen:
         """Play one scene and note after each step whether there is a group, and what it is worth."""
         import torch.distributed as dist
 
@@ -94,7 +94,7 @@ class Setup(Task[Case, Seen, None]):
                 raise
         answer(timeout)
         if not dist.is_initialized() or not callable(cleanup):
-            return {"odd": "no process group" if callable(cleanup) else "no function cleanup"}
+            raise WrongKind(_NO_GROUP if callable(cleanup) else "no function cleanup in the cell")
         seen: Seen = {"alone": True, "timeout": timeout_seconds(), "sum": 0.0, "left": False}
         if case["scene"] == "twice":
             first = dist.group.WORLD
@@ -116,30 +116,23 @@ class Setup(Task[Case, Seen, None]):
                 cleanup()
         return seen
 
-    @check("setup(timeout) makes a process group, and there is a cleanup().", gate=True)
-    def makes_group(self, trial: ThisTrial) -> Miss | None:
-        """Both functions are there, and the first one does something."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                none = "group" in seen["odd"]
-                later = none and trial.case["scene"] != "unbegun"  # the first scene of every gang had one
-                where = "after setup()" if none else "in the cell"
-                return Miss(
-                    f"on rank {rank} there is {seen['odd']} {where}, with {self.describe(trial.case)}",
-                    "own_flag" if later else None,
-                )
-        return None
+    makes_group = gate(
+        "setup(timeout) makes a process group, and there is a cleanup().",
+        "on rank {rank} there is {given}, with {case}",
+        # The first scene of every gang had one.
+        lambda trial: (
+            "own_flag"
+            if _NO_GROUP in trial.wrong_kinds.values() and trial.case["scene"] != "unbegun"
+            else None
+        ),
+    )
 
-    @check("All ranks are in it: a sum over the group is the sum over all ranks.")
-    def holds_everyone(self, trial: ThisTrial) -> Miss | None:
-        """Also in the second group of a process."""
-        right = sum(range(trial.world_size))
-        for rank, seen in trial.seen.items():
-            if seen["sum"] != right:
-                return Miss(
-                    f"on {toys.ranks_text(trial.world_size)}, the sum of ranks was {seen['sum']:g} on rank {rank}"
-                )
-        return None
+    holds_everyone = compared(
+        "All ranks are in it: a sum over the group is the sum over all ranks.",
+        "on {gang}, the sum of ranks was {seen:g} on rank {rank}",
+        of="sum",
+        right=lambda trial, _: sum(range(trial.world_size)),
+    )
 
     @check("The group's timeout is the one asked for.")
     def has_timeout(self, trial: ThisTrial) -> Miss | None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared
 from course_lib.tasks.samplers.predictions import accuracies
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
+from course_lib.tasks.toys import short
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,15 +33,27 @@ class Seen(TypedDict):
     samples: int
 
 
-#: For `right` and for each misconception, what each rank returns.
-Oracle = dict[str, list[float]]
-ThisTrial = Trial[Case, Seen, Oracle]
+class Decided(TypedDict):
+    """What misconceptions decide."""
+
+    accuracy: float
 
 
-class Evaluate(Task[Case, Seen, Oracle]):
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+
+
+def _only_rank_0(trial: ThisTrial) -> str | None:
+    """The other ranks give no number: rank 0 knows theirs, or has done all the work."""
+    if 0 in trial.wrong_kinds:
+        return None
+    return "rank_0_alone" if trial.seen[0]["samples"] >= len(trial.case["labels"]) else "only_rank_0_knows"
+
+
+class Evaluate(Compared[Case, Seen, Decided]):
     """The exact accuracy over all ranks."""
 
     name = "samplers.evaluate"
+    one_may_fit = False  # with one sample, an accuracy is 0 or 1
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; who is classified rightly is drawn."""
@@ -69,33 +82,23 @@ class Evaluate(Task[Case, Seen, Oracle]):
         result = answer(model, toys.Labelled(case["features"], case["labels"]))
         return {"accuracy": toys.number(result), "samples": samples_seen()}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """The accuracy found by one process, and the accuracies that misconceptions find."""
         model, _ = toys.counting_classifier()
         data = toys.Labelled(case["features"], case["labels"])
         hits = [
             int(model(features).argmax()) == label for features, label in (data[i] for i in range(len(data)))
         ]
-        return accuracies(hits, world_size)
+        found = accuracies(hits, world_size)
+        return {name: [{"accuracy": one} for one in ranks] for name, ranks in found.items()}
 
-    @check("Every rank returns a number.", gate=True)
-    def gives_number(self, trial: ThisTrial) -> Miss | None:
-        """A float, or a tensor with one element."""
-        odd = {rank: seen["accuracy"] for rank, seen in trial.seen.items() if is_odd(seen["accuracy"])}
-        if not odd:
-            return None
-        rank = min(odd)
-        alone = trial.seen[0]["samples"] > 0 and all(trial.seen[other]["samples"] == 0 for other in odd)
-        known = None if 0 in odd else ("rank_0_alone" if alone else "only_rank_0_knows")
-        return Miss(
-            f"on {toys.ranks_text(trial.world_size)}, {rank_list(odd)} returned {odd[rank]['odd']}", known
-        )
+    gives_number = gate("Every rank returns a number.", "on {gang}, {who} returned {given}", _only_rank_0)
 
     @check("Every rank returns the accuracy over the whole data set, each sample counted once.")
     def exact(self, trial: ThisTrial) -> Miss | None:
-        right = trial.oracle["right"][0]
+        right = trial.oracle["right"][0]["accuracy"]
         wrong = {
-            rank: seen["accuracy"] for rank, seen in trial.seen.items() if not _close(seen["accuracy"], right)
+            rank: s["accuracy"] for rank, s in trial.seen.items() if not self.alike(s["accuracy"], right)
         }
         if not wrong:
             return None
@@ -124,13 +127,9 @@ class Evaluate(Task[Case, Seen, Oracle]):
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception finds exactly these accuracies on all ranks?"""
-        seen = [t.showing({rank: s["accuracy"] for rank, s in t.seen.items()}) for t in trials]
-        names = self.gravest_first(sorted({name for trial in trials for name in trial.oracle}))
-        if all(_close(t.seen[0], t.oracle["right"][0]) for t in seen):
-            others_know = all(_close(value, t.oracle["right"][0]) for t in seen for value in t.seen.values())
-            return None if others_know else "only_rank_0_knows"
-        # With one sample, an accuracy is 0 or 1: alone, it would fit something by chance.
-        return recognise_by_name(seen, names, lambda trial, name: trial.oracle[name], _close, alone=False)
+        if all(self.alike(trial.seen[0], trial.oracle["right"][0]) for trial in trials):
+            return "only_rank_0_knows" if any(map(self.exact, trials)) else None
+        return super().recognise(trials)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """A wait that only comes with unequal shards is a collective in the loop."""
@@ -140,9 +139,3 @@ class Evaluate(Task[Case, Seen, Oracle]):
             equal_went_well = any(t.world_size == outcome.world_size for t in trials)
             return "collective_per_batch" if waits and equal_went_well else None
         return self.recognise(trials)
-
-
-def _close(a: float, b: float) -> bool:
-    if is_odd(a) or is_odd(b):
-        return False
-    return (math.isnan(a) and math.isnan(b)) or abs(a - b) < 1e-5

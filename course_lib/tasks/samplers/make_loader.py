@@ -10,8 +10,8 @@ from typing import TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_message
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate, recognise_by_message
+from course_lib.tasks.toys import short
 
 
 class Case(TypedDict):
@@ -66,10 +66,13 @@ class MakeLoader(Task[Case, Seen, None]):
             try:
                 first = itertools.islice(loader, toys.MAX_ITEMS + 1)
             except TypeError:
-                return toys.in_place_of(list[list[int]], toys.odd(loader))
-            batches = toys.all_or_odd(toys.flat_numbers(batch) for batch in first)
+                raise toys.wrong_kind(loader) from None
+            batches = [toys.flat_numbers(batch) for batch in first]
             if len(batches) > toys.MAX_ITEMS:
-                return toys.in_place_of(list[list[int]], {"odd": f"more than {toys.MAX_ITEMS} batches"})
+                raise WrongKind(f"more than {toys.MAX_ITEMS} batches")
+            size, sizes = case["batch_size"], [len(batch) for batch in batches]
+            if {*sizes[:-1]} - {size} or not all(0 < length <= size for length in sizes):
+                raise WrongKind(f"batches of {short(sizes)} samples")
             return batches
 
         seen = {"0": epoch(0, case["seed"])}
@@ -79,20 +82,10 @@ class MakeLoader(Task[Case, Seen, None]):
             seen["other seed"] = epoch(0, case["other_seed"])
         return seen
 
-    @check("The loader gives batches of batch_size samples (the last one may be smaller).", gate=True)
-    def gives_batches(self, trial: ThisTrial) -> Miss | None:
-        """The shape of what comes out."""
-        size = trial.case["batch_size"]
-        for rank, seen in trial.seen.items():
-            for batches in seen.values():
-                if is_odd(batches):
-                    return Miss(f"rank {rank} got {batches['odd']}")
-                sizes = [len(batch) for batch in batches]
-                if any(length != size for length in sizes[:-1]) or not all(
-                    0 < length <= size for length in sizes
-                ):
-                    return Miss(f"with batch_size={size}, rank {rank} got batches of {short(sizes)} samples")
-        return None
+    gives_batches = gate(
+        "The loader gives batches of batch_size samples (the last one may be smaller).",
+        "with batch_size={batch_size}, rank {rank} got {given}",
+    )
 
     @check("In every epoch the ranks together see every sample, and only padding twice.")
     def sees_everything(self, trial: ThisTrial) -> Miss | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.samplers.predictions import shards
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, short
+from course_lib.tasks.task import Miss, Trial, check, gate
+from course_lib.tasks.toys import short
 
 
 class Case(TypedDict):
@@ -22,15 +23,19 @@ class Case(TypedDict):
     world_size: int
 
 
-#: For `right` and for each misconception, the shard of each rank.
-Oracle = dict[str, list[list[int]]]
-ThisTrial = Trial[Case, list[int], Oracle]
+ThisTrial = Trial[Case, list[int], dict[str, list[list[int]]]]
+
+_CALL = (
+    "shard_indices(n={n}, rank={rank}, world_size={world_size}, epoch={epoch}, seed={seed}, drop_last={drop_last}) "
+    "gave "
+)
 
 
-class ShardIndices(Task[Case, list[int], Oracle]):
+class ShardIndices(Compared[Case, list[int], list[int]]):
     """Do by hand what `DistributedSampler` does."""
 
     name = "samplers.shard_indices"
+    one_may_fit = False  # of a few samples there are few orders
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Sizes that divide, that do not, and fewer samples than ranks; with and without drop_last."""
@@ -58,16 +63,11 @@ class ShardIndices(Task[Case, list[int], Oracle]):
             answer(case["n"], rank, case["world_size"], case["epoch"], case["seed"], case["drop_last"])
         )
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[list[int]]]:
         """The shards of torch's own DistributedSampler, and those of each misconception."""
         return shards(case["n"], world_size, case["epoch"], case["seed"], case["drop_last"])
 
-    @check("Every rank gets a list of sample numbers.", gate=True)
-    def gives_lists(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"{self._call(trial, rank)} gave {seen['odd']}")
-        return None
+    gives_lists = gate("Every rank gets a list of sample numbers.", _CALL + "{given}")
 
     @check("Every rank gets the same number of samples.")
     def same_count(self, trial: ThisTrial) -> Miss | None:
@@ -79,25 +79,7 @@ class ShardIndices(Task[Case, list[int], Oracle]):
             )
         return None
 
-    @check("The shards are those of torch's DistributedSampler, in the same order.")
-    def same_as_torch(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][rank]
-            if seen != right:
-                return Miss(
-                    f"{self._call(trial, rank)} gave {short(seen)}; DistributedSampler gives {short(right)}"
-                )
-        return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which misconception gives exactly these shards?"""
-        names = [item.id for item in self.misconceptions]
-        # Of a few samples there are few orders: alone, one would fit something by chance.
-        return recognise_by_name(trials, names, lambda trial, name: trial.oracle[name], alone=False)
-
-    def _call(self, trial: ThisTrial, rank: int) -> str:
-        case = trial.case
-        return (
-            f"shard_indices(n={case['n']}, rank={rank}, world_size={trial.world_size}, epoch={case['epoch']}, "
-            f"seed={case['seed']}, drop_last={case['drop_last']})"
-        )
+    same_as_torch = compared(
+        "The shards are those of torch's DistributedSampler, in the same order.",
+        _CALL + "{seen}; DistributedSampler gives {right}",
+    )

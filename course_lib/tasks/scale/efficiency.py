@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.scale.model import Bucket, Case, efficiencies, ring_seconds
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import gate
 
-#: For `right` and for each misconception, the efficiency.
-Oracle = dict[str, float]
-ThisTrial = Trial[Case, float, Oracle]
+_SAID = "with {case}, rank {rank} returned {seen:.4f}; it is {right:.4f}"
 
 
-class Efficiency(Task[Case, float, Oracle]):
+class Efficiency(Compared[Case, float, float]):
     """The efficiency of a job that does not exist yet."""
 
     name = "scale.efficiency"
     world_sizes = (1,)
+    tolerance = Tolerance(0.0, 1e-4)
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """A queue that builds up; one hidden in part; many rounds; all hidden; the last one early; one rank alone."""
@@ -64,34 +64,19 @@ class Efficiency(Task[Case, float, Oracle]):
         rest = (case["ranks"], case["latency"], case["bandwidth"])
         return toys.number(answer(case["forward"], case["backward"], buckets, *rest))
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[float]]:
         """The right efficiency, and those of misconceptions."""
-        return efficiencies(case)
+        return {name: [efficiency] for name, efficiency in efficiencies(case).items()}
 
-    #: A float, or what can be one.
-    gives_number = gate("A number.", "with {case}, rank {rank} returned {odd}")
+    gives_number = gate("A number.", "with {case}, rank {rank} returned {given}")
 
-    @check("One rank alone has an efficiency of 1: it sends nothing.")
-    def alone(self, trial: ThisTrial) -> Miss | None:
-        return self._miss(trial) if trial.case["ranks"] == 1 else None
-
-    @check(
-        "It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire."
+    alone = compared(
+        "One rank alone has an efficiency of 1: it sends nothing.",
+        _SAID,
+        when=lambda case: case["ranks"] == 1,
     )
-    def right(self, trial: ThisTrial) -> Miss | None:
-        return self._miss(trial) if trial.case["ranks"] > 1 else None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which misconception gives exactly these efficiencies?"""
-        names = [item.id for item in self.misconceptions]
-        return recognise_by_name(trials, names, lambda trial, name: [trial.oracle[name]], _equal)
-
-    def _miss(self, trial: ThisTrial) -> Miss | None:
-        seen, right = trial.seen[0], trial.oracle["right"]
-        if _equal(seen, right):
-            return None
-        return Miss(f"with {self.describe(trial.case)}, rank 0 returned {seen:.4f}; it is {right:.4f}")
-
-
-def _equal(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-4)
+    right = compared(
+        "It is the time of a step on one rank, divided by that of a step in which buckets queue for the wire.",
+        _SAID,
+        when=lambda case: case["ranks"] > 1,
+    )

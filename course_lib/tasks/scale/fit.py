@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.scale.model import least_squares, over, ring_seconds, ring_terms
-from course_lib.tasks.task import Miss, Odd, Task, Trial, check, gate
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Miss, Task, Trial, WrongKind, check, gate
 
 #: How far measurements scatter, and how far an answer may be off.
 _SCATTER, _TOLERANCE = 0.01, 0.06
@@ -68,17 +67,16 @@ class Fit(Task[Case, list[float], Oracle]):
         counts = sorted({one["ranks"] for one in case["measurements"]})
         return f"{len(case['measurements'])} measurements on {' and '.join(map(str, counts))} ranks"
 
-    def trial(
-        self, answer: Callable[[list[tuple[int, int, float]]], object], case: Case
-    ) -> list[float] | Odd:
+    def trial(self, answer: Callable[[list[tuple[int, int, float]]], object], case: Case) -> list[float]:
         """The two numbers."""
         result = answer([(one["ranks"], one["bytes"], one["seconds"]) for one in case["measurements"]])
-        if not isinstance(result, Iterable):
-            return toys.odd(result)
-        numbers = [toys.number(item) for item in result]
-        if len(numbers) != 2 or any(map(is_odd, numbers)):
-            return toys.odd(result)
-        return numbers if all(map(math.isfinite, numbers)) else toys.odd(result)
+        try:
+            numbers = toys.numbers(result)
+        except WrongKind:
+            numbers = []
+        if len(numbers) != 2 or not all(map(math.isfinite, numbers)):
+            raise toys.wrong_kind(result)
+        return numbers
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
         """What was put in; and what least squares of absolute errors finds."""
@@ -91,7 +89,7 @@ class Fit(Task[Case, list[float], Oracle]):
 
     #: In this order, finite.
     gives_numbers = gate(
-        "Two numbers: seconds per round, and bytes per second.", "with {case}, rank {rank} returned {odd}"
+        "Two numbers: seconds per round, and bytes per second.", "with {case}, rank {rank} returned {given}"
     )
 
     @check("The latency is that of one round, up to the scatter of the measurements.")

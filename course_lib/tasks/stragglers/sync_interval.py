@@ -12,6 +12,7 @@ from statistics import fmean, median
 from typing import TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import (
     Miss,
     Recognised,
@@ -104,19 +105,11 @@ class SyncInterval(Task[Case, int, Oracle]):
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} returned {seen}", known)
         return None
 
-    @check(
-        "It is the smallest that keeps reductions within their share of the time, as far as `longest` allows."
+    #: Of the time of the whole gang.
+    right = compared(
+        "It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.",
+        "with {case} on {gang}, rank {rank} returned {seen}; it is {right}",
     )
-    def right(self, trial: ThisTrial) -> Miss | None:
-        """Of the time of the whole gang."""
-        right = trial.oracle["right"][0]
-        for rank, seen in trial.seen.items():
-            if seen != right:
-                return Miss(
-                    f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, rank {rank} returned "
-                    f"{seen}; it is {right}"
-                )
-        return None
 
     def _well(self, trial: ThisTrial, seen: int) -> bool:
         return seen == trial.oracle["bound_ignored"][0]

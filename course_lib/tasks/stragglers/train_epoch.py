@@ -9,11 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from course_lib.outcome.outcome import Kind, Outcome
-from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.stragglers.replicas import WAYS, Case, batch, network, train
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.task import Recognised, Trial
 from course_lib.tasks.toys import short
-from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
+from course_lib.tasks.weights import ROUNDING, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
     LossesOf = Callable[[Tensor, Tensor], Tensor]
 
 
-#: For `right` and for each misconception, the weights of each rank after each epoch.
-Oracle = dict[str, list[list[list[float]]]]
-ThisTrial = Trial[Case, list[list[float]], Oracle]
+ThisTrial = Trial[Case, list[list[float]], dict[str, list[list[list[float]]]]]
 
 
-class TrainEpoch(Task[Case, list[list[float]], Oracle]):
+class TrainEpoch(Compared[Case, list[list[float]], list[list[float]]]):
     """An epoch in which ranks have different numbers of batches, of different sizes."""
 
     name = "stragglers.train_epoch"
@@ -76,34 +74,17 @@ class TrainEpoch(Task[Case, list[list[float]], Oracle]):
         """The weights of all ranks after each epoch: right ones and those of misconceptions."""
         return {name: partial(train, case, way) for name, way in WAYS.items()}
 
-    @check(
-        "After the first epoch, all ranks have the weights of one process that took all samples of a round at once."
+    #: Round by round, each a step on the mean over all its samples.
+    first = compared(
+        "After the first epoch, all ranks have the weights of one process that took all samples of a round at once.",
+        "on {gang} ({case}), the weights of rank {rank} are off by up to {gap:.2g} after epoch 1",
+        of=0,
     )
-    def first(self, trial: ThisTrial) -> Miss | None:
-        """Round by round, each a step on the mean over all its samples."""
-        return self._off(trial, 0)
-
-    @check("So they have after a second epoch.")
-    def second(self, trial: ThisTrial) -> Miss | None:
-        return self._off(trial, 1)
-
-    def _off(self, trial: ThisTrial, epoch: int) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][rank][epoch]
-            if not close(seen[epoch], right):
-                return Miss(
-                    f"on {toys.ranks_text(trial.world_size)} ({self.describe(trial.case)}), the weights of rank {rank} "
-                    f"are off by up to {farthest(seen[epoch], right):.2g} after epoch {epoch + 1}"
-                )
-        return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """The way of training that gives exactly these weights."""
-
-        def equal(one: list[list[float]], other: list[list[float]]) -> bool:
-            return all(close(a, b) for a, b in zip(one, other, strict=True))
-
-        return recognise_by_name(trials, WAYS, lambda trial, name: trial.oracle[name], equal)
+    second = compared(
+        "So they have after a second epoch.",
+        "on {gang} ({case}), the weights of rank {rank} are off by up to {gap:.2g} after epoch 2",
+        of=1,
+    )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Somebody waits for a rank that is through, meets its next collective, or calls one inside Join."""

@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate
-from course_lib.tasks.toys import is_odd
+from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,13 +67,15 @@ class WaitingSeconds(Task[Case, Seen, None]):
 
     def trial(self, answer: Callable[[DistributedDataParallel, Tensor], object], case: Case) -> Seen:
         """What was returned, how long it really was, and whether the gradients are means over the ranks."""
-        tries: list[Seen] = []
-        while len(tries) < _ATTEMPTS and not any(seen["worst"] <= _GOOD_ENOUGH for seen in tries):
+        tries: list[tuple[float | str, Seen]] = []
+        while len(tries) < _ATTEMPTS and not any(seen["worst"] <= _GOOD_ENOUGH for _, seen in tries):
             tries.append(_measured(answer, case))
-        return min(tries, key=lambda seen: seen["worst"])
+        said, seen = min(tries, key=lambda one: one[1]["worst"])
+        if isinstance(said, str):
+            raise WrongKind(said)
+        return {**seen, "said": said}
 
-    #: A float, or a tensor with one element.
-    gives_seconds = gate("Every rank returns a number of seconds.", of="said")
+    gives_seconds = gate("Every rank returns a number of seconds.")
 
     @check("The backward is DDP's: afterwards all ranks have the mean gradients.", gate=True)
     def averages(self, trial: ThisTrial) -> Miss | None:
@@ -138,8 +139,10 @@ _PATTERNS: dict[str, dict[str, tuple[bool, bool]]] = {
 }
 
 
-def _measured(answer: Callable[[DistributedDataParallel, Tensor], object], case: Case) -> Seen:
-    """One backward; and how far the worst of all ranks is off, which all ranks learn."""
+def _measured(
+    answer: Callable[[DistributedDataParallel, Tensor], object], case: Case
+) -> tuple[float | str, Seen]:
+    """What was returned, and one backward; how far the worst of all ranks is off, all ranks learn."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -171,14 +174,14 @@ def _measured(answer: Callable[[DistributedDataParallel, Tensor], object], case:
     dist.barrier()
     if rank == case["rank"] and case["place"] == "start":
         time.sleep(late)
-    said = toys.number(answer(ddp, loss))
+    said = toys.number_or_text(answer(ddp, loss))
     # The clock is the machine's, so the ranks' readings can be compared.
     times = torch.tensor([ready[0] or time.monotonic()], dtype=torch.float64)
     everyones = [torch.empty_like(times) for _ in range(dist.get_world_size())]
     dist.all_gather(everyones, times)
     truth = max(other.item() for other in everyones) - times.item()
-    off = torch.tensor([1e3 if is_odd(said) else abs(said - truth)], dtype=torch.float64)
+    off = torch.tensor([1e3 if isinstance(said, str) else abs(said - truth)], dtype=torch.float64)
     dist.all_reduce(off, op=dist.ReduceOp.MAX)
     bias = layers[-1].bias.grad
     gradient = None if bias is None else bias[0].item()
-    return {"said": said, "truth": truth, "gradient": gradient, "worst": off.item()}
+    return said, {"said": 0.0, "truth": truth, "gradient": gradient, "worst": off.item()}

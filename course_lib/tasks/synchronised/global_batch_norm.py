@@ -10,19 +10,20 @@ from typing import Literal, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.synchronised import norms
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
     gate,
     recognise_by_name,
 )
-from course_lib.tasks.toys import is_odd, ranks_text
+from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import farthest
 
 _STATISTICS: tuple[Literal["mean", "variance"], ...] = ("mean", "variance")
@@ -71,17 +72,17 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         """Who has how many samples."""
         return f"batches of {toys.short(case['sizes'])} samples"
 
-    def trial(self, answer: Callable[[int, float, float], object], case: norms.Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[int, float, float], object], case: norms.Case) -> Seen:
         """Three steps in a wrapped network, then an evaluation on rank 0 alone."""
         import torch
 
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         norm = answer(norms.FEATURES, case["eps"], case["momentum"])
         if not isinstance(norm, torch.nn.Module):
-            return toys.odd(norm)
+            raise toys.wrong_kind(norm)
         missing = [name for name in _ATTRIBUTES if not isinstance(getattr(norm, name, None), torch.Tensor)]
         if missing:
-            return {"odd": f"a module without {missing[0]}"}
+            raise WrongKind(f"a module without {missing[0]}")
         net = norms.network(case["seed"], norm)
         ddp = torch.nn.parallel.DistributedDataParallel(net)
         optimizer = torch.optim.SGD(net.parameters(), lr=norms.RATE)
@@ -120,36 +121,30 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
     #: As torch's own has them.
     is_a_norm = gate(
         "It is a module with weight, bias, running_mean and running_var.",
-        "on rank {rank} of {ranks} it is {odd}",
+        "on rank {rank} of {ranks} it is {given}",
     )
 
-    @check("The outputs are those of one process with the samples of all ranks.")
-    def outputs(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in sorted(trial.seen.items()):
-            gap = farthest(seen["output"], trial.oracle["right"]["outputs"][rank])
-            if gap > 1e-3:
-                return Miss(f"{self._where(trial)}, the outputs of rank {rank} are off by up to {gap:.2g}")
-        return None
-
-    @check("So are the gradients.")
-    def right_gradients(self, trial: ThisTrial) -> Miss | None:
-        """In the first step, before anything else can differ."""
-        for rank, seen in sorted(trial.seen.items()):
-            gap = farthest(seen["gradients"][0], trial.oracle["gradients"][0])
-            if gap > 1e-3:
-                return Miss(f"{self._where(trial)}, the gradients on rank {rank} are off by up to {gap:.2g}")
-        return None
-
-    @check("Training goes on like that.")
-    def later_gradients(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in sorted(trial.seen.items()):
-            for step, right in enumerate(trial.oracle["gradients"]):
-                gap = farthest(seen["gradients"][step], right)
-                if gap > 3e-3:
-                    return Miss(
-                        f"{self._where(trial)}, in step {step + 1} gradients of rank {rank} are off by {gap:.2g}"
-                    )
-        return None
+    outputs = compared(
+        "The outputs are those of one process with the samples of all ranks.",
+        "with {case} on {gang}, the outputs of rank {rank} are off by up to {gap:.2g}",
+        of="output",
+        right=lambda trial, rank: trial.oracle["right"]["outputs"][rank],
+    )
+    #: In the first step, before anything else can differ.
+    right_gradients = compared(
+        "So are the gradients.",
+        "with {case} on {gang}, the gradients on rank {rank} are off by up to {gap:.2g}",
+        of=("gradients", 0),
+        right=lambda trial, _: trial.oracle["gradients"][0],
+    )
+    later_gradients = compared(
+        "Training goes on like that.",
+        "with {case} on {gang}, in step {number} gradients of rank {rank} are off by {gap:.2g}",
+        of="gradients",
+        right=lambda trial, _: trial.oracle["gradients"],
+        each=True,
+        within=Tolerance(3e-3),
+    )
 
     @check("The running statistics are those of one process, on every rank.")
     def running(self, trial: ThisTrial) -> Miss | None:
@@ -186,7 +181,6 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
         first = [
             t.showing({rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()})
             for t in trials
-            if not any(is_odd(seen) for seen in t.seen.values())
         ]
 
         def predicts(

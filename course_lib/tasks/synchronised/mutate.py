@@ -126,17 +126,18 @@ class Mutate(Task[Case, list[Generation], None]):
             return value
 
         generations: list[Generation] = []
+        returned: list[object] = []
         for generation in range(case["generations"]):
             tried.clear()
             parent, best = numbers(net.parameters()), score(net)
             # The third generation has the seed of the first.
-            returned = toys.number(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation % 2))
+            returned.append(answer(model, fitness, case["sigma"], case["seed"] + 1 + generation % 2))
             same = [a is b for a, b in zip(known, model.module.parameters(), strict=False)]
             told: Generation = {
                 "parent": parent,
                 "parent_fitness": best,
                 "tried": list(tried[:50]),
-                "returned": returned,
+                "returned": 0.0,
                 "after": numbers(model.module.parameters()),
                 "after_fitness": score(model.module),
                 "in_place": all(same) and len(same) == len(known),
@@ -153,10 +154,11 @@ class Mutate(Task[Case, list[Generation], None]):
             generations.append(told)
             if not told["in_place"]:
                 break  # DDP would complain in the next forward
+        for told, value in zip(generations, returned, strict=True):
+            told["returned"] = toys.number(value)
         return generations
 
-    #: A float, or a tensor with one element.
-    gives_number = gate("Every rank returns a number.", of="returned")
+    gives_number = gate("Every rank returns a number.")
 
     @check("The model's parameters are those that DDP and the optimizer know.", gate=True)
     def in_place(self, trial: ThisTrial) -> Miss | None:

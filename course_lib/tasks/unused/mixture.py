@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
+from course_lib.tasks.compared import at_most, compared
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
     gate,
     recognise_by_name,
 )
-from course_lib.tasks.toys import is_odd
 from course_lib.tasks.unused.models import first_line, gradients
-from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import ROUNDING, added, close, drawn, fill, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -62,6 +62,11 @@ class Oracle(TypedDict):
 ThisTrial = Trial[Case, Seen, Oracle]
 
 
+def _ungated_everywhere(trial: ThisTrial, _rank: int) -> str | None:
+    ungated = all(close(seen["outputs"], trial.oracle["ungated"][rank]) for rank, seen in trial.seen.items())
+    return "gate_forgotten" if ungated else None
+
+
 class Mixture(Task[Case, Seen, Oracle]):
     """A mixture of experts that trains under plain DDP."""
 
@@ -88,7 +93,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         used = [sorted(set(tokens)) for tokens in case["wanted"]]
         return ", ".join(f"rank {rank}'s tokens for experts {experts}" for rank, experts in enumerate(used))
 
-    def trial(self, answer: Mix, case: Case) -> Seen | Odd:
+    def trial(self, answer: Mix, case: Case) -> Seen:
         """Outputs, gradients after DDP's average, and how many rows went through the experts."""
         import torch
 
@@ -101,14 +106,14 @@ class Mixture(Task[Case, Seen, Oracle]):
         x = _tokens(case, rank)
         given = ddp(x)
         if not isinstance(given, tuple | list) or len(given) != 2:
-            return toys.odd(given)
+            raise toys.wrong_kind(given)
         y, balance = given
         if (
             not all(isinstance(one, torch.Tensor) for one in given)
             or y.shape != x.shape
             or balance.numel() != 1
         ):
-            return {"odd": "something else than a tensor shaped like x and a tensor with one number"}
+            raise WrongKind("something else than a tensor shaped like x and a tensor with one number")
         _loss(y, balance).backward()
         seen: Seen = {
             "outputs": numbers([y]),
@@ -148,21 +153,15 @@ class Mixture(Task[Case, Seen, Oracle]):
         """What answers are compared with."""
         return [oracle["outputs"], oracle["balance"], oracle["gradients"]["right"]]
 
-    #: Two tensors.
     gives_pair = gate("Every rank returns the outputs, shaped like x, and the balance term.")
 
-    @check("Every token is put through the expert with its largest gate, times that gate.")
-    def outputs_right(self, trial: ThisTrial) -> Miss | None:
-        """In the order of the tokens."""
-        for rank, seen in trial.seen.items():
-            if not close(seen["outputs"], trial.oracle["outputs"][rank]):
-                ungated = all(close(s["outputs"], trial.oracle["ungated"][r]) for r, s in trial.seen.items())
-                gap = farthest(seen["outputs"], trial.oracle["outputs"][rank])
-                return Miss(
-                    f"with {self.describe(trial.case)}, the outputs of rank {rank} are off by up to {gap:.2g}",
-                    "gate_forgotten" if ungated else None,
-                )
-        return None
+    outputs_right = compared(
+        "Every token is put through the expert with its largest gate, times that gate.",
+        "with {case}, the outputs of rank {rank} are off by up to {gap:.2g}",
+        of="outputs",
+        right=lambda trial, rank: trial.oracle["outputs"][rank],
+        known=_ungated_everywhere,
+    )
 
     @check("Every parameter gets a gradient on every rank, so that plain DDP can average.")
     def finished(self, trial: ThisTrial) -> Miss | None:
@@ -174,27 +173,21 @@ class Mixture(Task[Case, Seen, Oracle]):
                 )
         return None
 
-    @check("Every token goes through one expert only.")
-    def work_saved(self, trial: ThisTrial) -> Miss | None:
-        """Counted in rows that go into experts."""
-        for rank, seen in trial.seen.items():
-            if seen["rows"] > _TOKENS:
-                return Miss(
-                    f"rank {rank} has {_TOKENS} tokens, and {seen['rows']} rows went through its experts",
-                    "everyone_computes",
-                )
-        return None
-
-    @check("The averaged gradients are those of one process with the tokens of all ranks.")
-    def gradients_right(self, trial: ThisTrial) -> Miss | None:
-        """Of the mean squared outputs plus the balance term."""
-        for rank, seen in trial.seen.items():
-            gap = farthest(seen["gradients"], trial.oracle["gradients"]["right"])
-            if not close(seen["gradients"], trial.oracle["gradients"]["right"]):
-                return Miss(
-                    f"with {self.describe(trial.case)}, the gradients on rank {rank} are off by up to {gap:.2g}"
-                )
-        return None
+    #: Counted in rows that go into experts.
+    work_saved = at_most(
+        "Every token goes through one expert only.",
+        f"rank {{rank}} has {_TOKENS} tokens, and {{seen}} rows went through its experts",
+        "everyone_computes",
+        of="rows",
+        limit=lambda case, rank: _TOKENS,
+    )
+    #: Of the mean squared outputs plus the balance term.
+    gradients_right = compared(
+        "The averaged gradients are those of one process with the tokens of all ranks.",
+        "with {case}, the gradients on rank {rank} are off by up to {gap:.2g}",
+        of="gradients",
+        right=lambda trial, _: trial.oracle["gradients"]["right"],
+    )
 
     @check("The mean of all ranks' balance terms is the balance term of one process.")
     def balance_right(self, trial: ThisTrial) -> Miss | None:
@@ -212,7 +205,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         seen = [
             t.showing({rank: s["gradients"] for rank, s in t.seen.items()})
             for t in trials
-            if not any(is_odd(s) or "unfinished" in s for s in t.seen.values())
+            if not any("unfinished" in s for s in t.seen.values())
         ]
         return recognise_by_name(
             seen,

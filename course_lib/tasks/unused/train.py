@@ -14,18 +14,18 @@ from unittest.mock import patch
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared, same_everywhere
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
+    WrongKind,
     check,
     gate,
     recognise_by_message,
 )
-from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, fill, numbers
+from course_lib.tasks.weights import ROUNDING, close, drawn, fill, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -62,6 +62,11 @@ class Seen(TypedDict):
 ThisTrial = Trial[Case, Seen, list[float]]
 
 
+def _around(trial: ThisTrial, rank: int) -> str | None:
+    seen = trial.seen[rank]
+    return "around_the_wrapper" if seen["module"] > 0 and seen["wrapper"] == 0 else None
+
+
 class Train(Task[Case, Seen, list[float]]):
     """A model that branches, trained in three ways."""
 
@@ -85,7 +90,7 @@ class Train(Task[Case, Seen, list[float]]):
 
     def trial(
         self, answer: Callable[[nn.Module, list[tuple[Tensor, Tensor, int]], str], object], case: Case
-    ) -> Seen | Odd:
+    ) -> Seen:
         """The wrapper's flags, the weights after the training, and how the model was called."""
         from torch.nn.parallel import DistributedDataParallel
 
@@ -102,9 +107,9 @@ class Train(Task[Case, Seen, list[float]]):
         with patch.object(DistributedDataParallel, "forward", counted):
             ddp = answer(net, _batches(case, rank), case["way"])
         if not isinstance(ddp, DistributedDataParallel):
-            return toys.odd(ddp)
+            raise toys.wrong_kind(ddp)
         if ddp.module is not net:
-            return {"odd": "a DistributedDataParallel around another model than the one given"}
+            raise WrongKind("a DistributedDataParallel around another model than the one given")
         flags = {"find_unused_parameters": ddp.find_unused_parameters, "static_graph": ddp.static_graph}
         return {
             "weights": numbers(net.parameters()),
@@ -168,40 +173,31 @@ class Train(Task[Case, Seen, list[float]]):
                 )
         return None
 
-    @check("All ranks end with the same weights.")
-    def agree(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            gap = farthest(seen["weights"], trial.seen[0]["weights"])
-            if gap > 1e-6:
-                around = seen["module"] > 0 and seen["wrapper"] == 0
-                return Miss(
-                    f"with way={trial.case['way']!r} the weights of rank {rank} differ from those of rank 0 by up to "
-                    f"{gap:.2g}",
-                    "around_the_wrapper" if around else None,
-                )
-        return None
-
-    @check("The weights are those of one process that trains on the batches of all ranks.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not close(seen["weights"], trial.oracle):
-                gap = farthest(seen["weights"], trial.oracle)
-                return Miss(
-                    f"with way={trial.case['way']!r} on {trial.world_size} ranks, the weights of rank {rank} are off "
-                    f"by up to {gap:.2g} after {_STEPS} steps"
-                )
-        return None
+    agree = same_everywhere(
+        "All ranks end with the same weights.",
+        "with way={way!r} the weights of rank {rank} differ from those of rank 0 by up to {gap:.2g}",
+        of="weights",
+        known=_around,
+    )
+    right = compared(
+        "The weights are those of one process that trains on the batches of all ranks.",
+        "with way={way!r} on {ranks} ranks, the weights of rank {rank} are off by up to {gap:.2g} after "
+        f"{_STEPS} steps",
+        of="weights",
+        right=lambda trial, _: trial.oracle,
+    )
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Weights that are only wrong where parameters are touched, and equally on all ranks, were pulled at."""
-        good = [trial for trial in trials if not any(is_odd(seen) for seen in trial.seen.values())]
         wrong = {
             trial.case["way"]
-            for trial in good
+            for trial in trials
             if any(not close(seen["weights"], trial.oracle) for seen in trial.seen.values())
         }
         equal = all(
-            close(seen["weights"], trial.seen[0]["weights"]) for trial in good for seen in trial.seen.values()
+            close(seen["weights"], trial.seen[0]["weights"])
+            for trial in trials
+            for seen in trial.seen.values()
         )
         return "touch_moves" if wrong == {"touch_all"} and equal else None
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
-from course_lib.tasks.toys import is_odd, without_wrapper
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
 from course_lib.tasks.unused.models import first_line, gradients, heads, mean
 from course_lib.tasks.weights import ROUNDING, added, close, drawn
 
@@ -49,19 +49,18 @@ class Seen(TypedDict):
     gradients: NotRequired[list[float]]
 
 
-class Oracle(TypedDict):
-    """All names; those returned: `right` and by misconception; the gradients of each rank, and their mean."""
+class Decided(TypedDict):
+    """The names; of what is right also the mean gradients, and those of the rank alone."""
 
     names: list[str]
-    returned: dict[str, list[list[str]]]
-    mean: list[float]
-    local: list[list[float]]
+    gradients: NotRequired[list[float]]
+    local: NotRequired[list[float]]
 
 
-ThisTrial = Trial[Case, Seen, Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
 
 
-class UnusedParameters(Task[Case, Seen, Oracle]):
+class UnusedParameters(Compared[Case, Seen, Decided]):
     """Name the parameters that a loss does not reach."""
 
     name = "unused.unused_parameters"
@@ -90,13 +89,13 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
             model.zero_grad(set_to_none=False)
         loss = _loss(model, case, rank)
         before = [None if p.grad is None else p.grad.clone() for p in net.parameters()]
-        names = toys.names(answer(model, loss))
+        names = toys.parameter_names(answer(model, loss), (name for name, _ in net.named_parameters()))
         kept = all(
             old is p.grad if old is None or p.grad is None else torch.equal(old, p.grad)
             for old, p in zip(before, net.parameters(), strict=True)
         )
         seen: Seen = {"names": names, "kept": kept}
-        if kept and not is_odd(names) and case["kind"] in _BACKWARD_FOLLOWS:
+        if kept and case["kind"] in _BACKWARD_FOLLOWS:
             try:
                 loss.backward()
             except RuntimeError as error:
@@ -105,7 +104,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
                 seen["gradients"] = gradients(net)
         return seen
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
         """What autograd itself says on each rank, and the mean gradients."""
         import torch
 
@@ -129,48 +128,29 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         right = sorted(set().union(*own))
         by_attribute = set() if case["kind"] == "stale" else set(everything)
         returned = {
-            "right": set(right),
             "grad_attribute": by_attribute,
             "frozen_named": {*right, *frozen},
             "zero_is_unused": {*right, *zeros},
             "unused_by_all": set(own[0]).intersection(*own),
             "grad_attribute + frozen_named": by_attribute | frozen,
         }
+        average = mean(local)
         return {
-            "names": [name for name, _ in net.named_parameters()],
-            "returned": {
-                **{name: [sorted(names)] * world_size for name, names in returned.items()},
-                "own_view": own,
-            },
-            "mean": mean(local),
-            "local": local,
+            "right": [{"names": right, "gradients": average, "local": each} for each in local],
+            **{name: [{"names": sorted(names)}] * world_size for name, names in returned.items()},
+            "own_view": [{"names": names} for names in own],
         }
 
-    def reference(self, oracle: Oracle) -> object:
-        """What answers are compared with."""
-        return oracle["mean"]
+    gives_names = gate("Every rank returns a list of names.")
 
-    @check("Every rank returns a list of names.", gate=True)
-    def gives_names(self, trial: ThisTrial) -> Miss | None:
-        """Of parameters; with module. before them they are understood, too."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen["names"]):
-                return Miss(f"rank {rank} of {trial.world_size} returned {seen['names']['odd']}")
-            unknown = [name for name in without_wrapper(seen["names"]) if name not in trial.oracle["names"]]
-            if unknown:
-                return Miss(f"rank {rank} returned {unknown[0]!r}, which is no parameter of the model")
-        return None
-
-    @check("No gradient has changed.", gate=True)
-    def unchanged(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            if not seen["kept"]:
-                return Miss(
-                    f"with {self.describe(trial.case)}, gradients on rank {rank} of {trial.world_size} are not what "
-                    "they were",
-                    "gradients_changed",
-                )
-        return None
+    unchanged = compared(
+        "No gradient has changed.",
+        "with {case}, gradients on rank {rank} of {ranks} are not what they were",
+        of="kept",
+        right=lambda *_: True,
+        known="gradients_changed",
+        gate=True,
+    )
 
     @check(
         "Every rank returns the names of the parameters that the loss of at least one rank does not reach."
@@ -178,8 +158,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
     def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
         for rank, seen in trial.seen.items():
-            mine = without_wrapper(seen["names"])
-            right = trial.oracle["returned"]["right"][rank]
+            mine, right = seen["names"], trial.oracle["right"][rank]["names"]
             if mine != right:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; it should "
@@ -192,8 +171,9 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         for rank, seen in trial.seen.items():
             if "error" in seen:
                 return Miss(f"loss.backward() after it raises on rank {rank}: {seen['error']}", "graph_freed")
-            if "gradients" in seen and not close(seen["gradients"], trial.oracle["mean"]):
-                own = close(seen["gradients"], trial.oracle["local"][rank])
+            right = trial.oracle["right"][rank]
+            if "gradients" in seen and not close(seen["gradients"], right["gradients"]):
+                own = close(seen["gradients"], right["local"])
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} gets gradients from "
                     f"loss.backward() that are {'its own, ' if own else ''}not the mean over the ranks",
@@ -205,20 +185,7 @@ class UnusedParameters(Task[Case, Seen, Oracle]):
         """By the lists."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
-        plain = [
-            t.showing({rank: without_wrapper(s["names"]) for rank, s in t.seen.items()})
-            for t in trials
-            if not any(is_odd(s["names"]) for s in t.seen.values())
-        ]
-        names = (
-            "grad_attribute",
-            "frozen_named",
-            "zero_is_unused",
-            "own_view",
-            "unused_by_all",
-            "grad_attribute + frozen_named",
-        )
-        return recognise_by_name(plain, names, lambda trial, name: trial.oracle["returned"][name])
+        return super().recognise(trials)
 
 
 def _net(case: Case) -> nn.Module:

@@ -7,21 +7,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
-    Task,
     Trial,
+    WrongKind,
     check,
+    gate,
     recognise_by_message,
 )
-from course_lib.tasks.toys import is_odd
-from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, added, close, drawn, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -57,19 +57,16 @@ class Seen(TypedDict):
     teacher: list[float]
     wrapped: bool
     gradients: bool
-    itself: bool
 
 
 class Both(TypedDict):
-    """By rank, the weights of the student and of the teacher."""
+    """The weights of the student and of the teacher."""
 
-    student: list[list[float]]
-    teacher: list[list[float]]
+    student: list[float]
+    teacher: list[float]
 
 
-#: For `right` and for each misconception.
-Oracle = dict[str, Both]
-ThisTrial = Trial[Case, Seen, Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Both]]]
 
 
 def _student(seed: int) -> nn.Module:
@@ -85,7 +82,7 @@ def _batches(case: Case, rank: int) -> list[Batch]:
     return found
 
 
-class Distil(Task[Case, Seen, Oracle]):
+class Distil(Compared[Case, Seen, Both]):
     """A student in DDP, and a momentum teacher beside it."""
 
     name = "wrappers.distil"
@@ -107,9 +104,7 @@ class Distil(Task[Case, Seen, Oracle]):
         """The momentum."""
         return f"momentum {case['momentum']}"
 
-    def trial(
-        self, answer: Callable[[nn.Module, list[Batch], float, float], object], case: Case
-    ) -> Seen | Odd:
+    def trial(self, answer: Callable[[nn.Module, list[Batch], float, float], object], case: Case) -> Seen:
         """The weights of both after training, and what the teacher is."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -118,33 +113,26 @@ class Distil(Task[Case, Seen, Oracle]):
         student = _student(case["seed"] + 17 * rank)
         teacher = answer(student, _batches(case, rank), case["lr"], case["momentum"])
         if not isinstance(teacher, torch.nn.Module):
-            return toys.odd(teacher)
+            raise toys.wrong_kind(teacher)
+        if teacher is student:
+            raise WrongKind("the student itself")
+        weights = numbers(student.parameters()), numbers(teacher.parameters())
+        if len(weights[0]) != len(weights[1]):
+            raise WrongKind(f"a model with {len(weights[1])} numbers; the student has {len(weights[0])}")
         return {
-            "student": numbers(student.parameters()),
-            "teacher": numbers(teacher.parameters()),
+            "student": weights[0],
+            "teacher": weights[1],
             "wrapped": any(isinstance(part, DistributedDataParallel) for part in teacher.modules()),
             "gradients": any(p.grad is not None for p in teacher.parameters()),
-            "itself": teacher is student,
         }
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Both]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[Both]]]:
         """What one process finds that has the samples of all ranks, and what misconceptions find."""
         return {way: partial(_alone, case, world_size, way) for way in _WAYS}
 
-    @check("distil(...) returns the teacher, a model like the student.", gate=True)
-    def gives_teacher(self, trial: ThisTrial) -> Miss | None:
-        """A module with as many parameters."""
-        for rank, seen in trial.seen.items():
-            if is_odd(seen):
-                return Miss(f"rank {rank} returned {seen['odd']}")
-            if seen["itself"]:
-                return Miss(f"rank {rank} returned the student itself")
-            if len(seen["teacher"]) != len(seen["student"]):
-                count = len(seen["teacher"])
-                return Miss(
-                    f"rank {rank} returned a model with {count} numbers; the student has {len(seen['student'])}"
-                )
-        return None
+    gives_teacher = gate(
+        "distil(...) returns the teacher, a model like the student.", "rank {rank} returned {given}"
+    )
 
     @check("The teacher is not in DDP, and has no gradients.")
     def plain(self, trial: ThisTrial) -> Miss | None:
@@ -155,24 +143,22 @@ class Distil(Task[Case, Seen, Oracle]):
                 return Miss(f"on rank {rank} its parameters have gradients", "teacher_gets_gradients")
         return None
 
-    @check("The student ends with the weights of one process that trains on the samples of all ranks.")
-    def student_right(self, trial: ThisTrial) -> Miss | None:
-        return self._compare(trial, "student")
+    student_right = compared(
+        "The student ends with the weights of one process that trains on the samples of all ranks.",
+        "with {case} on {gang}, the student of rank {rank} is off by up to {gap:.2g}",
+        of="student",
+    )
+    teacher_right = compared(
+        "The teacher is the one that process has, on every rank.",
+        "with {case} on {gang}, the teacher of rank {rank} is off by up to {gap:.2g}",
+        of="teacher",
+    )
 
-    @check("The teacher is the one that process has, on every rank.")
-    def teacher_right(self, trial: ThisTrial) -> Miss | None:
-        return self._compare(trial, "teacher")
-
-    def _compare(self, trial: ThisTrial, who: Literal["student", "teacher"]) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][who][rank]
-            if not close(seen[who], right):
-                return Miss(
-                    f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, the {who} of rank "
-                    f"{rank} is off by up to {farthest(seen[who], right):.2g}",
-                    _known(trial),
-                )
-        return None
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
+        """What gives exactly these weights; without a name, students that are not the same on all ranks."""
+        students = [[seen["student"] for seen in trial.seen.values()] for trial in trials]
+        apart = any(not close(one, some[0]) for some in students for one in some)
+        return super().recognise(trials) or ("not_averaged" if apart else None)
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By what torch says."""
@@ -183,20 +169,7 @@ class Distil(Task[Case, Seen, Oracle]):
         return recognise_by_message(outcome, texts)
 
 
-def _known(trial: ThisTrial) -> str | None:
-    """The misconception that finds exactly this, on every rank."""
-    for way in _WAYS[1:]:
-        told = trial.oracle[way]
-        if all(
-            close(seen["student"], told["student"][rank]) and close(seen["teacher"], told["teacher"][rank])
-            for rank, seen in trial.seen.items()
-        ):
-            return way.partition("/")[0]
-    students = [seen["student"] for seen in trial.seen.values()]
-    return None if all(close(student, students[0]) for student in students) else "not_averaged"
-
-
-def _alone(case: Case, world_size: int, way: str) -> Both:
+def _alone(case: Case, world_size: int, way: str) -> list[Both]:
     """One process with one student and a teacher for each rank (equal ones, unless they were copied early)."""
     import torch
 
@@ -228,7 +201,5 @@ def _alone(case: Case, world_size: int, way: str) -> Both:
         optimizer.step()
         if way != "too_early":
             follow()
-    return {
-        "student": [numbers(student.parameters())] * world_size,
-        "teacher": [numbers(teacher.parameters()) for teacher in teachers],
-    }
+    weights = numbers(student.parameters())
+    return [{"student": weights, "teacher": numbers(teacher.parameters())} for teacher in teachers]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import (
     Miss,
-    Odd,
     Recognised,
     Task,
     Trial,
@@ -52,15 +52,11 @@ class Case(TypedDict):
     calls: list[str]
 
 
-class Seen(TypedDict):
-    """The weights at the start and after each step."""
-
-    weights: list[list[float]]
-
-
-#: The same for `right` and for each misconception.
-Oracle = dict[str, list[list[float]]]
-ThisTrial = Trial[Case, Seen, Oracle]
+#: At the start and after each step.
+Weights = list[list[float]]
+#: For `right` and for each misconception.
+Oracle = dict[str, Weights]
+ThisTrial = Trial[Case, Weights, Oracle]
 
 
 def _model(seed: int) -> Autoencoder:
@@ -92,7 +88,12 @@ def _loss(case: Case, step: int, rank: int, encode: Method, decode: Method) -> T
     return (decode(code if kind == "decode" else encode(x)) - x).square().mean()
 
 
-class Expose(Task[Case, Seen, Oracle]):
+def _other_start(trial: ThisTrial, rank: int) -> str:
+    seen = trial.seen[rank]
+    return "copied" if seen[-1] == seen[0] else "not_equal_at_start"
+
+
+class Expose(Task[Case, Weights, Oracle]):
     """Two methods of a model, both averaged."""
 
     name = "wrappers.expose"
@@ -114,7 +115,7 @@ class Expose(Task[Case, Seen, Oracle]):
         """What the first steps call."""
         return ", then ".join(_CALLS[kind] for kind in case["calls"][:2])
 
-    def trial(self, answer: Callable[[Autoencoder], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[Autoencoder], object], case: Case) -> Weights:
         """The weights at the start and after each step."""
         import torch
 
@@ -122,7 +123,7 @@ class Expose(Task[Case, Seen, Oracle]):
         net = _model(case["seed"] + 17 * rank)
         given = answer(net)
         if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(callable, given)):
-            return toys.odd(given)
+            raise toys.wrong_kind(given)
         optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
         weights = [numbers(net.parameters())]
         for step in range(len(case["calls"])):
@@ -130,7 +131,7 @@ class Expose(Task[Case, Seen, Oracle]):
             _loss(case, step, rank, *given).backward()
             optimizer.step()
             weights.append(numbers(net.parameters()))
-        return {"weights": weights}
+        return weights
 
     def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
         """The same, of one process that has the samples of all ranks, and of one that adds the ranks' gradients up."""
@@ -142,24 +143,18 @@ class Expose(Task[Case, Seen, Oracle]):
     #: A pair of callables.
     gives_functions = gate("expose(net) returns two functions.")
 
-    @check("All ranks begin with rank 0's weights.")
-    def starts_equal(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"][0]
-            if not close(seen["weights"][0], right):
-                gap = farthest(seen["weights"][0], right)
-                moved = seen["weights"][-1] != seen["weights"][0]
-                return Miss(
-                    f"on {toys.ranks_text(trial.world_size)}, the weights of rank {rank} are off by up to {gap:.2g} "
-                    "before the first step",
-                    "not_equal_at_start" if moved else "copied",
-                )
-        return None
+    starts_equal = compared(
+        "All ranks begin with rank 0's weights.",
+        "on {gang}, the weights of rank {rank} are off by up to {gap:.2g} before the first step",
+        of=0,
+        right=lambda trial, _: trial.oracle["right"][0],
+        known=_other_start,
+    )
 
     @check("net is trained: each step changes its weights.")
     def moves(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            if seen["weights"][-1] == seen["weights"][0]:
+            if seen[-1] == seen[0]:
                 return Miss(
                     f"after {len(trial.case['calls'])} steps, rank {rank} has the weights it began with",
                     "copied",
@@ -171,21 +166,16 @@ class Expose(Task[Case, Seen, Oracle]):
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
                 right, added = (trial.oracle[way][step] for way in ("right", "added_up"))
-                gap = farthest(seen["weights"][step], right)
-                if not close(seen["weights"][step], right):
+                gap = farthest(seen[step], right)
+                if not close(seen[step], right):
                     apart = any(
-                        not close(seen["weights"][step], other["weights"][step])
-                        and close(seen["weights"][0], other["weights"][0])
+                        not close(seen[step], other[step]) and close(seen[0], other[0])
                         for other in trial.seen.values()
                     )
                     return Miss(
                         f"after a step that calls {_CALLS[kind]}, the weights of rank {rank} of {trial.world_size} are "
                         f"off by up to {gap:.2g}",
-                        "around_the_wrapper"
-                        if apart
-                        else "added_up"
-                        if close(seen["weights"][step], added)
-                        else None,
+                        "around_the_wrapper" if apart else "added_up" if close(seen[step], added) else None,
                     )
         return None
 

@@ -10,24 +10,21 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.task import (
-    Miss,
-    Odd,
     Recognised,
-    Task,
     Trial,
-    check,
     gate,
     recognise_by_message,
 )
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, drawn, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _LR = 0.1
 #: What may be detached: the output "embeddings", the output "scores", or what the head gets.
-_CUT = ("embeddings", "scores", "head")
+_WAYS = ("right", "detached/embeddings", "detached/scores", "detached/head")
 
 
 class Case(TypedDict):
@@ -47,15 +44,13 @@ class Seen(TypedDict):
 
 
 class Found(TypedDict):
-    """By rank the outputs of the first step, and the weights in the end."""
+    """The outputs of the first step, and the weights in the end."""
 
-    first: list[list[float]]
+    first: list[float]
     weights: list[float]
 
 
-#: For `right` and for each misconception.
-Oracle = dict[str, Found]
-ThisTrial = Trial[Case, Seen, Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Found]]]
 
 
 def _parts(seed: int) -> tuple[nn.Module, nn.Module]:
@@ -86,7 +81,11 @@ def _loss(scores: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
     return (scores - 1).square().mean() + sum(terms)
 
 
-class Together(Task[Case, Seen, Oracle]):
+def _copied(trial: ThisTrial, rank: int) -> str | None:
+    return "copied" if trial.seen[rank]["weights"] == trial.seen[rank]["start"] else None
+
+
+class Together(Compared[Case, Seen, Found]):
     """A wrapper module for any number of inputs."""
 
     name = "wrappers.Together"
@@ -102,7 +101,7 @@ class Together(Task[Case, Seen, Oracle]):
         """How many inputs it is called with."""
         return f"{toys.short(case['inputs'])} inputs"
 
-    def trial(self, answer: Callable[[nn.Module, nn.Module], object], case: Case) -> Seen | Odd:
+    def trial(self, answer: Callable[[nn.Module, nn.Module], object], case: Case) -> Seen:
         """What came out in the first step, and the weights of the given parts before and after training."""
         import torch
 
@@ -110,7 +109,7 @@ class Together(Task[Case, Seen, Oracle]):
         parts = _parts(case["seed"] + 17 * rank)
         module = answer(*parts)
         if not isinstance(module, torch.nn.Module):
-            return toys.odd(module)
+            raise toys.wrong_kind(module)
         ddp = torch.nn.parallel.DistributedDataParallel(module)
         parameters = [parameter for part in parts for parameter in part.parameters()]
         optimizer = torch.optim.SGD(parameters, lr=_LR)
@@ -118,57 +117,35 @@ class Together(Task[Case, Seen, Oracle]):
         start = numbers(parameters)
         for step, count in enumerate(case["inputs"]):
             output = ddp(*_inputs(case, step, rank))
-            found = _read(output, count)
-            if isinstance(found, dict):
-                return found
-            scores, embeddings = found
+            scores, embeddings = _read(output, count)
             first = first or numbers([scores, *embeddings])
             optimizer.zero_grad()
             _loss(scores, embeddings).backward()
             optimizer.step()
         return {"start": start, "first": first, "weights": numbers(parameters)}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Found]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[Found]]]:
         """The first outputs of each rank, and the weights of one process that has all samples."""
-        return {way: partial(_alone, case, world_size, way) for way in ("right", *_CUT)}
+        return {way: partial(_alone, case, world_size, way) for way in _WAYS}
 
     #: A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs.
     has_form = gate(
         'Together(...) is a module; its output has "scores" and "embeddings".',
-        "with {case}, rank {rank} gave {odd}",
+        "with {case}, rank {rank} gave {given}",
     )
 
-    @check("Scores and embeddings are those of the given encoder and head, in the order of the inputs.")
-    def right_outputs(self, trial: ThisTrial) -> Miss | None:
-        """In the first step, with rank 0's weights."""
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"]["first"][rank]
-            if len(seen["first"]) != len(right) or not close(seen["first"], right):
-                same = seen["weights"] == seen["start"]
-                return Miss(
-                    f"with {self.describe(trial.case)}, the outputs on rank {rank} of {trial.world_size} are others",
-                    "copied" if same else None,
-                )
-        return None
-
-    @check("The given parts end with the weights of one process that trains on the samples of all ranks.")
-    def right_weights(self, trial: ThisTrial) -> Miss | None:
-        for rank, seen in trial.seen.items():
-            right = trial.oracle["right"]["weights"]
-            if not close(seen["weights"], right):
-                return Miss(
-                    f"with {self.describe(trial.case)} on {toys.ranks_text(trial.world_size)}, the weights of rank "
-                    f"{rank} are off by up to {farthest(seen['weights'], right):.2g}",
-                    self._known(trial, rank),
-                )
-        return None
-
-    def _known(self, trial: ThisTrial, rank: int) -> str | None:
-        seen = trial.seen[rank]
-        if seen["weights"] == seen["start"]:
-            return "copied"
-        cut = any(close(seen["weights"], trial.oracle[way]["weights"]) for way in _CUT)
-        return "detached" if cut else None
+    right_outputs = compared(
+        "Scores and embeddings are those of the given encoder and head, in the order of the inputs.",
+        "with {case}, the outputs on rank {rank} of {ranks} are others",
+        of="first",
+        known=_copied,
+    )
+    right_weights = compared(
+        "The given parts end with the weights of one process that trains on the samples of all ranks.",
+        "with {case} on {gang}, the weights of rank {rank} are off by up to {gap:.2g}",
+        of="weights",
+        known=_copied,
+    )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By what torch says."""
@@ -183,24 +160,24 @@ class Together(Task[Case, Seen, Oracle]):
         return recognise_by_message(outcome, texts)
 
 
-def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]] | Odd:
-    """The two entries of an output, or what it is instead."""
+def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]]:
+    """The two entries of an output."""
     import torch
 
     if not isinstance(output, Mapping) or not {"scores", "embeddings"} <= set(output):
-        return toys.odd(output)
+        raise toys.wrong_kind(output)
     scores, embeddings = output["scores"], output["embeddings"]
     if not isinstance(scores, torch.Tensor):
-        return toys.odd(scores)
+        raise toys.wrong_kind(scores)
     if not isinstance(embeddings, tuple | list) or len(embeddings) != count:
-        return toys.odd(embeddings)
+        raise toys.wrong_kind(embeddings)
     for each in embeddings:
         if not isinstance(each, torch.Tensor):
-            return toys.odd(each)
+            raise toys.wrong_kind(each)
     return scores, list(embeddings)
 
 
-def _alone(case: Case, world_size: int, way: str) -> Found:
+def _alone(case: Case, world_size: int, way: str) -> list[Found]:
     """One process; `way` names what is detached, or nothing."""
     import torch
 
@@ -212,10 +189,11 @@ def _alone(case: Case, world_size: int, way: str) -> Found:
         optimizer.zero_grad()
         for rank in range(world_size):
             embeddings = [encoder(each) for each in _inputs(case, step, rank)]
-            scores = head(*([each.detach() for each in embeddings] if way == "head" else embeddings))
+            scores = head(*([each.detach() for each in embeddings] if way == "detached/head" else embeddings))
             if step == 0:
                 first.append(numbers([scores, *embeddings]))
-            cut = [each.detach() for each in embeddings] if way == "embeddings" else embeddings
-            (_loss(scores.detach() if way == "scores" else scores, cut) / world_size).backward()
+            cut = [each.detach() for each in embeddings] if way == "detached/embeddings" else embeddings
+            (_loss(scores.detach() if way == "detached/scores" else scores, cut) / world_size).backward()
         optimizer.step()
-    return {"first": first, "weights": numbers(parameters)}
+    weights = numbers(parameters)
+    return [{"first": outputs, "weights": weights} for outputs in first]

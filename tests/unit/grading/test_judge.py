@@ -22,7 +22,7 @@ from course_lib.grading.verdict import (
 from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
 from course_lib.outcome.places import Frame
 from course_lib.tasks import find_task
-from course_lib.tasks.task import Miss, Task, Trial, check
+from course_lib.tasks.task import Miss, Task, Trial, check, gate
 from course_lib.tasks.words import Misconception
 from tests.support.outcomes import died, error, hung, outcome, raised
 from tests.support.submissions import TASK
@@ -81,6 +81,19 @@ def test_a_gate_that_is_missed_leaves_the_checks_behind_it_open():
     found = verdict(trial(form=False, early=False, tame=False))
     assert states(found) == [FAILED, OPEN, OPEN]
     assert found.checks[0].observed == "rank 0 has none"
+
+
+class OfItsKind(Three):
+    kind = gate("It is of its kind.")
+
+
+def test_a_trial_in_which_a_rank_has_no_observation_is_left_to_the_gate_of_kind():
+    without = Trial(2, {"n": 5}, None, {1: {}}, {0: "str: 'x'"})
+    attempted = Attempt((trial(), without), ("", ""), End.COMPLETE)
+    found = judge(OfItsKind(), attempted, 7)
+    assert states(found) == [PASSED, PASSED, PASSED, FAILED]
+    assert found.checks[-1].observed == "rank 0 of 2 returned str: 'x'"
+    assert found.misconceptions == ()
 
 
 def test_a_miss_that_is_no_gate_leaves_nothing_open():
