@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from html import unescape
 
 import nbformat
 
@@ -35,7 +36,8 @@ from .cuts import (
 )
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_PICTURES = ("image/svg+xml", "image/png")
+#: A drawing of the course (`course_lib/draw/drawing.py`).
+_DRAWING = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/svg\+xml;base64,([^"]*)">')
 _DRAWS = re.compile(r"^\s*(?:import matplotlib|from matplotlib)|\bplt\.", re.MULTILINE)
 _OUTPUT_LINE = 16 * 1.45
 _LARGEST_PANEL, _SMALLEST_PANEL = 1.9, 1.05
@@ -65,7 +67,7 @@ class Block:
     """Something on a slide.
 
     Attributes:
-        content: Markdown, code, printed text, HTML, or a picture's data.
+        content: Markdown, code, printed text, HTML, or a picture's data in base64.
         height: about how many pixels it takes.
         size: that of its letters in pixels; for a panel, how many times it is enlarged.
         alt: what a picture shows, in words.
@@ -340,7 +342,7 @@ def _outputs(outputs: Sequence[nbformat.NotebookNode]) -> Iterator[Block]:
     panels: list[tuple[str, str]] = []
     for output in outputs:
         data = output.get("data", {})
-        if "text/html" in data and not any(mime in data for mime in _PICTURES):
+        if "text/html" in data and "image/png" not in data and not _DRAWING.fullmatch(data["text/html"]):
             panels.append((data["text/html"], data.get("text/plain", "")))
             continue
         yield from _panels(panels)
@@ -357,12 +359,14 @@ def _plain_or_picture(output: nbformat.NotebookNode) -> Iterator[Block]:
         yield from _printed("\n".join(output["traceback"]))
         return
     data = output["data"]
-    for mime in _PICTURES:
-        if mime in data:
-            alt = output.get("metadata", {}).get(mime, {}).get("alt", "") or data.get("text/plain", "")
-            yield Block(Look.SVG if mime == "image/svg+xml" else Look.PNG, data[mime], 0, alt=alt)
-            return
-    yield from _printed(data.get("text/plain", ""))
+    words = data.get("text/plain", "")
+    if "image/png" in data:
+        alt = output.get("metadata", {}).get("image/png", {}).get("alt", "")
+        yield Block(Look.PNG, "".join(data["image/png"].split()), 0, alt=alt or words)
+    elif drawing := _DRAWING.fullmatch(data.get("text/html", "")):
+        yield Block(Look.SVG, drawing[2], 0, alt=unescape(drawing[1]))
+    else:
+        yield from _printed(words)
 
 
 def _printed(text: str) -> Iterator[Block]:
