@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.watch.tcp_bytes import bytes_sent
@@ -203,9 +203,9 @@ class RingExplorer(Explorer):
 
         self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=3, description="ranks")
         self.ranks.style.button_width = "3em"
-        goal = widgets.HTML(
-            "<b>Find</b> the smallest ring in which the busiest rank sends at most a third of what device 0 would "
-            "send to all others."
+        goal = to_find(
+            "the smallest ring in which the busiest rank sends at most a third of what device 0 would send to all "
+            "others."
         )
         self.said = widgets.HTML()
         self.picture = widgets.Output()

@@ -31,3 +31,10 @@ class Explorer:
 
     def __repr__(self) -> str:
         return f"[to be played with in a running notebook: {self.controls}] {self.static!r}"
+
+
+def to_find(words: str) -> ipywidgets.HTML:
+    """What an explorable is for, above its controls: `words`, HTML, go on where it says Find."""
+    import ipywidgets as widgets
+
+    return widgets.HTML(f'<p style="line-height: 1.4"><b>Find</b> {words}</p>')

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.steady import steady_message
@@ -174,9 +174,9 @@ class CollectivesExplorer(Explorer):
             )
             for rank in range(4)
         ]
-        goal = widgets.HTML(
-            "<b>Find</b> four numbers and a root with which <code>broadcast</code> and <code>all_reduce</code> "
-            "leave the same on every rank."
+        goal = to_find(
+            "four numbers and a root with which <code>broadcast</code> and <code>all_reduce</code> leave the same on "
+            "every rank."
         )
         self.static = self._run_and_drawn()
         self.picture = widgets.HTML(self.static.svg())
