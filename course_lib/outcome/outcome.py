@@ -430,7 +430,7 @@ class Outcome:
             return f"raised {self.errors[rank].type}"
         if ending is Ending.DIED and rank in self.exits:
             return f"died: {exit_text(self.exits[rank])}"
-        return "left the cell" if ending is Ending.FINISHED else str(ending)
+        return f"left the {self.what}" if ending is Ending.FINISHED else str(ending)
 
     @property
     def ok(self) -> bool:

@@ -42,7 +42,7 @@ def replay(
     drawn, told = {}, []
     for rank, cell in cells.items():
         begins, ends = (1e3 * cell[0], 1e3 * cell[1]) if cell else (0.0, 0.0)
-        how = endings.get(rank, "left the cell")
+        how = endings.get(rank, "ended")
         said = f"{how} at {ends:.1f} ms" if cell else f"{how}, nothing recorded"
         main, *below = tracks(spans, rank)
         told.append(_told(f"rank {rank}", main, below, begins, ends, said))

@@ -94,7 +94,7 @@ def test_a_traced_run_knows_what_every_rank_did_and_when_it_joined():
     events = [event(TRACED, 0, 9000), event(WAIT, 2000, 5000), event("gloo:all_reduce", 1000, 5000)]
     (told,) = Timeline.from_traces({0: events}).replay().told
     assert told == Told(
-        "rank 0", (Moment(2, 5, "waiting"),), ((1, 5),), begins=0, ends=9, ended="left the cell at 9.0 ms"
+        "rank 0", (Moment(2, 5, "waiting"),), ((1, 5),), begins=0, ends=9, ended="ended at 9.0 ms"
     )
 
 
