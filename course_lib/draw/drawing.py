@@ -2,11 +2,14 @@
 
 Lengths are CSS pixels; y grows downwards. The SVG stands alone: it brings its fonts' names, its patterns and its
 background, and is dark where the page around it is. Text in it is text: it can be searched, copied and read aloud, and
-the picture's alternative text is part of it.
+the picture's alternative text is part of it. The ids in it are its own: a page may hide one of several drawings, and
+with it whatever the others borrowed from it.
 """
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -21,12 +24,15 @@ SMALLEST = 11
 #: The height of the line with a picture's title.
 HEAD = 28
 _STYLE = (
-    "svg.ddp{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;--ink:#1a1a1a;--paper:#fff;--faint:#767676}"
+    "svg.ddp{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;--ink:#1a1a1a;--paper:#fff;--faint:#767676;"
+    "--pause:#f4f0e2}svg.ddp:not(:root){max-width:100%;height:auto}"
     "svg.ddp .mono{font-family:ui-monospace,'DejaVu Sans Mono',monospace}"
-    "@media (prefers-color-scheme:dark){svg.ddp{--ink:#e8e8e8;--paper:#1e1e1e;--faint:#a0a0a0}}"
+    "@media (prefers-color-scheme:dark){"
+    "svg.ddp{--ink:#e8e8e8;--paper:#1e1e1e;--faint:#a0a0a0;--pause:#35322a}}"
     # Within a page, what counts is whether this page is dark; as an image of its own, what the page around it asks for.
     "@supports (color:light-dark(#000,#fff)){svg.ddp:root{color-scheme:light dark}"
-    "svg.ddp{--ink:light-dark(#1a1a1a,#e8e8e8);--paper:light-dark(#fff,#1e1e1e);--faint:light-dark(#767676,#a0a0a0)}}"
+    "svg.ddp{--ink:light-dark(#1a1a1a,#e8e8e8);--paper:light-dark(#fff,#1e1e1e);"
+    "--faint:light-dark(#767676,#a0a0a0);--pause:light-dark(#f4f0e2,#35322a)}}"
 )
 
 
@@ -168,15 +174,30 @@ class Drawing:
         """The whole picture as one `<svg>` element."""
         head = HEAD if self.title or self.note else 0
         height = self.height + head
-        body = "".join(shape.svg() for shape in self.shapes)
         title = Text(8, 19, self.title, 14, bold=True).svg() if self.title else ""
         title += Text(self.width - 14, 19, self.note, 12, "end").svg() if self.note else ""
+        body = (
+            title + f'<g transform="translate(0 {head})">{"".join(shape.svg() for shape in self.shapes)}</g>'
+        )
+        drawn = f"<defs>{_defs(self.shapes)}</defs>{body}"
+        # The same picture has the same ids in every run: saved outputs stay as they are.
+        own = f"ddp-{zlib.crc32(body.encode()):08x}-"
+        drawn = drawn.replace('id="ddp-', f'id="{own}').replace('="url(#ddp-', f'="url(#{own}')
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="ddp" role="img" aria-label="{escape(self.alt)}" '
             f'width="{_n(self.width)}" height="{_n(height)}" viewBox="0 0 {_n(self.width)} {_n(height)}">'
-            f"<style>{_STYLE}</style><defs>{_defs(self.shapes)}</defs>"
-            f'<rect width="100%" height="100%" fill="var(--paper)"/>{title}'
-            f'<g transform="translate(0 {head})">{body}</g></svg>'
+            f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="var(--paper)"/>{drawn}</svg>'
+        )
+
+    def html(self) -> str:
+        """The picture as an `<img>`: as wide as the page has room for, and with its words as alternative text.
+
+        An `<svg>` element would be lost where a notebook is not trusted, and `image/svg+xml` is shown by JupyterLab
+        without alternative text, at its full width.
+        """
+        data = base64.b64encode(self.svg().encode()).decode()
+        return (
+            f'<img alt="{escape(self.words)}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
         )
 
     def save(self, path: str | Path) -> Path:
@@ -185,16 +206,16 @@ class Drawing:
         target.write_text(self.svg(), encoding="utf-8")
         return target
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-        return (
-            {"image/svg+xml": self.svg(), "text/plain": repr(self)},
-            {"image/svg+xml": {"alt": self.alt}},
-        )
+    @property
+    def words(self) -> str:
+        """What is to be seen, with the title."""
+        return f"{self.title}: {self.alt}" if self.title else self.alt
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def __repr__(self) -> str:
-        return f"[{self.title}: {self.alt}]" if self.title else f"[{self.alt}]"
+        return f"[{self.words}]"
 
 
 def text_width(text: str, size: float = 12) -> float:

@@ -13,7 +13,7 @@ _WIDTH, _RIGHT, _TRACK, _THIN, _GAP = 760, 14, 22, 13, 10
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of time; `look` is a key of `looks.LOOKS`."""
+    """A stretch of time; `look` is a key of `looks.LOOKS`, or "" for a dashed frame: nothing is done."""
 
     start: float
     length: float
@@ -74,7 +74,8 @@ def lanes(
             height = _THIN if number else _TRACK
             for bar in track:
                 x, width = left + bar.start * scale, max(0.75, bar.length * scale)
-                shapes.append(Box(x, y, width, height, bar.look, bar.text, bar.hint, edge=0.5, size=11))
+                box = Box(x, y, width, height, bar.look, bar.text, bar.hint, 0.5, not bar.look, 11)
+                shapes.append(box)
             y += height + 2
         shapes.append(Text(left - 8, top + _TRACK / 2 + 5, lane.name, 13, "end"))
         y += _GAP
@@ -87,11 +88,23 @@ def lanes(
         Text(left + tick * scale, y + 10, f"{tick:g}", 11, "middle", faint=True) for tick in ticks
     ]
     axis.append(Text(_WIDTH - _RIGHT, y + 27, unit, 12, "end", faint=True))
-    used = {bar.look for bar in bars}
-    keys, bottom = _legend({look: words for look, words in legend.items() if look in used}, left, y + 17)
+    keys, bottom = _legend(_used(found, legend), left, y + 17)
     everything = (*grid, *shapes, *axis, *keys)
     floor = y + HEAD - 4
     return LaneDrawing(_WIDTH, bottom + 8, everything, alt, title, note, left, scale, floor)
+
+
+def _used(found: Sequence[Lane], legend: Mapping[str, str]) -> dict[str, str]:
+    """What of the legend occurs; where lanes have several rows for what goes on beside the main thread, it says why."""
+    used = {bar.look for lane in found for track in lane.tracks for bar in track}
+    in_rows = {
+        bar.look for lane in found if len(lane.tracks) > 2 for track in lane.tracks[1:] for bar in track
+    }
+    return {
+        look: words + ("; a row each where they overlap" if look in in_rows else "")
+        for look, words in legend.items()
+        if look in used
+    }
 
 
 def _legend(words: Mapping[str, str], left: float, top: float) -> tuple[list[Shape], float]:

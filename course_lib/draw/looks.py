@@ -13,7 +13,7 @@ class Look:
     """How a box is filled.
 
     Attributes:
-        fill: a colour, as in CSS; `var(--paper)` and `var(--ink)` follow the page's theme.
+        fill: a colour, as in CSS; `var(--paper)` and others follow the page's theme.
         pattern: the name of one of `PATTERNS`, drawn over it; "" for none.
         ink: the colour of text on it.
     """
@@ -27,7 +27,7 @@ LOOKS = {
     "forward": Look("#56B4E9"),
     "backward": Look("#0072B2", "rising", "#fff"),
     "optimizer": Look("#999999", "dots"),
-    "waiting": Look("#FFFFFF", "upright"),
+    "waiting": Look("var(--pause)", "level", "var(--ink)"),
     "communication": Look("#E69F00", "falling"),
     "sleep": Look("#D55E00", "crossed", "#fff"),
     "even": Look("#E6E6E6"),
@@ -45,7 +45,7 @@ LOOKS = {
 PATTERNS = {
     "rising": '<path d="M-2 2l4 -4M0 8l8 -8M6 10l4 -4"/>',
     "falling": '<path d="M-2 6l4 4M0 0l8 8M6 -2l4 4"/>',
-    "upright": '<path d="M2 0v8M6 0v8"/>',
+    "level": '<path d="M0 4h8" stroke="var(--ink)" stroke-opacity=".22"/>',
     "crossed": '<path d="M0 8l8 -8M0 0l8 8"/>',
     "dots": '<path d="M2 2h.01M6 6h.01" stroke-linecap="round" stroke-width="2"/>',
 }

@@ -1,30 +1,19 @@
 """A picture of lanes, watched again: a cursor that plays, steps and can be dragged, and what each lane does under it.
 
-One piece of HTML with its script in it, so it works in a notebook that has just run and in an exported page, without a
-kernel. Where scripts are not run, the picture is left.
+Where scripts are not run, the picture is left.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import zlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from html import escape
 from pathlib import Path
-from string import Template
 
 from course_lib.draw.drawing import HEAD
 from course_lib.draw.lanes import LaneDrawing
-
-_BUTTONS = (("home", "start"), ("back", "‹ step"), ("play", "play"), ("on", "step ›"))
-_BUTTON = "min-width: 4em; padding: 2px 6px"
-_SIDE = (
-    "text-align: left; padding: 0 0.8em; border: none; background: transparent; line-height: 1.5; "
-    "white-space: nowrap"
-)
+from course_lib.draw.scripted import scripted
 
 
 @dataclass(frozen=True)
@@ -44,11 +33,31 @@ class Told:
         moments: what its main thread does, by start; they do not overlap.
         collectives: when each of its collectives was under way, by start. A lane waits for those that have begun fewer
             than it has; and where none of its own is under way yet, for those that have not begun the next one.
+        begins: when it began.
+        ends: when it ended; left out: with the last of the lanes.
+        ended: what is said of it from then on.
     """
 
     name: str
     moments: tuple[Moment, ...]
     collectives: tuple[tuple[float, float], ...] = ()
+    begins: float = 0.0
+    ends: float = math.inf
+    ended: str = "has ended"
+
+    def data(self, last: float) -> dict[str, object]:
+        """As the script reads it."""
+        moments = [[round(each.start, 4), round(each.end, 4), each.text] for each in self.moments]
+        collectives = [[round(start, 4), round(end, 4)] for start, end in self.collectives]
+        begins, ends = round(self.begins, 4), round(min(self.ends, last), 4)
+        return {
+            "name": self.name,
+            "moments": moments,
+            "collectives": collectives,
+            "begins": begins,
+            "ends": ends,
+            "ended": self.ended,
+        }
 
 
 @dataclass(frozen=True)
@@ -66,43 +75,40 @@ class Replay:
     unit: str = "ms"
     one_group: bool = True
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/html": self.html(), "text/plain": repr(self)}
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def __repr__(self) -> str:
         return f"[replay: {self.drawing.alt}]"
 
+    @property
+    def last(self) -> float:
+        """When the last lane ended."""
+        times = [m.end for one in self.told for m in one.moments]
+        return max((*times, *(one.ends for one in self.told if one.ends < math.inf)), default=0.0)
+
     def html(self) -> str:
-        """The replay as one element and its script."""
-        svg = self.drawing.svg()
-        name = f"ddp-replay-{zlib.crc32(svg.encode()):08x}"
-        rows = "\n".join(
-            f'<tr style="background: transparent"><th scope="row" style="{_SIDE}">{escape(one.name)}</th>'
-            f'<td style="{_SIDE}" data-lane="{place}"></td></tr>'
-            for place, one in enumerate(self.told)
-        )
-        buttons = "\n".join(
-            f'<button type="button" data-do="{do}" style="{_BUTTON}">{word}</button>' for do, word in _BUTTONS
-        )
-        return _template().substitute(
-            name=name,
-            alt=escape(self.drawing.alt),
-            width=f"{self.drawing.width:g}",
-            head=HEAD,
-            height=f"{self.drawing.floor - HEAD:g}",
-            svg=svg,
-            buttons=buttons,
-            rows=rows,
-            script=_script(),
-            name_as_json=_json(name),
-            data=_json(self._data()),
-        )
+        """The replay as one element and its script: places in percent, because the picture takes the room there is."""
+        drawing = self.drawing
+        wide, high = 100 / drawing.width, 100 / (drawing.height + HEAD)
+        data = {
+            "left": round(drawing.left * wide, 4),
+            "scale": drawing.scale * wide,
+            "top": round(HEAD * high, 4),
+            "height": round((drawing.floor - HEAD) * high, 4),
+            "end": round(self.last, 4),
+            "unit": self.unit,
+            "waiting": self.waiting,
+            "named": self.one_group,
+            "lanes": [one.data(self.last) for one in self.told],
+        }
+        return scripted("replay", f"Replay. {drawing.alt}", drawing.width, drawing.html(), data)
 
     def save(self, path: str | Path, seconds: float = 8.0) -> Path:
         """Write an SVG in which the cursor goes round by itself: for a page or a slide in which no script runs."""
         left, top = self.drawing.left, HEAD
         right, height = self.drawing.width, self.drawing.floor - HEAD
-        last = left + self.drawing.scale * max((m.end for one in self.told for m in one.moments), default=0)
+        last = left + self.drawing.scale * self.last
 
         def moving(what: str, begin: float, end: float) -> str:
             return (
@@ -119,22 +125,6 @@ class Replay:
         target = Path(path)
         target.write_text(self.drawing.svg().removesuffix("</svg>") + cursor + "</svg>", encoding="utf-8")
         return target
-
-    def _data(self) -> dict[str, object]:
-        return {
-            "left": self.drawing.left,
-            "scale": self.drawing.scale,
-            "unit": self.unit,
-            "waiting": self.waiting,
-            "named": self.one_group,
-            "lanes": [_lane(one) for one in self.told],
-        }
-
-
-def _lane(one: Told) -> dict[str, object]:
-    moments = [[round(each.start, 4), round(each.end, 4), each.text] for each in one.moments]
-    collectives = [[round(start, 4), round(end, 4)] for start, end in one.collectives]
-    return {"name": one.name, "moments": moments, "collectives": collectives}
 
 
 def without_overlaps(moments: Sequence[Moment]) -> tuple[Moment, ...]:
@@ -154,18 +144,3 @@ def without_overlaps(moments: Sequence[Moment]) -> tuple[Moment, ...]:
         else:
             found.append(Moment(start, end, over[-1].text))
     return tuple(found)
-
-
-@cache
-def _template() -> Template:
-    return Template(Path(__file__).with_name("replay.html").read_text(encoding="utf-8"))
-
-
-@cache
-def _script() -> str:
-    return Path(__file__).with_name("replay.js").read_text(encoding="utf-8").strip().rstrip(";")
-
-
-def _json(value: object) -> str:
-    """As JavaScript within a script element: nothing in it can end the element."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,38 +1,46 @@
 function (name, data) {
   const count = data.pictures.length;
   const css = `
-    [data-ddp-stepper] [data-is="live"] svg { max-width: 100%; height: auto; display: block; }
-    [data-ddp-stepper] [data-is="controls"] { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; padding: 4px 8px; }
+    [data-ddp-stepper] [data-is="live"] svg { display: block; }
+    [data-ddp-stepper] [data-is="controls"], [data-ddp-stepper] [data-is="controls"] > * { display: flex; gap: 4px; align-items: center; }
+    [data-ddp-stepper] [data-is="controls"] { flex-wrap: wrap; padding: 4px 8px; }
+    [data-ddp-stepper] [data-is="place"] { flex: 1 1 16em; }
     [data-ddp-stepper] button { min-width: 4.4em; padding: 2px 6px; }
     [data-ddp-stepper] button[aria-disabled="true"] { opacity: 0.5; }
     [data-ddp-stepper] input { flex: 1; min-width: 8em; }
     [data-ddp-stepper] :focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
     [data-ddp-stepper] [data-is="said"] { margin: 2px 8px 8px 8px; min-height: 2.8em; line-height: 1.4; }
-    [data-ddp-stepper] [data-is="strip"] { display: none; }
+    [data-ddp-stepper] > img { display: none; }
     @media (prefers-reduced-motion: no-preference) {
       [data-ddp-stepper] [data-is="live"] svg { animation: ddp-appear 0.2s ease-out; }
       @keyframes ddp-appear { from { opacity: 0.4; } }
     }
     @media print {
-      [data-ddp-stepper] [data-is="strip"] { display: inline; }
+      [data-ddp-stepper] > img { display: inline; }
       [data-ddp-stepper] [data-is="live"] { display: none; }
     }`;
   const controls = `
     <style>${css}</style>
     <div data-is="picture" aria-hidden="true"></div>
     <div data-is="controls">
-      <button type="button" data-do="first">first</button>
-      <button type="button" data-do="back">‹ step</button>
-      <button type="button" data-do="play">play</button>
-      <button type="button" data-do="on">step ›</button>
-      <button type="button" data-do="last">last</button>
-      <input type="range" min="1" max="${count}" step="1" value="1" aria-label="step">
-      <output style="min-width: 5em; text-align: right; font-variant-numeric: tabular-nums"></output>
+      <span>
+        <button type="button" data-do="first">first</button>
+        <button type="button" data-do="back">‹ step</button>
+        <button type="button" data-do="play">play</button>
+        <button type="button" data-do="on">step ›</button>
+        <button type="button" data-do="last">last</button>
+      </span>
+      <span data-is="place">
+        <input type="range" min="1" max="${count}" step="1" value="1" aria-label="step">
+        <output style="min-width: 5em; text-align: right; font-variant-numeric: tabular-nums"></output>
+      </span>
     </div>
     <p data-is="said" aria-live="polite" aria-atomic="true"></p>`;
 
   const start = (root) => {
     root.dataset.ddpStepper = "";
+    // The same stepper may be in sight in one place and hidden in another: each has ids of its own.
+    const own = `view-${document.querySelectorAll("[data-ddp-stepper]").length}-`;
     const live = document.createElement("div");
     live.dataset.is = "live";
     live.innerHTML = controls;
@@ -48,7 +56,7 @@ function (name, data) {
       const next = Math.min(count - 1, Math.max(0, place));
       if (next === at) return;
       at = next;
-      picture.innerHTML = data.pictures[at];
+      picture.innerHTML = data.pictures[at].replaceAll(/(\bid="|url\(#)/g, `$1${own}`);
       // The tallest picture so far keeps its room, or the buttons would move away under the pointer.
       picture.style.minHeight = `${Math.max(parseFloat(picture.style.minHeight) || 0, picture.offsetHeight)}px`;
       said.textContent = data.said[at];

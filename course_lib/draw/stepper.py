@@ -1,21 +1,16 @@
 """Pictures one after the other: played, paused, stepped through with buttons or keys, and a strip of them on paper.
 
-One piece of HTML with its script in it, so it works in a notebook that has just run and in an exported page, without a
-kernel. Where scripts are not run, and in print, the strip is shown: the frames that matter, each with its sentence.
+Where scripts are not run, and in print, the strip is shown: the frames that matter, each with its sentence.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from html import escape
 from pathlib import Path
 
 from course_lib.draw.drawing import HEAD, Arrow, Box, Drawing, Shape, Text, text_width
+from course_lib.draw.scripted import scripted
 
 #: What a page has room for, and the room around each frame of a strip.
 _WIDTH, _GAP = 760, 16
@@ -62,10 +57,8 @@ class Stepper:
         if outside := [place for place in self.matter if not 0 <= place < len(self.frames)]:
             raise ValueError(f"there is no frame {outside[0]}: {len(self.frames)} frames, counted from 0")
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-        return {"text/html": self.html(), "text/plain": repr(self)}, {"text/html": {"alt": self.alt}}
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def __repr__(self) -> str:
         return f"[{self.alt}]"
@@ -78,23 +71,13 @@ class Stepper:
 
     def html(self) -> str:
         """The stepper as one element with its script; it loads nothing from elsewhere."""
-        pictures = [replace(frame.drawing, alt=frame.said).svg() for frame in self.frames]
-        name = f"ddp-stepper-{zlib.crc32(''.join((self.title, *pictures)).encode()):08x}"
         data = {
-            "pictures": pictures,
+            "pictures": [replace(frame.drawing, alt=frame.said).svg() for frame in self.frames],
             "said": [frame.said for frame in self.frames],
             "milliseconds": round(1000 * self.seconds),
         }
-        strip = base64.b64encode(self.strip().svg().encode()).decode()
-        width = max(frame.drawing.width for frame in self.frames)
-        return (
-            f'<div id="{name}" role="group" aria-label="{escape(self.title)}" data-lm-suppress-shortcuts="true" '
-            f'style="max-width: {max(width, _WIDTH):g}px">\n'
-            # An image, not an <svg> in the page: pages that are not trusted drop the element and keep the words in it.
-            f'<img data-is="strip" alt="{escape(self.alt)}" style="max-width: 100%" '
-            f'src="data:image/svg+xml;base64,{strip}">\n'
-            f"<script>({_script()})({_json(name)}, {_json(data)});</script>\n</div>"
-        )
+        width = max(_WIDTH, *(frame.drawing.width for frame in self.frames))
+        return scripted("stepper", self.title, width, self.strip().html(), data)
 
     def strip(self) -> Drawing:
         """The frames that matter as one picture, each with its number and its sentence below it."""
@@ -158,13 +141,3 @@ def _lines(words: Sequence[str], width: float, size: float) -> Iterator[str]:
             line = longer
     if line:
         yield line
-
-
-@cache
-def _script() -> str:
-    return Path(__file__).with_name("stepper.js").read_text(encoding="utf-8").strip().rstrip(";")
-
-
-def _json(value: object) -> str:
-    """As JavaScript within a script element: nothing in it can end the element."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

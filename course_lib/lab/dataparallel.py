@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.watch.tcp_bytes import bytes_sent
@@ -196,17 +196,24 @@ def try_ring() -> dict[str, object]:
 class RingExplorer(Explorer):
     """Choose how many ranks: a ring runs on as many processes, is compared with all_reduce, and is stepped through."""
 
+    controls = "a ring of 2 to 8 ranks, step by step"
+
     def __init__(self) -> None:
         import ipywidgets as widgets
 
-        self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=None, description="ranks")
+        self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=3, description="ranks")
         self.ranks.style.button_width = "3em"
-        self.said = widgets.HTML("<i>Choose how many: they start, and the ring can be stepped through.</i>")
+        goal = to_find(
+            "the smallest ring in which the busiest rank sends at most a third of what device 0 would send to all "
+            "others."
+        )
+        self.said = widgets.HTML()
         self.picture = widgets.Output()
+        self.static = self._run_and_show().strip()
         self.ranks.observe(self._run_and_show, names="value")
-        self.whole = widgets.VBox([self.ranks, self.said, self.picture])
+        self.whole = widgets.VBox([goal, self.ranks, self.said, self.picture])
 
-    def _run_and_show(self, _: object) -> None:
+    def _run_and_show(self, _: object = None) -> Stepper:
         outcome = run_quietly(try_ring, ranks=self.ranks.value, backend="gloo")
         values = {rank: outcome.values[rank] for rank in sorted(outcome.values)}
         stepper = ring({rank: value["states"] for rank, value in values.items()})
@@ -219,9 +226,7 @@ class RingExplorer(Explorer):
                 "metadata": {},
             },
         )
-
-    def __repr__(self) -> str:
-        return "[to be played with in a running notebook: a ring of 2 to 8 ranks, step by step]"
+        return stepper
 
 
 def explore_rings() -> RingExplorer:

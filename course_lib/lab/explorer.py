@@ -11,20 +11,30 @@ if TYPE_CHECKING:
 
 
 class Explorer:
-    """The last line of a cell: shown as controls that run something, in exported pages as a picture or as text.
+    """The last line of a cell: shown as controls that run something, and in exported pages as a picture.
 
-    A subclass makes `whole` and says in its `__repr__` what can be played with.
+    A subclass makes these:
+
+    Attributes:
+        whole: the controls and what they show.
+        controls: what can be played with, in words.
+        static: the picture that there is at first, and that is shown where no kernel runs.
     """
 
     whole: ipywidgets.Widget
+    controls: str
+    static: Drawing
 
-    def still(self) -> Drawing | None:
-        """The picture that is shown where no kernel runs; None: the text alone."""
-        return None
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        still = {"text/html": self.static.html(), "text/plain": repr(self)}
+        return {**self.whole._repr_mimebundle_(), **still}
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
-        still = self.still()
-        picture, about = ({}, {}) if still is None else still._repr_mimebundle_()
-        return {**self.whole._repr_mimebundle_(), **picture, "text/plain": repr(self)}, about
+    def __repr__(self) -> str:
+        return f"[to be played with in a running notebook: {self.controls}] {self.static!r}"
+
+
+def to_find(words: str) -> ipywidgets.HTML:
+    """What an explorable is for, above its controls: `words`, HTML, go on where it says Find."""
+    import ipywidgets as widgets
+
+    return widgets.HTML(f'<p style="line-height: 1.4"><b>Find</b> {words}</p>')

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.steady import steady_message
@@ -160,6 +160,8 @@ def call_collective(name: str, root: int, numbers: Sequence[float]) -> list[floa
 class CollectivesExplorer(Explorer):
     """Choose a collective, its root and the ranks' numbers: each choice is a run on four real ranks, drawn at once."""
 
+    controls = f"{', '.join(COLLECTIVES)}, the root, the ranks' numbers"
+
     def __init__(self) -> None:
         import ipywidgets as widgets
 
@@ -172,19 +174,22 @@ class CollectivesExplorer(Explorer):
             )
             for rank in range(4)
         ]
-        self.picture = widgets.HTML(
-            "<i>Choose: four ranks start, and the picture comes within a second or two.</i>"
+        goal = to_find(
+            "four numbers and a root with which <code>broadcast</code> and <code>all_reduce</code> leave the same on "
+            "every rank."
         )
+        self.static = self._run_and_drawn()
+        self.picture = widgets.HTML(self.static.svg())
         for control in (self.name, self.root, *self.numbers):
-            control.observe(self._run_and_draw, names="value")
-        self.whole = widgets.VBox([self.name, self.root, widgets.HBox(self.numbers), self.picture])
+            control.observe(self._show, names="value")
+        self.whole = widgets.VBox([goal, self.name, self.root, widgets.HBox(self.numbers), self.picture])
 
-    def _run_and_draw(self, _: object) -> None:
+    def _show(self, _: object) -> None:
+        self.picture.value = self._run_and_drawn().svg()
+
+    def _run_and_drawn(self) -> Drawing:
         name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
-        self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()
-
-    def __repr__(self) -> str:
-        return f"[to be played with in a running notebook: {', '.join(COLLECTIVES)}]"
+        return draw_one(run_collective(name, root, brought), name, root, brought)
 
 
 def explore_collectives() -> CollectivesExplorer:

@@ -356,6 +356,8 @@ class CapsExplorer(Explorer):
     What is computed is drawn at once; then every row is a run on two real ranks.
     """
 
+    controls = "latency, bandwidth, backward, bucket_cap_mb"
+
     def __init__(self) -> None:
         import ipywidgets as widgets
 
@@ -371,7 +373,8 @@ class CapsExplorer(Explorer):
         self.layer = widgets.IntSlider(5, 1, 10, description="backward (ms per layer)", **wide)
         self.cap = widgets.FloatSlider(3, min=0.5, max=8, step=0.5, description="your bucket_cap_mb", **wide)
         self.status = widgets.HTML("<i>Computed. Move a slider, and two ranks measure it.</i>")
-        self.picture = widgets.HTML(self.still().svg())
+        self.static = self._computed()
+        self.picture = widgets.HTML(self.static.svg())
         for control in (self.latency, self.bandwidth, self.layer, self.cap):
             control.observe(self._run_and_draw, names="value")
         controls = (self.latency, self.bandwidth, self.layer, self.cap)
@@ -393,26 +396,20 @@ class CapsExplorer(Explorer):
         """What has been measured on this network at this pace, by cap."""
         return self._kept.setdefault((self.network, self.layer.value), {})
 
-    def still(self) -> Drawing:
-        """What there is to see before anything has run."""
+    def _computed(self) -> Drawing:
         return draw_computed(self.caps, self.network, 1e-3 * self.layer.value)
 
     def _run_and_draw(self, _: object) -> None:
         network, layer, found = self.network, 1e-3 * self.layer.value, self.found
         if missing := [cap for cap in self.caps if cap not in found]:
             self.status.value = "<i>Computed. Two ranks are running ...</i>"
-            self.picture.value = self.still().svg()
+            self.picture.value = self._computed().svg()
             found.update(measured_steps(missing, network, layer))
         rows = {cap: found[cap] for cap in self.caps}
         self.picture.value = draw_caps(
             rows, network, layer, "Measured: step time against bucket_cap_mb"
         ).svg()
         self.status.value = "<i>Measured: every row is a run on two ranks.</i>"
-
-    def __repr__(self) -> str:
-        return (
-            f"[sliders in a running notebook: latency, bandwidth, backward, bucket_cap_mb. {self.still()!r}]"
-        )
 
 
 def explore_caps() -> CapsExplorer:

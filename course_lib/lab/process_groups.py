@@ -398,6 +398,8 @@ def _words(start: Start, rank: int) -> str:
 class StartExplorer(Explorer):
     """Choose who has come, and who holds the store: each choice is a start of real ranks, drawn when it is over."""
 
+    controls = "who comes, and who holds the store"
+
     def __init__(self) -> None:
         import ipywidgets as widgets
 
@@ -408,7 +410,8 @@ class StartExplorer(Explorer):
         self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], description="")
         self.holder.style.button_width = "14em"
         self.status = widgets.HTML("<i>Choose who comes. A start takes a second or two.</i>")
-        self.picture = widgets.HTML()
+        self.static = draw_start(Start(AGENT, {}, frozenset()))
+        self.picture = widgets.HTML(self.static.svg())
         for control in (*self.come, self.holder):
             control.observe(self._start_and_draw, names="value")
         self.whole = widgets.VBox([widgets.HBox(self.come), self.holder, self.status, self.picture])
@@ -423,9 +426,6 @@ class StartExplorer(Explorer):
         except RuntimeError as error:  # an exception in a callback is shown nowhere
             self.picture.value = f"<pre>{escape(str(error))}</pre>"
         self.status.value = "<i>That is who waits for whom; torch's own words are below.</i>"
-
-    def __repr__(self) -> str:
-        return "[to be played with in a running notebook: who comes, and who holds the store]"
 
 
 def explore_start() -> StartExplorer:

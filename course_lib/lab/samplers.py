@@ -162,6 +162,8 @@ def _listed(indices: Sequence[int]) -> str:
 class DealExplorer(Explorer):
     """Choose how many samples and ranks, and the sampler's options: each choice is a run on as many real ranks."""
 
+    controls = "samples, ranks, epoch, shuffle, drop_last, seed"
+
     def __init__(self) -> None:
         import ipywidgets as widgets
 
@@ -199,14 +201,6 @@ class DealExplorer(Explorer):
         order = f"shuffled, epoch {epoch}" if self.shuffle.value else "in order"
         title = f"{samples} samples, {self.ranks.value} ranks, {order}{', drop_last' * self.drop_last.value}"
         self.picture.value = draw_deal(outcome.values, samples, title).svg()
-
-    def still(self) -> Drawing:
-        """Four deals, each another way."""
-        return self.static
-
-    def __repr__(self) -> str:
-        controls = "samples, ranks, epoch, shuffle, drop_last, seed"
-        return f"[to be played with in a running notebook: {controls}] {self.static!r}"
 
 
 def explore_deals() -> DealExplorer:

@@ -268,7 +268,7 @@ def draw_start_times(times: StartTimes) -> Drawing:
             "even": "torchrun itself",
             "forward": "import torch",
             "communication": "init_process_group",
-            "bad": "first all_reduce",
+            "bad": f"first all_reduce ({1e3 * max(span[3] for span in times.torchrun):.0f} ms)",  # hardly to be seen
             "good": "everything",
         },
         unit="seconds",

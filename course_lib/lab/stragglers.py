@@ -71,8 +71,8 @@ def _step_before_ended(timeline: Timeline, rank: int) -> float:
 
 
 def late_rank(ranks: int = 4, late: int = 2) -> Drawing:
-    """One step of each rank; what the others do after their backward, until the late one is there, is asked."""
-    delay, forward, backward = 45, 12, 22
+    """One step of each rank; what each does after its backward is asked."""
+    delay, forward, backward, open_end = 45, 12, 22, 18
     found = []
     for rank in range(ranks):
         begin = delay if rank == late else 0
@@ -82,15 +82,16 @@ def late_rank(ranks: int = 4, late: int = 2) -> Drawing:
         ]
         if rank == late:
             bars.insert(0, Bar(0, delay, "sleep", "late"))
-        else:
-            bars.append(Bar(forward + backward, delay, "plain", "?"))
+        # All go on to the same place: where the answer ends is not to be seen.
+        done = begin + forward + backward
+        bars.append(Bar(done, delay + forward + backward + open_end - done, "", "?"))
         found.append(Lane(f"rank {rank}", (tuple(bars),)))
     others = ", ".join(str(rank) for rank in range(ranks) if rank != late)
     return lanes(
         found,
         title=f"Rank {late} is late. What do the others do meanwhile?",
-        alt=f"A lane per rank. Rank {late} begins its forward and backward late; ranks {others} begin at once, and "
-        "what they do between their backward and that of the late rank is a question mark.",
+        alt=f"A lane per rank. Rank {late} begins its forward and backward late; ranks {others} begin at once. "
+        "What each does after its backward is a question mark.",
         legend={"forward": "forward", "backward": "backward", "sleep": "late"},
         unit="time",
     )
@@ -168,6 +169,7 @@ class LatenessExplorer(Explorer):
     """Choose who is late, by how much, and how often the ranks reduce: computed, drawn, and measured on real ranks."""
 
     STEPS = 16
+    controls = "late, ms late, every, ranks"
 
     def __init__(self) -> None:
         import ipywidgets as widgets
@@ -214,13 +216,6 @@ class LatenessExplorer(Explorer):
         with_, without = outcome.values[0]
         note = f"measured: {(with_ - without) / self.STEPS:.1f} ms"
         self.picture.value = draw_shadows(late, every, self._title(), note).svg()
-
-    def still(self) -> Drawing:
-        """What is computed at first."""
-        return self.static
-
-    def __repr__(self) -> str:
-        return f"[to be played with in a running notebook: late, ms late, every, ranks] {self.static!r}"
 
 
 def explore_lateness() -> LatenessExplorer:

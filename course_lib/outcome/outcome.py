@@ -420,7 +420,17 @@ class Outcome:
                 "Nothing to replay: this run was not traced (%%ranks --trace, or run(..., trace=True))."
             )
         groups = {record.group for records in self.collectives.values() for record in records}
-        return self.timeline.replay(title, one_group=len(groups) < 2)
+        endings = {rank: self._ending_in_words(rank) for rank in self.ranks}
+        return self.timeline.replay(title, one_group=len(groups) < 2, endings=endings)
+
+    def _ending_in_words(self, rank: int) -> str:
+        """As it goes on with `at 3 ms`."""
+        ending = self.endings.get(rank, Ending.FINISHED)
+        if ending is Ending.RAISED and rank in self.errors:
+            return f"raised {self.errors[rank].type}"
+        if ending is Ending.DIED and rank in self.exits:
+            return f"died: {exit_text(self.exits[rank])}"
+        return f"left the {self.what}" if ending is Ending.FINISHED else str(ending)
 
     @property
     def ok(self) -> bool:

@@ -5,34 +5,46 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.draw import LaneDrawing, Replay
 from course_lib.outcome.chrome import chrome_events
 from course_lib.outcome.fold import fold, rank_label, rank_list
-from course_lib.outcome.spans import Span, Stage, ranks_of, spans_of, union
+from course_lib.outcome.spans import Interval, Span, Stage, ranks_of, spans_of, union
 from course_lib.outcome.timeline_drawing import draw, replay
-from course_lib.outcome.trace import TraceEvent
+from course_lib.outcome.trace import TRACED, TraceEvent
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The spans of all ranks on one clock; `spans` says what counts as a bucket, and what as waiting."""
+    """The spans of all ranks on one clock; `spans` says what counts as a bucket, and what as waiting.
+
+    Attributes:
+        cells: by rank, when its code began and ended, in seconds; also of a rank that has no spans.
+    """
 
     spans: tuple[Span, ...]
+    cells: Mapping[int, Interval] = field(default_factory=dict)
 
     @classmethod
     def from_traces(cls, traces: Mapping[int, Iterable[TraceEvent]]) -> Timeline:
         """Merge the events of each rank (see `ranks.tracing`); events of no interest are left out."""
         events = {rank: list(found) for rank, found in sorted(traces.items())}
         zero = min((event["start_ns"] for found in events.values() for event in found), default=0)
-        return cls(tuple(span for rank, found in events.items() for span in spans_of(rank, found, zero)))
+        cells = {
+            rank: ((event["start_ns"] - zero) / 1e9, (event["start_ns"] + event["duration_ns"] - zero) / 1e9)
+            for rank, found in events.items()
+            for event in found
+            if event["name"] == TRACED
+        }
+        spans = tuple(span for rank, found in events.items() for span in spans_of(rank, found, zero))
+        return cls(spans, cells)
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that recorded something."""
-        return ranks_of(self.spans)
+        """The ranks that were traced."""
+        return tuple(sorted({*ranks_of(self.spans), *self.cells}))
 
     def seconds(self, rank: int, stage: Stage | str) -> float:
         """Seconds a rank spent in a stage; overlapping spans of one stage count once."""
@@ -60,15 +72,26 @@ class Timeline:
 
     def plot(self, title: str = "What each rank did, and when") -> LaneDrawing:
         """A drawing: a lane per rank; above what its main thread does, below the collectives under way."""
-        return draw(self.spans, title, self.counts())
+        return draw(self.spans, self.ranks, title, self.counts())
 
-    def replay(self, title: str = "What each rank did, and when", *, one_group: bool = True) -> Replay:
+    def replay(
+        self,
+        title: str = "What each rank did, and when",
+        *,
+        one_group: bool = True,
+        endings: Mapping[int, str] | None = None,
+    ) -> Replay:
         """The same drawing, to be watched again: play, step, slow motion; what each rank does, and whom it awaits.
 
         Args:
             one_group: all collectives were of one process group; with several, no rank is named as late.
+            endings: what became of each rank in the end, such as `freed`; these ranks have lanes, traced or not.
         """
-        return replay(self.spans, title, self.counts(), one_group=one_group)
+        ranks = sorted({*self.ranks, *(endings or ())})
+        cells = {rank: self.cells.get(rank) for rank in ranks}
+        ended = (f"{rank_list(row.ranks)} {row.text}" for row in fold(endings or {}))
+        said = "; ".join(part for part in (self.counts(), *ended) if part)
+        return replay(self.spans, cells, endings or {}, title, said, one_group=one_group)
 
     def save(self, path: str | Path) -> Path:
         """Write a Chrome trace (chrome://tracing, ui.perfetto.dev): one process a rank."""
@@ -85,7 +108,7 @@ class Timeline:
 
     def counts(self) -> str:
         """How often each rank did what, in one line; no times, so it is the same on every run."""
-        counts = fold({rank: self._counts(rank) for rank in self.ranks})
+        counts = fold({rank: text for rank in self.ranks if (text := self._counts(rank))})
         return "; ".join(f"{rank_list(row.ranks)}: {row.text}" for row in counts)
 
     def __repr__(self) -> str:

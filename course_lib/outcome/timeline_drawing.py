@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from course_lib.draw import Bar, Lane, LaneDrawing, Moment, Replay, Told, lanes, without_overlaps
-from course_lib.outcome.spans import Span, Stage, lanes_of, ranks_of
+from course_lib.outcome.spans import Interval, Span, Stage, lanes_of
 
 Tracks = tuple[tuple[Bar, ...], ...]
 
+#: A rank that ends earlier than the last one by so much of the whole time is drawn as absent: the words fit in there.
+_LONG_BEFORE = 0.3
 #: What the picture says beside each stage's look.
 _WORDS = {
     **{str(stage): str(stage) for stage in Stage},
     Stage.WAITING: "waiting for other ranks",
-    Stage.COMMUNICATION: "collective under way (number: bucket)",
+    Stage.COMMUNICATION: "collective under way",
 }
 
 
-def draw(spans: Sequence[Span], title: str, counts: str) -> LaneDrawing:
+def draw(spans: Sequence[Span], ranks: Sequence[int], title: str, counts: str) -> LaneDrawing:
     """See `Timeline.plot`; `counts` says in words what the picture shows."""
-    return _drawn({rank: tracks(spans, rank) for rank in ranks_of(spans)}, title, counts)
+    return _drawn({rank: tracks(spans, rank) for rank in ranks}, title, counts)
 
 
-def replay(spans: Sequence[Span], title: str, counts: str, *, one_group: bool) -> Replay:
-    """See `Timeline.replay`; `counts` as for `draw`."""
-    found = {rank: tracks(spans, rank) for rank in ranks_of(spans)}
-    told = tuple(_told(f"rank {rank}", *each) for rank, each in found.items())
-    return Replay(_drawn(found, title, counts), told, waiting=str(Stage.WAITING), one_group=one_group)
+def replay(
+    spans: Sequence[Span],
+    cells: Mapping[int, Interval | None],
+    endings: Mapping[int, str],
+    title: str,
+    counts: str,
+    *,
+    one_group: bool,
+) -> Replay:
+    """See `Timeline.replay`; `counts` as for `draw`.
+
+    Args:
+        cells: when each rank's code began and ended, in seconds; None where nothing of the rank was recorded.
+    """
+    last = 1e3 * max((cell[1] for cell in cells.values() if cell), default=0.0)
+    drawn, told = {}, []
+    for rank, cell in cells.items():
+        begins, ends = (1e3 * cell[0], 1e3 * cell[1]) if cell else (0.0, 0.0)
+        how = endings.get(rank, "ended")
+        said = f"{how} at {ends:.1f} ms" if cell else f"{how}, nothing recorded"
+        main, *below = tracks(spans, rank)
+        told.append(_told(f"rank {rank}", main, below, begins, ends, said))
+        absent = (Bar(ends, last - ends, "", said),) if last - ends > last * _LONG_BEFORE else ()
+        drawn[rank] = ((*main, *absent), *below)
+    return Replay(_drawn(drawn, title, counts), tuple(told), waiting=str(Stage.WAITING), one_group=one_group)
 
 
 def tracks(spans: Sequence[Span], rank: int, since: float = 0.0) -> Tracks:
@@ -51,16 +73,21 @@ def _bar(span: Span, since: float) -> Bar:
     return Bar(1e3 * start, 1e3 * (span.end - since - start), str(span.stage), number, hint)
 
 
-def _drawn(found: dict[int, Tracks], title: str, counts: str) -> LaneDrawing:
+def _drawn(found: Mapping[int, Tracks], title: str, counts: str) -> LaneDrawing:
+    bars = (bar for each in found.values() for track in each for bar in track)
+    numbered = any(bar.text for bar in bars if bar.look == Stage.COMMUNICATION)
+    legend = _WORDS | ({Stage.COMMUNICATION: "collective under way (number: bucket)"} if numbered else {})
     return lanes(
         [Lane(f"rank {rank}", each) for rank, each in found.items()],
         title=title,
         alt=f"A lane for each of {len(found)} ranks. {counts}".strip(),
-        legend=_WORDS,
+        legend=legend,
     )
 
 
-def _told(name: str, main: tuple[Bar, ...], *below: tuple[Bar, ...]) -> Told:
+def _told(
+    name: str, main: tuple[Bar, ...], below: Sequence[tuple[Bar, ...]], begins: float, ends: float, ended: str
+) -> Told:
     moments = [Moment(bar.start, bar.start + bar.length, bar.look) for bar in main]
     collectives = sorted((bar.start, bar.start + bar.length) for track in below for bar in track)
-    return Told(name, without_overlaps(moments), tuple(collectives))
+    return Told(name, without_overlaps(moments), tuple(collectives), begins, ends, ended)

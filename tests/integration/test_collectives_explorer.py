@@ -7,6 +7,8 @@ from course_lib.lab.first_ranks import CollectivesExplorer
 
 def test_a_choice_runs_on_real_ranks_and_is_drawn():
     explorer = CollectivesExplorer()
+    assert "After broadcast: rank 0 2 2 2 2" in explorer.picture.value
+    assert "After broadcast: rank 0 2 2 2 2" in explorer._repr_mimebundle_()["text/html"]
     explorer.name.value = "reduce_scatter"
     label = re.search(r'aria-label="([^"]*)"', explorer.picture.value)[1]
     assert label == "After reduce_scatter: rank 0 15, rank 1 15, rank 2 15, rank 3 15"

@@ -5,10 +5,12 @@ from course_lib.lab.dataparallel import RingExplorer
 
 def test_a_choice_runs_a_ring_on_real_ranks_and_shows_its_steps():
     explorer = RingExplorer()
-    explorer.ranks.value = 3
+    still = explorer._repr_mimebundle_()["text/html"]
+    assert still.startswith('<img alt="A ring all-reduce on 3 ranks: 1. Before: ranks 0 to 2')
+    explorer.ranks.value = 4
     assert "has given the same sums as <code>dist.all_reduce</code> on every rank" in explorer.said.value
-    assert "device 0 to all others 2.0; a ring, 2(N-1)/N 1.3" in explorer.said.value
+    assert "device 0 to all others 3.0; a ring, 2(N-1)/N 1.5" in explorer.said.value
     (shown,) = explorer.picture.outputs
     assert "<script>" in shown["data"]["text/html"]
-    assert shown["data"]["text/plain"].startswith("[A ring all-reduce on 3 ranks: 1. Before: ranks 0 to 2")
-    assert "rank 1 then has 7 there. Now each rank" in shown["data"]["text/plain"]
+    assert shown["data"]["text/plain"].startswith("[A ring all-reduce on 4 ranks: 1. Before: ranks 0 to 3")
+    assert "rank 1 then has 15 there. All ranks" in shown["data"]["text/plain"]

@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from course_lib.build.asked import find_questions
 from course_lib.build.sections import read_lessons
+
 from course_lib.lab.predictions import yes_nowhere
 from course_lib.outcome.expect import Expectation
 from course_lib.questions import (

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from html import unescape
 
 import nbformat
 
@@ -27,7 +28,8 @@ from tools.slides.cuts import (
 )
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_PICTURES = ("image/svg+xml", "image/png")
+#: A drawing of the course (`course_lib/draw/drawing.py`).
+_DRAWING = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/svg\+xml;base64,([^"]*)">')
 _DRAWS = re.compile(r"^\s*(?:import matplotlib|from matplotlib)|\bplt\.", re.MULTILINE)
 #: A replay of the course, whatever it shows, is as high as so many lines; a line of a panel as so many of code.
 _REPLAY, _PANEL_LINE = 18, 1.15
@@ -52,7 +54,7 @@ class Block:
     """Something on a slide.
 
     Attributes:
-        content: Markdown, code, printed text, HTML, or a picture's data.
+        content: Markdown, code, printed text, HTML, or a picture's data in base64.
         lines: about how many lines of code have room where it is.
         alt: what a picture shows, in words.
         answers: those of a question.
@@ -302,19 +304,20 @@ def _outputs(outputs: Sequence[nbformat.NotebookNode]) -> Iterator[Block]:
     """The blocks of a cell's saved outputs."""
     for output in outputs:
         data = output.get("data", {})
-        picture = next((mime for mime in _PICTURES if mime in data), None)
-        if picture:
-            look = Look.SVG if picture == "image/svg+xml" else Look.PNG
-            alt = output.get("metadata", {}).get(picture, {}).get("alt", "") or data.get("text/plain", "")
-            yield Block(look, data[picture], 0, alt=alt)
-        elif "text/html" in data:
-            yield from _panel(data["text/html"], data.get("text/plain", ""))
+        html, words = data.get("text/html", ""), data.get("text/plain", "")
+        if "image/png" in data:
+            alt = output.get("metadata", {}).get("image/png", {}).get("alt", "")
+            yield Block(Look.PNG, "".join(data["image/png"].split()), 0, alt=alt or words)
+        elif drawing := _DRAWING.fullmatch(html):
+            yield Block(Look.SVG, drawing[2], 0, alt=unescape(drawing[1]))
+        elif html:
+            yield from _panel(html, words)
         elif output["output_type"] == "stream":
             yield from _printed(output["text"])
         elif output["output_type"] == "error":
             yield from _printed("\n".join(output["traceback"]))
         else:
-            yield from _printed(data.get("text/plain", ""))
+            yield from _printed(words)
 
 
 def _printed(text: str) -> Iterator[Block]:

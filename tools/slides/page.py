@@ -88,11 +88,7 @@ def _block(block: Block) -> Markup:
     if block.look is Look.QUESTION:
         answers = "".join(f"<li>{_words(answer)}</li>" for answer in block.answers)
         return Markup(f'<p class="asks">{_words(block.content)}</p><ol class="answers">{answers}</ol>')
-    source = (
-        _data(block.content.encode(), "svg+xml")
-        if block.look is Look.SVG
-        else f"data:image/png;base64,{''.join(block.content.split())}"
-    )
+    source = f"data:image/{'svg+xml' if block.look is Look.SVG else 'png'};base64,{block.content}"
     return Markup(f'<img class="figure" alt="{escape(block.alt)}" src="{source}">')
 
 

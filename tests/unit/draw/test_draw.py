@@ -1,5 +1,6 @@
 """Pictures: what is drawn lies within the picture, can be read, and can be told apart without colour."""
 
+import base64
 import re
 from xml.etree import ElementTree
 
@@ -85,10 +86,13 @@ def test_a_picture_is_svg_that_says_what_it_shows(name):
     assert drawing.title in texts
     sizes = [float(node.get("font-size", 0)) for node in root.iter(f"{SVG}text")]
     assert min(sizes) >= SMALLEST
-    data, metadata = drawing._repr_mimebundle_()
-    assert data["image/svg+xml"] == drawing.svg()
-    assert metadata["image/svg+xml"]["alt"] == drawing.alt
-    assert drawing.alt in data["text/plain"]
+    image = ElementTree.fromstring(drawing.html().replace('">', '"/>'))
+    assert image.get("alt") == drawing.words
+    assert (
+        base64.b64decode(image.get("src").removeprefix("data:image/svg+xml;base64,")).decode()
+        == drawing.svg()
+    )
+    assert drawing.alt in repr(drawing)
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -96,6 +100,15 @@ def test_every_reference_is_to_something_in_the_picture(name):
     svg = PICTURES[name].svg()
     there = set(re.findall(r' id="([^"]+)"', svg))
     assert set(re.findall(r"url\(#([^)]+)\)", svg)) == there
+
+
+def test_pictures_on_a_page_have_no_id_in_common_and_a_picture_has_the_same_in_every_run():
+    ids = {name: set(re.findall(r' id="([^"]+)"', drawing.svg())) for name, drawing in PICTURES.items()}
+    found = [each for mine in ids.values() for each in mine]
+    assert len(found) > 30
+    assert len(found) == len(set(found))
+    assert PICTURES["processes"].svg() == four_processes().svg()
+    assert four_processes(3).svg() != four_processes(4).svg()
 
 
 def test_words_of_learners_are_text_and_no_markup():
@@ -116,6 +129,24 @@ def test_what_reduce_leaves_on_other_ranks_is_drawn_as_unknown_and_a_part_of_a_s
         shape for shape in PICTURES["reduce_scatter"].shapes if isinstance(shape, Box) and shape.text == "15"
     ]
     assert len({shape.x for shape in parts}) == len({shape.y for shape in parts}) == 4
+
+
+def test_where_lanes_have_several_rows_for_what_overlaps_the_legend_says_so():
+    both = lanes(
+        [Lane("rank 0", (MAIN, SENT[:1], SENT[1:]))],
+        title="",
+        alt="",
+        legend=LEGEND | {"communication": "sent"},
+    )
+    one = lanes([Lane("rank 0", (MAIN, SENT))], title="", alt="", legend=LEGEND | {"communication": "sent"})
+    assert ">sent; a row each where they overlap</text>" in both.svg()
+    assert ">sent</text>" in one.svg()
+
+
+def test_what_is_not_done_is_a_dashed_frame():
+    svg = lanes([Lane("rank 0", ((Bar(2, 8, "", "left"),),))], title="", alt="", legend=LEGEND).svg()
+    assert svg.count("stroke-dasharray") == 1
+    assert ">left</text>" in svg
 
 
 def test_a_word_that_does_not_fit_is_left_out_and_the_hint_has_it():

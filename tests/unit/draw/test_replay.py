@@ -2,14 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from course_lib.draw import Bar, Lane, Moment, Replay, Told, lanes, without_overlaps
+from course_lib.outcome.outcome import Ending
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.trace import TRACED, WAIT
-from tests.support.outcomes import outcome
+from tests.support.outcomes import hung, outcome
 
 
 def test_moments_that_lie_in_others_count_while_they_last():
@@ -36,10 +38,20 @@ def replay(name: str = "rank 0") -> Replay:
 def test_a_page_holds_picture_buttons_and_what_each_lane_does():
     page = replay().html()
     (data,) = re.findall(r'\}\)\("ddp-replay-\w+", (\{.*\})\);</script>', page)
-    assert json.loads(data)["lanes"] == [
-        {"name": "rank 0", "moments": [[0, 2, "forward"]], "collectives": [[1.5, 2]]}
-    ]
-    assert page.count("<svg") == 1
+    (lane,) = json.loads(data)["lanes"]
+    assert lane == {
+        "name": "rank 0",
+        "moments": [[0, 2, "forward"]],
+        "collectives": [[1.5, 2]],
+        "begins": 0,
+        "ends": 2,
+        "ended": "has ended",
+    }
+    # Without the script, and where a notebook is not trusted, the picture is left and no words of it beside it.
+    outside = re.sub("<script>.*</script>", "", page, flags=re.DOTALL)
+    assert "<svg" not in page
+    assert re.sub("<[^>]*>", "", outside).strip() == ""
+    assert 'alt="t: &quot;all&quot; &lt;b&gt;"' in outside
     assert [word.strip() for word in re.findall(r"<button[^>]*>([^<]*)</button>", page)] == [
         "start",
         "‹ step",
@@ -72,7 +84,7 @@ def test_two_replays_on_a_page_do_not_share_a_name():
 
 
 def test_where_pictures_are_not_shown_words_are():
-    assert replay()._repr_mimebundle_()["text/plain"] == '[replay: "all" <b>]'
+    assert repr(replay()) == '[replay: "all" <b>]'
 
 
 def test_a_traced_run_knows_what_every_rank_did_and_when_it_joined():
@@ -81,7 +93,31 @@ def test_a_traced_run_knows_what_every_rank_did_and_when_it_joined():
 
     events = [event(TRACED, 0, 9000), event(WAIT, 2000, 5000), event("gloo:all_reduce", 1000, 5000)]
     (told,) = Timeline.from_traces({0: events}).replay().told
-    assert told == Told("rank 0", (Moment(2, 5, "waiting"),), ((1, 5),))
+    assert told == Told(
+        "rank 0", (Moment(2, 5, "waiting"),), ((1, 5),), begins=0, ends=9, ended="ended at 9.0 ms"
+    )
+
+
+def test_ranks_that_never_came_or_were_not_recorded_have_lanes_and_what_became_of_each_is_said():
+    def event(name, end):
+        return {"name": name, "start_ns": 0, "duration_ns": end * 10**6, "thread": 1}
+
+    freed, left = [event(TRACED, 100), event(WAIT, 99), event("gloo:all_reduce", 99)], [event(TRACED, 2)]
+    run = hung(0, trace_events={0: freed, 1: left}, world_size=3)
+    run = replace(run, endings={**run.endings, 2: Ending.DIED}, exits={2: -9})
+    found = run.replay("t")
+    assert [one.ended for one in found.told] == [
+        "freed at 100.0 ms",
+        "left the cell at 2.0 ms",
+        "died: killed by SIGKILL, nothing recorded",
+    ]
+    svg = found.drawing.svg()
+    assert ">left the cell at 2.0 ms</text>" in svg
+    assert ">died: killed by SIGKILL, nothing recorded</text>" in svg
+    assert "bucket" not in svg
+    assert found.drawing.alt == (
+        "A lane for each of 3 ranks. rank 0 freed; rank 1 left the cell; rank 2 died: killed by SIGKILL"
+    )
 
 
 def test_a_run_that_was_not_traced_cannot_be_replayed():

@@ -91,3 +91,4 @@ def test_a_start_of_torchruns_is_drawn_in_its_parts():
     imports = [shape.width for shape in drawing.shapes if getattr(shape, "look", "") == "forward"][:2]
     assert imports[1] > imports[0] > 0
     assert drawing.svg().count(">import torch</text>") == 1  # in the legend
+    assert drawing.svg().count(">first all_reduce (10 ms)</text>") == 1

@@ -130,7 +130,7 @@ def test_the_picture_has_a_lane_for_each_rank_and_a_look_for_each_stage():
     for said in ("Three ranks", "rank 0", "rank 1", "rank 2", "waiting for other ranks", "milliseconds"):
         assert f">{said}</text>" in svg
     assert svg.count("<title>bucket 0, ") == 3
-    assert set(re.findall(r'<pattern id="ddp-(\w+)"', svg)) == {"rising", "upright", "falling"}
+    assert set(re.findall(r'<pattern id="ddp-\w+-(\w+)"', svg)) == {"rising", "level", "falling"}
 
 
 def test_what_the_picture_says_in_words_has_no_times():
@@ -154,7 +154,7 @@ def test_the_legend_names_what_occurs_in_the_order_of_the_stages():
         "backward",
         "optimizer",
         "waiting for other ranks",
-        "collective under way (number: bucket)",
+        "collective under way (number: bucket); a row each where they overlap",
     ]
     places = [svg.index(f">{name}</text>") for name in names]
     assert places == sorted(places)

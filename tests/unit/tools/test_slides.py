@@ -7,6 +7,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib import questions
+from course_lib.draw import Box, Drawing
 from course_lib.questions import Option, Question
 from tools.asked import find_questions
 from tools.sections import lesson_of, read_lesson
@@ -83,6 +84,17 @@ def test_a_cell_that_draws_shows_its_figure_alone_with_its_alternative_text():
     assert slide.blocks[0].alt == "A curve."
 
 
+def test_a_drawing_is_a_picture_on_a_slide_too():
+    drawing = Drawing(60, 20, (Box(0, 0, 60, 20, "odd"),), 'a "box"')
+    (slide,) = slides_of(
+        new_markdown_cell("# 06 · T"), new_code_cell("", outputs=[shown(drawing.html(), "[x]")])
+    )[1:]
+    assert [(block.look, block.alt) for block in slide.blocks] == [(Look.SVG, 'a "box"')]
+    assert drawing.html().partition("src=")[2].rstrip(">") in deck_page(
+        deck_of(new_markdown_cell("# 06 · T"), new_code_cell("", outputs=[shown(drawing.html(), "[x]")]))
+    )
+
+
 def test_what_is_folded_in_the_lesson_shows_its_outputs_only():
     cell = new_code_cell(
         "secret = 1", outputs=[printed("six\n")], metadata={"jupyter": {"source_hidden": True}}
@@ -117,14 +129,17 @@ def test_nothing_of_a_lesson_is_lost_and_what_is_put_on_a_slide_should_fit(path)
     cells = [part.cell for section in lesson.sections for part in section.parts if part.cell is not None]
     for cell in (cell for cell in cells if cell.id not in questions):
         outputs = [output.get("data", {}) for output in cell.outputs]
-        if not any("image/png" in data or "image/svg+xml" in data for data in outputs):
+        drawn = [html for data in outputs if (html := data.get("text/html", "")).startswith("<img")]
+        if not drawn and not any("image/png" in data or "image/svg+xml" in data for data in outputs):
             hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
             lines = {line.strip() for line in cell.source.splitlines() if not line.startswith("%load_ext")}
             assert hidden or lines <= code
         for data in outputs:
-            if "text/html" in data:
+            if (html := data.get("text/html")) in drawn:
+                assert html.partition("base64,")[2].rstrip('">') in of[Look.SVG]
+            elif html:
                 lines = data["text/plain"].splitlines()
-                assert data["text/html"] in of[Look.PANEL] or all(line in of[Look.PRINTED] for line in lines)
+                assert html in of[Look.PANEL] or all(line in of[Look.PRINTED] for line in lines)
 
 
 def test_a_page_brings_everything_along():
