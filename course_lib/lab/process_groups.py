@@ -226,6 +226,20 @@ def asks_for_machines(outcome: Outcome) -> bool:
     return "machines" in outcome.values[0]
 
 
+def names_the_missing(outcome: Outcome) -> bool:
+    """A prediction: all that have come raise, and the message of each ends with the number of the rank that has not."""
+    missing = set(outcome.ranks) - set(outcome.errors)
+    ends = [re.search(r"/(\d+)\s*$", error.message) for error in outcome.errors.values()]
+    return len(missing) == 1 and all(end is not None and {int(end[1])} == missing for end in ends)
+
+
+def counts_the_come(outcome: Outcome) -> bool:
+    """A prediction: all that have come raise, and the message of each says how many they are."""
+    return len(outcome.errors) == len(outcome.ranks) - 1 and all(
+        _CLIENTS.search(error.message) for error in outcome.errors.values()
+    )
+
+
 # --- who waits at the store for whom ---------------------------------------------------------------------------------
 
 
@@ -377,7 +391,9 @@ def _title(start: Start) -> str:
         return "All have come: every rank has its group"
     if not start.said:
         return "Nobody has come"
-    return "Who has come waits for those who have not"
+    missing = [rank for rank in range(RANKS) if rank not in start.said]
+    has = "has" if len(missing) == 1 else "have"
+    return f"{rank_list(missing).capitalize()} {has} not come; who waits for whom"
 
 
 def _told(start: Start) -> str:

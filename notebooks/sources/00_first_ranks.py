@@ -78,9 +78,7 @@ if dist.get_rank() != 2:
 #
 # The stop button (`I`, `I` in command mode) frees blocked ranks, too, and the kernel answers again (*Deeper* shows it).
 #
-# ### Waiting is not yet a deadlock
-#
-# Now rank 0 comes a second late. `--trace` records the run, `--as out` keeps its outcome under the name `out`, and
+# **Waiting is not yet a deadlock.** Now rank 0 comes a second late. `--trace` records the run, `--as out` keeps its outcome under the name `out`, and
 # `out.replay()` plays it again.
 
 # %%
