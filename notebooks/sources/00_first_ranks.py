@@ -8,7 +8,7 @@
 # four call `all_reduce`. What does each hold afterwards?
 #
 # **You will be able to** run code on ranks, choose a collective, tell a crash from a hang from a silent mix-up, train on four
-# processes, and start such a script with `torchrun`. 25 minutes, no GPU needed.
+# processes, and start such a script with `torchrun`. 40 minutes, no GPU needed.
 
 # %%
 # %load_ext course_lib
