@@ -5,8 +5,8 @@
                                    ->  exercises/NN_topic.ipynb   the same with holes to fill in
 
 Rooms: ``plan`` (which notebook comes from which source), ``source`` (text to cells), ``execute`` (run them
-on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long reading takes),
-``claims`` (which cell shows which claim: docs/claims.md), ``cheatsheet`` (the rules of thumb:
+on a real kernel), ``check`` (does a saved notebook still match), ``minutes`` (how long reading takes), ``promised``
+(where that is written), ``claims`` (which cell shows which claim: docs/claims.md), ``cheatsheet`` (the rules of thumb:
 docs/cheatsheet.html), ``instructor`` (plans and what to say:
 docs/instructor.md, docs/instructor-lessons.md; from ``sections``, ``asked`` and the tasks), ``slides/``
 (lessons as slides). Of the course, only ``instructor`` and ``slides`` import anything: tasks.

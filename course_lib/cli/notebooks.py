@@ -13,6 +13,7 @@ from course_lib.build.claims import check_claims, write_claims_page
 from course_lib.build.execute import build_notebook, keep_outputs
 from course_lib.build.instructor import check_instructor, write_instructor_pages
 from course_lib.build.plan import BuildError, UnknownNotebookError, find_targets
+from course_lib.build.promised import write_minutes
 from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import checkout_root
 from course_lib.grading import HARNESS
@@ -60,6 +61,9 @@ def notebooks(
                 cells = sum(cell.cell_type == "code" for cell in built.cells)
                 typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
                 show(number, len(targets))
+        if changed := write_minutes(root, {target.notebook.stem for target in targets}):
+            for target in find_targets(root, [f"notebooks/{name}" for name in changed]):
+                keep_outputs(target)
         write_claims_page(root)
         write_cheat_sheet(root)
         write_instructor_pages(root)
