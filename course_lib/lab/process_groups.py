@@ -414,17 +414,20 @@ def _words(start: Start, rank: int) -> str:
 class StartExplorer(Explorer):
     """Choose who has come, and who holds the store: each choice is a start of real ranks, drawn when it is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Start) -> None:
         import ipywidgets as widgets
 
+        self.first = draw_start(first)
         self.come = [
-            widgets.ToggleButton(value=False, description=f"rank {rank} comes", layout={"width": "8.5em"})
+            widgets.ToggleButton(
+                value=rank in first.said, description=f"rank {rank} comes", layout={"width": "8.5em"}
+            )
             for rank in range(RANKS)
         ]
-        self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], description="")
+        self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], value=first.holder, description="")
         self.holder.style.button_width = "14em"
         self.status = widgets.HTML("<i>Choose who comes. A start takes a second or two.</i>")
-        self.picture = widgets.HTML()
+        self.picture = widgets.HTML(self.first.svg())
         for control in (*self.come, self.holder):
             control.observe(self._start_and_draw, names="value")
         self.whole = widgets.VBox([widgets.HBox(self.come), self.holder, self.status, self.picture])
@@ -440,13 +443,17 @@ class StartExplorer(Explorer):
             self.picture.value = f"<pre>{escape(str(error))}</pre>"
         self.status.value = "<i>That is who waits for whom; torch's own words are below.</i>"
 
+    def still(self) -> Drawing:
+        """The start that the lesson has just seen."""
+        return self.first
+
     def __repr__(self) -> str:
         return "[to be played with in a running notebook: who comes, and who holds the store]"
 
 
-def explore_start() -> StartExplorer:
-    """The controls and the picture, to be the last line of a cell."""
-    return StartExplorer()
+def explore_start(first: Start) -> StartExplorer:
+    """The controls and the picture, which begins with this start; to be the last line of a cell."""
+    return StartExplorer(first)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

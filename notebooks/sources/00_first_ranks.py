@@ -94,7 +94,7 @@ dist.barrier()
 out.replay()
 
 # %% [markdown]
-# Press ▶, or step with the arrow keys. Each lane is a rank, and a bar shows that it waits in `barrier`. Ranks 1, 2 and 3 are blocked
+# Press *play*, or step with the arrow keys. Each lane is a rank; the striped bars are waits in `barrier`. Ranks 1, 2 and 3 are blocked
 # as ranks 0, 1 and 3 were before, but nobody calls this a hang: rank 0 can still come, and it does. A **straggler** makes others
 # wait. Only a rank that *cannot* come makes a deadlock. (Add `--trace --as out` to the cell of Break it 1, and compare.)
 #

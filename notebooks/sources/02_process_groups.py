@@ -94,7 +94,8 @@ store.set(f"lesson/{rank}", f"house {rank}")
 # %%
 from course_lib.lab.process_groups import draw_start, start_ranks
 
-draw_start(start_ranks(come=[0, 1, 3]))
+start = start_ranks(come=[0, 1, 3])
+draw_start(start)
 
 # %% [markdown]
 # A dashed arrow is a wait. Now you decide who comes. Find a start in which *no* rank can name the one that is missing. (Without
@@ -103,7 +104,7 @@ draw_start(start_ranks(come=[0, 1, 3]))
 # %%
 from course_lib.lab.process_groups import explore_start
 
-explore_start()
+explore_start(start)
 
 # %% [markdown]
 # On gloo there are three messages, and each means that somebody is not there. “wait timeout” names the rank. “3/4 clients joined”
