@@ -336,11 +336,13 @@ print(f"sum of my row {along_row.item()}, of my column {down_column.item()}")
 
 # %% [markdown]
 # By hand it is one `new_group` for each row and each column, on every rank (task 2). There is one exception to the rule: with
-# `use_local_synchronization=True` only the members call `new_group`, because such a group is named after its members.
+# `use_local_synchronization=True` only the members call `new_group`, because such a group is named after its members, and after the
+# number of groups that they have made (`_hash_ranks_to_str`).
 #
 # ## Timeouts
 #
-# The timeout that you give at the start is for the default group alone. A new group has the default again:
+# The timeout that you give at the start is for the default group alone. A new group has the default again.
+# (`_get_backend` and `_timeout` are private: good for a look, not for your code.)
 
 # %%
 # %%ranks 2 --no-init --fresh
