@@ -58,7 +58,7 @@ def test_the_core_of_a_lesson_shows_no_more_code_than_can_be_read(target):
     [
         ("\n\n".join(["x = 1"] * 15), 1),
         ('predict("00.skips")', 2 + 1 / 15),
-        ("from course_lib.lab.first_ranks import explore_rings\n\nexplore_rings()", 2 + 2 / 15),
+        ("from course_lib.lab.dataparallel import explore_rings\n\nexplore_rings()", 2 + 2 / 15),
     ],
 )
 def test_minutes_grow_with_lines_questions_and_controls(code, longer):
