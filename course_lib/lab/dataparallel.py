@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
@@ -196,9 +197,10 @@ def try_ring() -> dict[str, object]:
 class RingExplorer(Explorer):
     """Choose how many ranks: a ring runs on as many processes, is compared with all_reduce, and is stepped through."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Stepper) -> None:
         import ipywidgets as widgets
 
+        self.last = first.frames[-1]
         self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=None, description="ranks")
         self.ranks.style.button_width = "3em"
         self.said = widgets.HTML("<i>Choose how many: they start, and the ring can be stepped through.</i>")
@@ -220,13 +222,17 @@ class RingExplorer(Explorer):
             },
         )
 
+    def still(self) -> Drawing:
+        """The end of the ring that the lesson has just seen."""
+        return replace(self.last.drawing, alt=self.last.said)
+
     def __repr__(self) -> str:
         return "[to be played with in a running notebook: a ring of 2 to 8 ranks, step by step]"
 
 
-def explore_rings() -> RingExplorer:
-    """The controls and the stepper, to be the last line of a cell."""
-    return RingExplorer()
+def explore_rings(outcome: Outcome) -> RingExplorer:
+    """The controls and the stepper, to be the last line of a cell; `outcome` as for `draw_ring`."""
+    return RingExplorer(draw_ring(outcome))
 
 
 def compared(values: Mapping[int, Mapping[str, object]]) -> str:

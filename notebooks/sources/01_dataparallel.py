@@ -267,7 +267,7 @@ draw_ring(out)
 # %%
 from course_lib.lab.dataparallel import explore_rings
 
-explore_rings()
+explore_rings(out)
 
 # %% [markdown]
 # What grows with the ring is the number of steps, and each step takes a moment, however little it sends (lesson 15).

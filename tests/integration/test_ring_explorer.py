@@ -1,10 +1,12 @@
 """Lesson 01: the ring that is chosen runs on real ranks, beside all_reduce, and can be stepped through."""
 
-from course_lib.lab.dataparallel import RingExplorer
+from course_lib.lab.dataparallel import RingExplorer, ring
 
 
 def test_a_choice_runs_a_ring_on_real_ranks_and_shows_its_steps():
-    explorer = RingExplorer()
+    states = {rank: [[2.0**rank] * 2, [3.0] * 2, [3.0] * 2] for rank in range(2)}
+    explorer = RingExplorer(ring(states))
+    assert explorer.still().alt.endswith("All ranks have the sums of all chunks.")
     explorer.ranks.value = 3
     assert "has given the same sums as <code>dist.all_reduce</code> on every rank" in explorer.said.value
     assert "device 0 to all others 2.0; a ring, 2(N-1)/N 1.3" in explorer.said.value
