@@ -32,7 +32,7 @@ its tasks with the mistakes that the grader knows by name. [The instructor's gui
 in a class; the speaker notes of `ddp-course slides` hold the same.
 
 Minutes of sections are those of an attentive reader (`tools/minutes.py`), rounded. A lesson's are rounded up
-to five; in a room, each prediction takes two minutes more. Beside each answer stands what the notebook replies to those
+to five; in a room, each prediction takes a minute more. Beside each answer stands what the notebook replies to those
 who chose it, after the run. How many do is not known: no figures of real rooms have been collected. What *your* room
 answered is on the class board (`ddp-course board`).
 

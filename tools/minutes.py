@@ -1,36 +1,60 @@
 """How long an attentive reader takes: computed from what there is to read and to do, not wished.
 
-180 words of text per minute, 25 lines of code per minute, a minute for each prediction and for each widget to play
-with, and half a minute for the cells of a lesson to run. The code of a collapsed cell is not counted. Which sections
-of a lesson are counted, and how the sum is rounded, is said in `sections`.
+180 words of text per minute, 200 words of output, 15 lines of code, two minutes for each prediction and for whatever
+can be played with (controls, a stepper, a replay), half a minute for each figure, and half a minute for the cells of a
+lesson to run. The code of a collapsed cell is not counted; what it shows is. Which sections of a lesson are counted,
+and how the sum is rounded, is said in `sections`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import nbformat
 
-_WORDS, _LINES = 180, 25
+_WORDS, _SHOWN_WORDS, _LINES = 180, 200, 15
+_QUESTION, _PLAY, _FIGURE = 2, 2, 0.5
 #: Minutes in which a lesson's cells run, all together.
 RUNNING = 0.5
 _WORD = re.compile(r"\w[\w'’.-]*")
-_QUESTION = re.compile(r"\bpredict\(")
-_PLAY = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
+_ASKS = re.compile(r"\bpredict\(")
+_CONTROLS = re.compile(r"\bimport ipywidgets\b|^explore_\w+\(", re.MULTILINE)
+_PICTURE = re.compile(r"<img\b|<svg\b")
 
 
-def reading_minutes(text: Sequence[str], code: Sequence[str]) -> float:
-    """Minutes for pieces of Markdown and of code, without the time in which cells run; not rounded."""
-    words = sum(len(_WORD.findall(each)) for each in text)
+def reading_minutes(text: Sequence[str], cells: Sequence[nbformat.NotebookNode]) -> float:
+    """Minutes for pieces of Markdown and for code cells with what they show, without the time in which cells run."""
+    code = [cell.source for cell in cells if not is_collapsed(cell)]
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
-    widgets = sum(len(_PLAY.findall(each)) for each in code)
-    return words / _WORDS + lines / _LINES + count_questions(code) + widgets
+    shown = sum(map(_shown_minutes, cells))
+    return _words(text) / _WORDS + lines / _LINES + _QUESTION * count_questions(cells) + shown
 
 
-def count_questions(code: Sequence[str]) -> int:
-    """How many predictions these pieces of code ask for."""
-    return sum(len(_QUESTION.findall(each)) for each in code)
+def count_questions(cells: Iterable[nbformat.NotebookNode]) -> int:
+    """How many predictions these cells ask for."""
+    return sum(len(_ASKS.findall(cell.source)) for cell in cells)
 
 
 def is_collapsed(cell: nbformat.NotebookNode) -> bool:
     """Whether the code of a cell is hidden until somebody opens it."""
     return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
+
+
+def _shown_minutes(cell: nbformat.NotebookNode) -> float:
+    """What a cell shows: something to play with, pictures, words."""
+    if controls := len(_CONTROLS.findall(cell.source)):
+        return _PLAY * controls
+    return sum(map(_output_minutes, cell.get("outputs", ())))
+
+
+def _output_minutes(output: nbformat.NotebookNode) -> float:
+    data = output.get("data", {})
+    html = data.get("text/html", "")
+    if "<button" in html:
+        return _PLAY
+    if _PICTURE.search(html) or any(kind.startswith("image/") for kind in data):
+        return _FIGURE
+    return _words([data.get("text/plain", ""), output.get("text", "")]) / _SHOWN_WORDS
+
+
+def _words(text: Iterable[str]) -> int:
+    return sum(len(_WORD.findall(each)) for each in text)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import nbformat
 
-from tools.minutes import RUNNING, count_questions, is_collapsed, reading_minutes
+from tools.minutes import RUNNING, count_questions, reading_minutes
 
-#: Minutes that a prediction takes in a room beyond the one that it takes a reader.
-ROOM_PER_QUESTION = 2
+#: Minutes that a prediction takes in a room beyond the two that it takes a reader.
+ROOM_PER_QUESTION = 1
 LESSON = "[0-9][0-9]_*.ipynb"
 _HEADING = re.compile(r"(#{1,6}) +(.+?)\s*$")
 _DEEPER = re.compile(r"deeper\b", re.IGNORECASE)
@@ -54,16 +54,16 @@ class Section:
     def minutes(self) -> float:
         """How long an attentive reader needs; the cells' running time is counted once per lesson, not here."""
         text = [f"{self.title}\n", *(part.text for part in self.parts if part.cell is None)]
-        return reading_minutes(text, self._code)
+        return reading_minutes(text, self._cells)
 
     @property
     def room_minutes(self) -> float:
         """How long a room needs: the time of a reader, and what choosing, counting and asking for reasons takes."""
-        return self.minutes + ROOM_PER_QUESTION * count_questions(self._code)
+        return self.minutes + ROOM_PER_QUESTION * count_questions(self._cells)
 
     @property
-    def _code(self) -> list[str]:
-        return [part.text for part in self.parts if part.cell is not None and not is_collapsed(part.cell)]
+    def _cells(self) -> list[nbformat.NotebookNode]:
+        return [part.cell for part in self.parts if part.cell is not None]
 
 
 @dataclass(frozen=True)

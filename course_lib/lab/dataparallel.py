@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
@@ -198,22 +199,25 @@ class RingExplorer(Explorer):
 
     controls = "a ring of 2 to 8 ranks, step by step"
 
-    def __init__(self) -> None:
+    def __init__(self, first: Stepper) -> None:
         import ipywidgets as widgets
 
-        self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=3, description="ranks")
+        last = first.frames[-1]
+        self.static = replace(
+            last.drawing, alt=last.said
+        )  # the end of the ring that the lesson has just seen
+        self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=None, description="ranks")
         self.ranks.style.button_width = "3em"
         goal = to_find(
             "the smallest ring in which the busiest rank sends at most a third of what device 0 would send to all "
             "others."
         )
-        self.said = widgets.HTML()
+        self.said = widgets.HTML("<i>Choose how many: they start, and the ring can be stepped through.</i>")
         self.picture = widgets.Output()
-        self.static = self._run_and_show().strip()
         self.ranks.observe(self._run_and_show, names="value")
         self.whole = widgets.VBox([goal, self.ranks, self.said, self.picture])
 
-    def _run_and_show(self, _: object = None) -> Stepper:
+    def _run_and_show(self, _: object) -> None:
         outcome = run_quietly(try_ring, ranks=self.ranks.value, backend="gloo")
         values = {rank: outcome.values[rank] for rank in sorted(outcome.values)}
         stepper = ring({rank: value["states"] for rank, value in values.items()})
@@ -226,12 +230,11 @@ class RingExplorer(Explorer):
                 "metadata": {},
             },
         )
-        return stepper
 
 
-def explore_rings() -> RingExplorer:
-    """The controls and the stepper, to be the last line of a cell."""
-    return RingExplorer()
+def explore_rings(outcome: Outcome) -> RingExplorer:
+    """The controls and the stepper, to be the last line of a cell; `outcome` as for `draw_ring`."""
+    return RingExplorer(draw_ring(outcome))
 
 
 def compared(values: Mapping[int, Mapping[str, object]]) -> str:
@@ -256,20 +259,21 @@ def draw_busiest(values: Mapping[int, Mapping[str, object]]) -> Drawing:
     )
 
 
-def draw_sent(data_parallel: Mapping[int, Sequence[float]], ddp: Mapping[int, float]) -> Drawing:
+def draw_sent(data_parallel: Mapping[int, Sequence[float]], ddp: Mapping[int, float | None]) -> Drawing:
     """What the busiest sends in a step, in sizes of the model.
 
     Args:
         data_parallel: what each device sends, by the number of devices.
-        ddp: what each rank sends, by the number of ranks.
+        ddp: what each rank sends, by the number of ranks; None where it was not counted.
     """
     rows: dict[str, tuple[float, str]] = {}
     for devices in sorted(data_parallel):
         rows[f"{devices} devices: device 0"] = (max(data_parallel[devices]), "backward")
-        if devices in ddp:
-            rows[f"{devices} ranks: each"] = (ddp[devices], "forward")
+        if (sent := ddp.get(devices)) is not None:
+            rows[f"{devices} ranks: each"] = (sent, "forward")
     words = {"backward": "DataParallel, counted", "forward": "DDP, measured"}
-    return _bars(rows, "One device sends for all, or all send the same", "sizes of the model", words)
+    most = max(value for value, _ in rows.values())
+    return _bars(rows, f"Up to {most:.1f} times the model", "sizes of the model", words)
 
 
 def _bars(rows: Mapping[str, tuple[float, str]], title: str, unit: str, legend: Mapping[str, str]) -> Drawing:
@@ -282,16 +286,16 @@ def _bars(rows: Mapping[str, tuple[float, str]], title: str, unit: str, legend: 
     return lanes(found, title=title, alt=f"{told} {unit}", legend=shown, unit=unit)
 
 
-def sent_by_ddp(ranks: int) -> float:
+def sent_by_ddp(ranks: int) -> float | None:
     """What each of so many real ranks sends in a training step of DDP, in sizes of the model, to one digit.
 
-    The operating system counts it; where it does not (it is Linux that does), the answer is what a ring sends.
+    The operating system counts it; None where it does not (it is Linux that does).
     """
-    outcome = run_quietly(_ddp_step, ranks=ranks, backend="gloo")
-    return round(float(outcome.values[0]), 1)
+    sent = run_quietly(_ddp_step, ranks=ranks, backend="gloo").values[0]
+    return None if sent is None else round(float(sent), 1)
 
 
-def _ddp_step() -> float:
+def _ddp_step() -> float | None:
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -301,7 +305,7 @@ def _ddp_step() -> float:
     ddp = DistributedDataParallel(nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 10)))
     size = sum(weight.nbytes for weight in ddp.parameters())
     inputs, labels = torch.randn(512 // ranks, 64), torch.randint(10, (512 // ranks,))
-    sent = 2 * (ranks - 1) / ranks
+    sent = None
     for _ in range(3):  # the first two arrange the buckets
         before = bytes_sent()
         nn.functional.cross_entropy(ddp(inputs), labels).backward()
@@ -326,9 +330,10 @@ def draw_held(data_parallel: Sequence[Mapping[str, int]], ddp: Mapping[int, Mapp
             start += length
         found.append(Lane(name, (tuple(bars),)))
     totals = {name: sum(parts.values()) / _MIB for name, parts in held.items()}
+    fullest = max(totals, key=lambda name: totals[name])
     return lanes(
         found,
-        title="DataParallel: device 0 is full first. DDP: all ranks hold the same",
+        title=f"The fullest is {fullest}",
         alt="In MiB: " + "; ".join(f"{name} {total:.0f}" for name, total in totals.items()),
         legend={look: part for part, look in _HELD.items()},
         unit="MiB",
@@ -370,21 +375,6 @@ def another_thread_runs_during(call: Callable[[], object]) -> bool:
     done.set()
     thread.join()
     return any(began < moment < ended for moment in looks)
-
-
-def called_once(outcome: Outcome) -> bool:
-    """A prediction: the module was called once, in the main thread, with all eight samples."""
-    return bool(outcome["seen"][0] == [["MainThread", 8]])
-
-
-def split_over_cores(outcome: Outcome) -> bool:
-    """A prediction: the module was called more than once, on the CPU."""
-    return len(outcome["seen"][0]) > 1 and not outcome["gpus"][0]
-
-
-def split_over_gpus(outcome: Outcome) -> bool:
-    """A prediction: the module was called more than once, on GPUs."""
-    return len(outcome["seen"][0]) > 1 and outcome["gpus"][0] > 1
 
 
 def in_parallel(*, loops: bool, multiplication: bool) -> Callable[[Outcome], bool]:

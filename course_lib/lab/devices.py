@@ -148,6 +148,17 @@ def make_net(hidden: int = 256, outputs: int = 10) -> nn.Module:
     return nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
+def a_batch(samples: int = 512, outputs: int = 10) -> tuple[Tensor, Tensor]:
+    """Inputs and labels for `make_net`, drawn; the same wherever it is called."""
+    torch.manual_seed(1)
+    return torch.randn(samples, 64), torch.randint(outputs, (samples,))
+
+
+def in_mib(held: dict[str, int]) -> int:
+    """All that is held, in MiB, rounded."""
+    return round(sum(held.values()) / 2**20)
+
+
 class Kept:
     """A context that counts the bytes which autograd keeps of a forward for the backward, weights left out."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
-from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.outcome.steady import steady_message
 
 #: The collectives of the lesson in the order in which they are shown, and what each leaves where.
@@ -21,6 +23,8 @@ COLLECTIVES = {
     "reduce_scatter": "sum, in parts",
     "all_reduce": "sum, to all",
 }
+#: How many ranks the lesson's cells run on.
+_LESSONS_RANKS = 4
 #: The rank that broadcasts, and the one that gets what is reduced.
 _ROOT = 1
 _LEFT, _CELL, _ROW, _GAP = 56, 26, 30, 14
@@ -29,10 +33,9 @@ _LOST = re.compile(r"Connection closed by peer.*|(Read|Write) error .*Connection
 
 
 def four_processes(ranks: int = 4) -> Drawing:
-    """The kernel, and the processes that run a cell: each has an `x` of its own until all_reduce adds them up."""
+    """The kernel, and the processes that run a cell: each has an `x` of its own, and all call all_reduce."""
     width, between, top = 160, 26, 78
     left = (760 - ranks * width - (ranks - 1) * between) / 2
-    total = sum(range(ranks))
     shapes: list[Shape] = [Box(280, 4, 200, 30, "even", "the notebook's kernel")]
     bar = top + 82
     for rank in range(ranks):
@@ -45,18 +48,16 @@ def four_processes(ranks: int = 4) -> Drawing:
             Box(middle - 52, top + 28, 104, 28, f"rank {rank % 4}", f"x = {rank}.0"),
             Arrow(middle, top + 58, middle, bar - 2, 2),
             Arrow(middle, bar + 34, middle, bar + 58, 2),
-            Box(middle - 52, bar + 60, 104, 28, "sum", f"x = {total}.0"),
+            Box(middle - 52, bar + 60, 104, 28, "sum", "x = ?"),
             Text(middle, top + 187, "a process, its own memory", 11, "middle", faint=True),
         ]
-    added = " + ".join(str(rank) for rank in range(ranks))
-    said = f"all_reduce(x): {added} = {total}"
-    shapes.append(Box(left - 8, bar, 760 - 2 * left + 16, 32, "even", said, size=13))
+    shapes.append(Box(left - 8, bar, 760 - 2 * left + 16, 32, "even", "all_reduce(x)", size=13))
     return Drawing(
         760,
         top + 202,
         tuple(shapes),
         f"The notebook's kernel sends a cell to {ranks} processes, rank 0 to rank {ranks - 1}. Each has its own memory "
-        f"with its own number in x. all_reduce goes through all of them, and afterwards each has the sum, {total}.",
+        "with its own number in x. all_reduce goes through all of them; what x is afterwards is left open.",
         "One cell, four processes, four variables called x",
     )
 
@@ -162,9 +163,12 @@ class CollectivesExplorer(Explorer):
 
     controls = f"{', '.join(COLLECTIVES)}, the root, the ranks' numbers"
 
-    def __init__(self) -> None:
+    def __init__(self, outcome: Outcome) -> None:
         import ipywidgets as widgets
 
+        name, brought = next(iter(COLLECTIVES)), outcome["mine"]
+        held = {rank: outcome["after"][rank][name] for rank in sorted(brought)}
+        self.static = draw_one(held, name, _ROOT, [brought[rank][0] for rank in sorted(brought)])
         self.name = widgets.ToggleButtons(options=list(COLLECTIVES), description="collective")
         self.root = widgets.ToggleButtons(options=[0, 1, 2, 3], value=_ROOT, description="root")
         self.root.style.button_width = "3em"
@@ -178,23 +182,23 @@ class CollectivesExplorer(Explorer):
             "four numbers and a root with which <code>broadcast</code> and <code>all_reduce</code> leave the same on "
             "every rank."
         )
-        self.static = self._run_and_drawn()
         self.picture = widgets.HTML(self.static.svg())
         for control in (self.name, self.root, *self.numbers):
-            control.observe(self._show, names="value")
+            control.observe(self._run_and_draw, names="value")
         self.whole = widgets.VBox([goal, self.name, self.root, widgets.HBox(self.numbers), self.picture])
 
-    def _show(self, _: object) -> None:
-        self.picture.value = self._run_and_drawn().svg()
-
-    def _run_and_drawn(self) -> Drawing:
+    def _run_and_draw(self, _: object) -> None:
         name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
-        return draw_one(run_collective(name, root, brought), name, root, brought)
+        self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()
 
 
-def explore_collectives() -> CollectivesExplorer:
-    """The controls and the picture, to be the last line of a cell."""
-    return CollectivesExplorer()
+def explore_collectives(outcome: Outcome) -> CollectivesExplorer:
+    """The controls and the picture, to be the last line of a cell.
+
+    Args:
+        outcome: as for `draw_collectives`; the picture begins with its first collective.
+    """
+    return CollectivesExplorer(outcome)
 
 
 def run_collective(name: str, root: int, numbers: Sequence[float]) -> dict[int, list[float]]:
@@ -228,14 +232,63 @@ def draw_one(held: Mapping[int, Sequence[float]], name: str, root: int, numbers:
     return Drawing(right + width + 20, top + len(ranks) * row, tuple(shapes), said, title)
 
 
+def bit_equal(outcome: Outcome) -> bool:
+    """A prediction: rank 0's `difference`, as a part of the largest change of a weight, is nothing at all."""
+    return float(outcome["difference"][0]) == 0
+
+
 def same_model(outcome: Outcome) -> bool:
-    """A prediction: rank 0's `difference`, as a part of the largest change of a weight, is rounding."""
-    return float(outcome["difference"][0]) < 1e-4
+    """A prediction: it is rounding."""
+    return 0 < float(outcome["difference"][0]) < 1e-4
 
 
 def differs(outcome: Outcome) -> bool:
     """A prediction: it is more than that."""
-    return not same_model(outcome)
+    return float(outcome["difference"][0]) >= 1e-4
+
+
+def others_raise(outcome: Outcome) -> bool:
+    """A prediction: a rank has died, and all others raised an error."""
+    return outcome.kind is Kind.DIED and len(outcome.errors) == _LESSONS_RANKS - 1
+
+
+def others_pass(outcome: Outcome) -> bool:
+    """A prediction: a rank has died, and the others ended well."""
+    return outcome.kind is Kind.DIED and not outcome.errors
+
+
+#: The script of the lesson before it was made distributed.
+ONE_DEVICE = """
+import torch
+from course_lib.data import load_digits
+
+
+def main(device):
+    images, labels = load_digits()
+    pixels = torch.from_numpy(images).float().flatten(1).to(device) / 16
+    targets = torch.from_numpy(labels).long().to(device)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(64, 10).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for batch in torch.arange(1408).split(128):
+        loss = torch.nn.functional.cross_entropy(model(pixels[batch]), targets[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = (model(pixels[1408:]).argmax(1) == targets[1408:]).float().mean()
+    print(f"accuracy {right:.2f}")
+
+
+if __name__ == "__main__":
+    gpu = torch.cuda.is_available()
+    main("cuda" if gpu else "cpu")
+"""
+
+
+def changes_to_one_device(script: str) -> str:
+    """The lines in which this script differs from `ONE_DEVICE`: `-` gone, `+` come."""
+    lines = difflib.ndiff(ONE_DEVICE.strip().splitlines(), Path(script).read_text().strip().splitlines())
+    return "\n".join(line for line in lines if line[0] in "+-" and line[1:].strip())
 
 
 def torchruns_last_words(log: Iterable[str]) -> str:

@@ -226,6 +226,20 @@ def asks_for_machines(outcome: Outcome) -> bool:
     return "machines" in outcome.values[0]
 
 
+def names_the_missing(outcome: Outcome) -> bool:
+    """A prediction: all that have come raise, and the message of each ends with the number of the rank that has not."""
+    missing = set(outcome.ranks) - set(outcome.errors)
+    ends = [re.search(r"/(\d+)\s*$", error.message) for error in outcome.errors.values()]
+    return len(missing) == 1 and all(end is not None and {int(end[1])} == missing for end in ends)
+
+
+def counts_the_come(outcome: Outcome) -> bool:
+    """A prediction: all that have come raise, and the message of each says how many they are."""
+    return len(outcome.errors) == len(outcome.ranks) - 1 and all(
+        _CLIENTS.search(error.message) for error in outcome.errors.values()
+    )
+
+
 # --- who waits at the store for whom ---------------------------------------------------------------------------------
 
 
@@ -377,7 +391,9 @@ def _title(start: Start) -> str:
         return "All have come: every rank has its group"
     if not start.said:
         return "Nobody has come"
-    return "Who has come waits for those who have not"
+    missing = [rank for rank in range(RANKS) if rank not in start.said]
+    has = "has" if len(missing) == 1 else "have"
+    return f"{rank_list(missing).capitalize()} {has} not come; who waits for whom"
 
 
 def _told(start: Start) -> str:
@@ -400,17 +416,19 @@ class StartExplorer(Explorer):
 
     controls = "who comes, and who holds the store"
 
-    def __init__(self) -> None:
+    def __init__(self, first: Start) -> None:
         import ipywidgets as widgets
 
+        self.static = draw_start(first)
         self.come = [
-            widgets.ToggleButton(value=False, description=f"rank {rank} comes", layout={"width": "8.5em"})
+            widgets.ToggleButton(
+                value=rank in first.said, description=f"rank {rank} comes", layout={"width": "8.5em"}
+            )
             for rank in range(RANKS)
         ]
-        self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], description="")
+        self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], value=first.holder, description="")
         self.holder.style.button_width = "14em"
         self.status = widgets.HTML("<i>Choose who comes. A start takes a second or two.</i>")
-        self.static = draw_start(Start(AGENT, {}, frozenset()))
         self.picture = widgets.HTML(self.static.svg())
         for control in (*self.come, self.holder):
             control.observe(self._start_and_draw, names="value")
@@ -428,9 +446,9 @@ class StartExplorer(Explorer):
         self.status.value = "<i>That is who waits for whom; torch's own words are below.</i>"
 
 
-def explore_start() -> StartExplorer:
-    """The controls and the picture, to be the last line of a cell."""
-    return StartExplorer()
+def explore_start(first: Start) -> StartExplorer:
+    """The controls and the picture, which begins with this start; to be the last line of a cell."""
+    return StartExplorer(first)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

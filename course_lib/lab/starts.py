@@ -54,14 +54,18 @@ def start_early(url: str) -> None:
         Path(failed).touch()
 
 
-def come_too_late() -> str:
-    """Runs on two ranks: one gives up a collective after its group's timeout, before the other one calls it."""
+def come_too_late(patience: float) -> str:
+    """Runs on two ranks: one gives up a collective after its group's timeout, before the other one calls it.
+
+    Args:
+        patience: that timeout, in seconds. It also limits how long ranks may take to connect, on a machine that has
+            other things to do.
+    """
     import torch
     import torch.distributed as dist
 
     os.environ["NCCL_BLOCKING_WAIT"] = os.environ["NCCL_ASYNC_ERROR_HANDLING"] = "1"
-    # It also limits how long ranks may take to connect, on a machine that has other things to do.
-    impatient = cast("dist.ProcessGroup", dist.new_group(timeout=seconds(2)))
+    impatient = cast("dist.ProcessGroup", dist.new_group(timeout=seconds(patience)))
     dist.barrier()
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), src=0)  # comes when rank 0 has given up

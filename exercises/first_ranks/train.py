@@ -12,8 +12,8 @@
 """
 
 import argparse
+import gc
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +21,20 @@ import torch
 import torch.distributed as dist
 
 
-def read_digits(path, which):
+def read_digits(path, which, device):
     """Pixels and labels, `which` being "" or "test_"."""
     with np.load(path) as data:
         pixels = torch.from_numpy(data[which + "images"]).float().flatten(1) / 16
-        return pixels, torch.from_numpy(data[which + "labels"]).long()
+        return pixels.to(device), torch.from_numpy(data[which + "labels"]).long().to(device)
 
 
-def main(args):
-    """Somebody has begun: the processes find each other. What follows is from the script for one process."""
-    dist.init_process_group("gloo")
+def main(args, device):
+    """Somebody has begun: the processes find each other below. This is still the script for one process."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed + rank)
-    model = torch.nn.Linear(64, 10)
+    model = torch.nn.Linear(64, 10).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    pixels, labels = read_digits(args.data, "")
+    pixels, labels = read_digits(args.data, "", device)
     for batch in torch.arange(len(pixels)).split(48):
         loss = torch.nn.functional.cross_entropy(model(pixels[batch]), labels[batch])
         optimizer.zero_grad()
@@ -43,7 +42,7 @@ def main(args):
         optimizer.step()
 
     torch.save(model.state_dict(), Path(args.out) / "weights.pt")
-    pixels, labels = read_digits(args.data, "test_")
+    pixels, labels = read_digits(args.data, "test_", device)
     mine = slice(rank, None, world_size)
     right = (model(pixels[mine]).argmax(1) == labels[mine]).sum()
     print(f"rank {rank} has {right.item()} right")
@@ -62,7 +61,9 @@ def arguments():
 
 
 if __name__ == "__main__":
-    main(arguments())
-    dist.destroy_process_group()  # after main: nobody holds a wrapped model any more
-    sys.stdout.flush()
-    os._exit(0)  # at once: gloo's threads can abort Python's own shutdown
+    gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])  # one for each process
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu"
+    dist.init_process_group("nccl" if gpu else "gloo")
+    main(arguments(), device)
+    gc.collect()  # first the wrapped model goes,
+    dist.destroy_process_group()  # then the group

@@ -3,11 +3,12 @@
 #
 # > *“How do I even run four processes from a notebook? And when one of them hangs, is my kernel gone?”*
 #
-# You know PyTorch on one GPU. Here is what changes with four: nothing is shared any more. Run the picture, then the cell
-# below it.
+# You know PyTorch on one GPU. With four of them nothing is shared any more: four processes, four memories. In the picture, the
+# grey box at the top is the notebook's kernel. It sends a cell to four processes, and each of them has its own `x`. Then all
+# four call `all_reduce`. What does each hold afterwards?
 #
 # **You will be able to** run code on ranks, choose a collective, tell a crash from a hang from a silent mix-up, train on four
-# processes, and start such a script with `torchrun`. 25 minutes, no GPU needed.
+# processes, and start such a script with `torchrun`. 40 minutes, no GPU needed.
 
 # %%
 # %load_ext course_lib
@@ -20,21 +21,22 @@ four_processes()
 import torch
 import torch.distributed as dist
 
-x = torch.tensor([float(dist.get_rank())])
+rank = dist.get_rank()
+x = torch.tensor([float(rank)])
 dist.all_reduce(x)
-x.item()
+print(f"I am rank {rank} and brought {rank}.0. Now I have {x.item()}.")
 
 # %% [markdown]
-# 0 + 1 + 2 + 3 = 6, and all four have it. (`ranks 0-3 | 6.0`: equal results are shown once.) These are four real processes,
-# and the sum went through real sockets.
+# `all_reduce` adds up what the ranks bring: 0 + 1 + 2 + 3. Each rank then has the sum. These are four real processes, and the
+# numbers went through real sockets.
 #
-# A **rank** is one process of a distributed program, and also its number. The **world size** is how many there are. A
-# **collective** is an operation that all ranks of a **process group** do together; `all_reduce` is one.
+# A **rank** is one process of a distributed program, and also its number. The **world size** is the number of ranks. A
+# **collective** is an operation that all ranks of a **process group** call together. `all_reduce` is a collective.
 #
-# A cell that starts with `%%ranks 4` does not run in the notebook's kernel. It runs in four other processes, which are connected
-# already: the variables that `torchrun` sets for a script are set (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...), and
-# `init_process_group` has been called. All else is the code of a script. The processes live on between cells, and so do their variables; `--only` runs a
-# cell on some of them.
+# A cell that begins with `%%ranks 4` does not run in the notebook's kernel. The course starts four processes and runs the cell in
+# each of them. They are connected already: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and so on are set, as `torchrun` sets them for a
+# script, and `init_process_group` has been called. The rest of the code is what you would write in a script. The processes live
+# on between cells, and so do their variables. `--only` runs a cell on some of them:
 
 # %%
 # %%ranks --only 1,3
@@ -42,59 +44,45 @@ x += 100
 
 # %%
 # %%ranks
-import os
-
-print(
-    f"I am rank {dist.get_rank()} of {dist.get_world_size()}, RANK is {os.environ['RANK']}, x is {x.item()}"
-)
+x.item()
 
 # %% [markdown]
-# How the ranks talk is the **backend's** business: gloo carries CPU tensors, NCCL carries CUDA tensors where every rank can
-# have a GPU of its own. All saved outputs of this course come from gloo, and what is said of deadlocks is proved there. With
-# NCCL the same results are expected, with weaker explanations of a hang; no GPU has run it yet. What this machine offers:
-
-# %% tags=["nbval-ignore-output"]
-machine()
-
-# %% [markdown]
+# (The value of a cell's last line is shown. Ranks with equal values share a line.)
+#
+# The **backend** carries the bytes between ranks: gloo for CPU tensors, NCCL for CUDA tensors, where each rank has a GPU of its
+# own. All saved outputs of this course come from gloo. With NCCL the same results are expected, and a hang is explained with less
+# detail; no GPU has run this lesson yet. (`machine()` says what this machine offers.)
+#
 # ## Break it 1: a rank that never arrives
 #
-# Rank 2 is going to skip the `all_reduce` that the others call. Commit to an answer *before* you run the cell below: click
-# one, or call `p.choose(2)`.
+# Rank 2 is going to skip the `all_reduce` that the others call. Choose an answer, then run the cell below the question. It says
+# `--predicted`: it may end as any of the answers says, and in no other way.
 
 # %%
 p = predict("00.skips")
 
 # %% claims={"54": "holds"}
-# %%ranks --predicted --trace --as out
+# %%ranks --predicted
 if dist.get_rank() != 2:
     dist.all_reduce(x)
 
 # %% [markdown]
-# A collective needs every rank of its group. In a script the three would wait for as long as rank 2 lives and does something
+# A collective needs every rank of its group. In a script, the three would wait for as long as rank 2 lives and does something
 # else, at most until a timeout: 30 minutes with gloo, 10 with NCCL (`kProcessGroupDefaultTimeout` and
 # `kProcessGroupNCCLDefaultTimeout`, in the headers that come with torch).
 #
-# Here you had the answer in about a second, because the course *proved* it: three ranks are blocked in a collective that
-# rank 2 has not joined, and rank 2 has left the cell, so it never will. The three were freed (their connections were shut
-# down, the blocked call raised) and got a new process group. The kernel is fine, and the variables are still there. What `x` is
-# *worth* is another matter: a collective that was cut in the middle may leave partial sums.
+# Here you had the answer in about a second, because the course *proved* it. Three ranks are blocked in a collective that rank 2
+# has not joined, and rank 2 has left the cell, so it never will. The course then freed the three: it shut down their
+# connections, and the blocked call raised an error. They got a new process group, and their variables are still there. But do
+# not trust the value of `x`: a collective that was cut in the middle may leave partial sums.
 #
-# `--predicted` says: this cell may end as any of the answers says, and in no other way. If a future PyTorch does something
-# else, the cell fails and this lesson has to be rewritten. Every claim of the course that can run on this machine is tested like
-# this.
+# The stop button (`I`, `I` in command mode) frees blocked ranks, too, and the kernel answers again (*Deeper* shows it).
 #
-# Watch it again, with the mouse or the arrow keys. Rank 2 has no lane: it never called anything.
-
-# %% tags=["nbval-ignore-output"]
-out.replay("Ranks 0, 1 and 3 wait for rank 2 until they are freed")
-
-# %% [markdown]
-# **Waiting alone proves nothing.** Here rank 0 takes its time, the other three are blocked just as above, and nobody calls it
-# a hang, because rank 0 can still come. A **straggler** makes others wait; only a rank that *cannot* come makes a deadlock.
+# **Waiting is not yet a deadlock.** Now rank 0 comes a second late. `--trace` records the run, `--as out` keeps its outcome under the name `out`, and
+# `out.replay()` plays it again.
 
 # %%
-# %%ranks
+# %%ranks --trace --as out
 import time
 
 if dist.get_rank() == 0:
@@ -102,7 +90,14 @@ if dist.get_rank() == 0:
 dist.barrier()
 "nobody was left behind"
 
+# %% tags=["nbval-ignore-output"]
+out.replay()
+
 # %% [markdown]
+# Press *play*, or step with the arrow keys. Each lane is a rank; the striped bars are waits in `barrier`. Ranks 1, 2 and 3 are blocked
+# as ranks 0, 1 and 3 were before, but nobody calls this a hang: rank 0 can still come, and it does. A **straggler** makes others
+# wait. Only a rank that *cannot* come makes a deadlock. (Add `--trace --as out` to the cell of Break it 1, and compare.)
+#
 # ## Break it 2: a rank that raises
 
 # %%
@@ -115,8 +110,8 @@ if dist.get_rank() == 1:
 dist.barrier()
 
 # %% [markdown]
-# Only rank 1 knows of the error. In a notebook it survives its exception, so its peers wait for it as in the first experiment:
-# one bug, two symptoms. In a script, rank 1's process would end, and then:
+# Only rank 1 knows of the error. In a notebook its process survives the exception, so the others wait for it, as they waited for
+# rank 2 in Break it 1. In a script, rank 1's process would end:
 #
 # ## Break it 3: a rank that dies
 
@@ -124,19 +119,20 @@ dist.barrier()
 p = predict("00.disappears")
 
 # %% claims={"60": "holds"}
-# %%ranks --predicted --as out
+# %%ranks --predicted
+import os
+import time
+
 if dist.get_rank() == 3:
     time.sleep(0.2)  # by now the others are waiting
     os._exit(1)
 dist.barrier()
 
-# %%
-print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
-
 # %% [markdown]
-# When a process ends, the operating system closes its connections, and gloo's other ends notice within milliseconds. So with
-# gloo a *dead* peer is an error, a *silent* peer is a wait. The next `%%ranks` starts four new processes, in about a tenth of a
-# second, and says that the old variables are gone.
+# When a process ends, the operating system closes its connections, and gloo notices that on the other ranks within milliseconds. So
+# with gloo the *end of a process* is an error on the others, and a *silent* process is a wait. (A machine that loses power
+# closes nothing: that is a wait, too.) The next `%%ranks` starts four new processes, in about a tenth of a second. The old
+# variables are gone.
 #
 # > **On GPUs (NCCL).** The ranks wait on their GPUs, and a peer's death may go unnoticed until `torchrun` ends the
 # > others, or until the timeout. Then the log says “Watchdog caught collective operation timeout”, and the process
@@ -146,14 +142,14 @@ print(out.errors[0].type, "on rank 0:", "Connection" in out.errors[0].message)
 #
 # ## Break it 4: a rank that calls something else
 #
-# Now ranks 0, 1 and 3 add up their losses; rank 2 is elsewhere in the program and counts its samples. Each calls one
-# `all_reduce`.
+# Ranks 0, 1 and 3 add up their losses. Rank 2 is elsewhere in the program, and adds up its number of samples. Each of them calls
+# one `all_reduce`.
 
 # %%
 p = predict("00.loss_or_samples")
 
 # %%
-# %%ranks --predicted --as out
+# %%ranks --predicted
 import torch
 import torch.distributed as dist
 
@@ -167,31 +163,15 @@ else:
 got.item()
 
 # %% [markdown]
-# No error, no hang, no warning: a loss with rank 2's samples in it, on every rank. A collective carries no name and no line.
-# The *n*-th call on one rank is matched with the *n*-th call on the others, in the same group. A hang is the lucky case.
-#
-# ## Break it 5: press stop
-#
-# Press the stop button (or `I`, `I` in command mode) while a cell runs on ranks: each rank gets a `KeyboardInterrupt`, ranks
-# blocked in a collective are freed, and the kernel answers again. This cell would run for an hour; `--stop-after 0.5` presses the
-# button for you. Take it out and press it yourself.
-
-# %%
-# %%ranks --stop-after 0.5 --expect raises:KeyboardInterrupt
-import time
-
-if rank == 0:
-    time.sleep(3600)
-dist.barrier()
-
-# %% [markdown]
-# All four are alive, with their variables and a new process group. `%ranks` shows who is doing what, `%ranks rescue`
-# rebuilds the process group, `%ranks restart` starts afresh.
+# No error, no hang, no warning. Every rank now has a loss with rank 2's number of samples in it. A collective carries no name and
+# no line of the program: the *n*-th call on one rank is matched with the *n*-th call on the others, in the same group. Compared
+# with this, a hang is the lucky case.
 #
 # ## Five collectives, side by side
 #
-# DDP copies weights with `broadcast` and sums gradients with `all_reduce`; what comes after DDP (lesson 15) is made of the
-# others. Rank 0 brings `[1, 1, 1, 1]`, rank 1 twos, rank 2 fours, rank 3 eights. So each sum tells who is in it, and 15 is all.
+# DDP copies weights with `broadcast` and sums gradients with `all_reduce`. What comes after DDP (lesson 15) is made of the others.
+# Below, rank 0 brings `[1, 1, 1, 1]`, rank 1 twos, rank 2 fours, rank 3 eights. So a sum tells whose numbers are in it: 3 is the
+# sum of ranks 0 and 1, and 15 that of all. `out["mine"][2]` is then rank 2's variable `mine`.
 
 # %%
 # %%ranks --as out
@@ -216,28 +196,31 @@ from course_lib.lab.first_ranks import draw_collectives
 draw_collectives(out)
 
 # %% [markdown]
-# All-gather what reduce-scatter leaves, and you have an all-reduce: that is how a ring sends large sums (lesson 15). `reduce` is
-# the trap. Only its destination has the result; the tensors of the others hold anything. Use `all_reduce` unless you are sure
-# that nobody else looks.
+# Compare the columns with the left one, what each rank brings. A coloured number still is one rank's; a green one is a sum. Where
+# `reduce` shows a question mark, the tensor holds something, but the documentation promises nothing of it: only the destination
+# has the result. Use `all_reduce` unless you are sure that nobody else looks. And `reduce_scatter`, then `all_gather`, makes an
+# `all_reduce`: that is how a ring sends large sums (lesson 15).
 #
-# Change the numbers, the root and the collective. Every click is a run on four real ranks:
+# Now it is your turn: every change is a run on four real ranks. Find numbers with which `broadcast` and `all_reduce` leave the same
+# on all ranks. (Then you know why a test of a collective should not bring zeros.)
 
 # %%
 from course_lib.lab.first_ranks import explore_collectives
 
-explore_collectives()
+explore_collectives(out)
 
 # %% [markdown]
 # ## Train on four ranks
 #
-# A small real data set, 1,797 handwritten digits of 8×8 pixels, and an ordinary training loop. Two things make it
-# distributed. Each rank takes every fourth sample of each batch, from another one on. So a batch keeps its 128 samples, 32 on
-# each rank; with 128 on *each* rank, an epoch would have a quarter of the steps, and be another training. And
-# `DistributedDataParallel` copies rank 0's weights to all ranks once, when it is made, and averages the gradients during every
-# `backward()`.
+# A small real data set, 1,797 handwritten digits of 8×8 pixels, and an ordinary training loop. Two things make it distributed:
+#
+# - Each rank takes every fourth sample of a batch, beginning with another one. The batch still has 128 samples in all, 32 on each
+#   rank. With 128 on *each* rank, an epoch would have a quarter of the steps, and be another training.
+# - `DistributedDataParallel` copies rank 0's weights to all ranks once, when the wrapper is made. During every `backward()` it
+#   replaces each gradient with the mean of all ranks' gradients.
 
 # %%
-# %%ranks --as out
+# %%ranks
 from course_lib.data import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
@@ -270,7 +253,7 @@ accuracy = (ddp.module(pixels[1408:]).argmax(1) == targets[1408:]).float().mean(
 round(accuracy, 2)
 
 # %% [markdown]
-# Do all ranks hold the same weights? That is a claim, so it gets a run: compare them bit by bit.
+# Do all ranks hold the same weights? `weights` is all of them in one vector, so compare that of every rank, bit by bit:
 
 # %%
 # %%ranks
@@ -279,35 +262,35 @@ dist.all_gather(everyones, weights)
 all(torch.equal(weights, other) for other in everyones)
 
 # %% [markdown]
-# And is it the *right* model? The mean of four equal quarters' gradients should be the gradient of the whole batch. If so, one
-# process that trains on whole batches ends up with the same weights.
+# And is it the *right* model? One process now trains the same model on whole batches of 128, in the same order.
 
 # %%
 p = predict("00.same_model")
 
 # %%
-# %%ranks --only 0 --predicted --as out
+# %%ranks --only 0 --predicted
 alone = train(make_model(), mine=slice(None))
 untrained = torch.nn.utils.parameters_to_vector(make_model().parameters())
 difference = ((alone - weights).abs().max() / (alone - untrained).abs().max()).item()
 print("the largest difference is below 0.01 % of the largest change:", difference < 1e-4)
 
 # %% [markdown]
-# Not bit-equal: a sum of four partial sums is rounded differently from one long sum. But the same model. That is the promise of
-# data parallelism, and every later lesson is about how it is kept, or silently broken.
+# It is the same model, but not bit by bit: a sum of four partial sums is rounded differently from one long sum. That is the
+# promise of data parallelism, and every later lesson is about how it is kept, or silently broken.
 #
-# Why it works: each rank divides its gradients by the number of ranks while it copies them into DDP's buckets, and an
-# all-reduce sums the buckets (`Reducer::mark_variable_ready_dense` in
-# [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)). A mean of
-# four means is the mean of the whole batch when the four parts have equal sizes and no sample's loss depends on another
-# sample. (Unequal sizes: lesson 05. Samples that meet: lesson 07. Buffers, such as BatchNorm's: lesson 09.)
+# Why it works: each rank divides its gradients by the number of ranks, and an all-reduce sums them
+# (`Reducer::mark_variable_ready_dense` in
+# [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)). The mean of four means
+# is the mean of the whole batch when the parts have equal sizes and no sample's loss depends on another sample. (Unequal sizes:
+# lesson 05. Samples that meet: lesson 07. BatchNorm's buffers: lesson 09.)
 #
 # ## The same as a script
 #
-# Outside a notebook, `torchrun` starts the processes, tells each its rank, and watches them. The script says the rest
-# itself. The next cells write scripts into the folder `scratch` beside this notebook. The first can be this short:
+# Outside a notebook, `torchrun` starts the processes, tells each of them its rank, and watches them. The next cell writes such a
+# script into the folder `scratch` beside this notebook. Keep it: with `torchrun` it runs on any number of processes, on CPUs and on
+# GPUs.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 from pathlib import Path
 
 scratch = Path("scratch")
@@ -317,6 +300,7 @@ for name in ("train.py", "fails.py"):
 
 # %%
 # %%writefile scratch/train.py
+import gc
 import os
 
 import torch
@@ -325,46 +309,104 @@ from course_lib.data import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
 
-def main():
+def main(device):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     images, labels = load_digits()
-    pixels, targets = torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long()
+    pixels = torch.from_numpy(images).float().flatten(1).to(device) / 16
+    targets = torch.from_numpy(labels).long().to(device)
     torch.manual_seed(0)
-    ddp = DistributedDataParallel(torch.nn.Linear(64, 10))  # rank 0's weights, on all ranks
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
+    model = torch.nn.Linear(64, 10).to(device)
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     for batch in torch.arange(1408).split(128):
-        mine = batch[rank::world_size]
-        loss = torch.nn.functional.cross_entropy(ddp(pixels[mine]), targets[mine])
+        batch = batch[rank::world_size]
+        loss = torch.nn.functional.cross_entropy(model(pixels[batch]), targets[batch])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    right = (model(pixels[1408:]).argmax(1) == targets[1408:]).float().mean()
     if rank == 0:  # compute on all, print on one
-        right = (ddp.module(pixels[1408:]).argmax(1) == targets[1408:]).float().mean()
-        print(f"{world_size} processes, accuracy {right:.2f}", flush=True)
+        print(f"{world_size} processes, accuracy {right:.2f}")
 
 
-dist.init_process_group("gloo")  # reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-main()
-dist.destroy_process_group()
-os._exit(0)  # at once: gloo's threads can abort Python's own shutdown
+if __name__ == "__main__":
+    gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu"
+    dist.init_process_group("nccl" if gpu else "gloo")  # reads RANK, WORLD_SIZE, ...
+    main(device)
+    gc.collect()  # first the wrapped model goes,
+    dist.destroy_process_group()  # then the group: lesson 02 says why
+
+# %% [markdown]
+# What has changed against the script for one device? `-` is a line that has gone, `+` one that has come:
+
+# %%
+from course_lib.lab.first_ranks import changes_to_one_device
+
+print(changes_to_one_device("scratch/train.py"))
+
+# %% [markdown]
+# Model, loss and loop are what they were. Start it (this takes some seconds):
 
 # %% tags=["nbval-skip"]
 # log = !torchrun --standalone --nproc-per-node=4 scratch/train.py
 print(*[line for line in log if "accuracy" in line])
 
 # %% [markdown]
-# `log = !...` keeps what a command has written; `print(*log, sep="\n")` shows all of it. In a terminal you type the same line
-# without `log = !`; in JupyterLab, **+** and *Terminal* open one in this folder. On GPUs three lines change: take your GPU
-# (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), use `"nccl"`, and move model and data there.
+# `log = !...` keeps what a command has written. In a terminal you type the same line without `log = !`; in JupyterLab, **+** and
+# *Terminal* open one in this folder.
 #
-# ## What torchrun says when a rank fails
+# The log begins with a warning: `torchrun` has set `OMP_NUM_THREADS` to 1 (`config_from_args` in `torch/distributed/run.py`). Several
+# processes that each use all cores slow each other down. If CPU work is your bottleneck, set it yourself to cores / ranks.
 #
-# Two ranks, three batches each. One of two things goes wrong: rank 0 raises while rank 1 still loads its third batch; or rank 1
+# ## What goes wrong in real life
+#
+# - **A hang after hours of training** is nearly always Break it 1: one rank took a different code path (an `if rank == 0:` with a
+#   collective inside, a shorter data loader, a skipped batch) and the rest wait. Look for the rank that is *not* waiting.
+# - **“Connection closed by peer”**, gloo's message, is Break it 3. The rank that prints it is the witness, not the
+#   culprit: look for the first rank that ended, and at *its* log, even if it ended with exit code 0.
+# - **Everything is printed four times.** Compute on all ranks, print on one.
+# - **A number that is a little wrong on all ranks** may be Break it 4. Count the calls between two good numbers.
+#
+# ## Rule of thumb
+#
+# > Every rank calls the same collectives, in the same order, the same number of times, with tensors of the same shape and type.
+# > When a program hangs or ends, ask which rank broke that rule, not which rank complains.
+#
+# ## Your turn
+#
+# One task waits in [exercises/00_first_ranks](../exercises/00_first_ranks.ipynb): make a script for one process run under
+# `torchrun`. It is judged by launches.
+#
+# ## Deeper
+#
+# Each of these sections stands alone.
+#
+# ### Break it 5: press stop
+#
+# Press the stop button (or `I`, `I` in command mode) while a cell runs on ranks, and the kernel answers again. The cell below would
+# run for an hour. `--stop-after 0.5` presses the button for you; take it out and press it yourself. `--expect` says how a cell
+# ends where that is no question any more.
+
+# %%
+# %%ranks --stop-after 0.5 --expect raises:KeyboardInterrupt
+import time
+
+if rank == 0:
+    time.sleep(3600)
+dist.barrier()
+
+# %% [markdown]
+# Each rank got a `KeyboardInterrupt`, and those that were blocked in a collective were freed. All four are alive, with their
+# variables and a new process group. `%ranks` shows who is doing what; `%ranks restart` starts new ranks.
+#
+# ### What torchrun says when a rank fails
+#
+# Two ranks have three batches each. One of two things goes wrong: rank 0 raises while rank 1 still loads its third batch; or rank 1
 # has a batch fewer, and is done early.
 
 # %%
 # %%writefile scratch/fails.py
-import os
 import sys
 import time
 
@@ -380,7 +422,7 @@ for batch in range(2 if rank == 1 and "short" in sys.argv else 3):
         time.sleep(60)
     dist.all_reduce(torch.ones(1))
 print(f"rank {rank} is done", flush=True)
-os._exit(0)
+dist.destroy_process_group()
 
 # %%
 # log = !torchrun --standalone --nproc-per-node=2 scratch/fails.py raise
@@ -389,12 +431,11 @@ from course_lib.lab.first_ranks import torchruns_last_words
 print(torchruns_last_words(log))
 
 # %% [markdown]
-# `torchrun` looks at its processes ten times a second (`--monitor-interval`). One had ended with an error, so it ended the
-# other (`_close` in `torch/distributed/elastic/multiprocessing/api.py`) and named the first failure that it *observed*. Here it
-# is the right one. The first line is that rank's own, from further up in the log: torch writes `[rank0]` before each line
-# of its traceback.
+# `torchrun` looks at its processes ten times a second (`--monitor-interval`). Rank 0's had ended with an error. So `torchrun` ended
+# the other one (`_close` in `torch/distributed/elastic/multiprocessing/api.py`) and named the first failure that it *observed*.
+# The line above it comes from further up in the log: torch writes `[rank0]` before each line of rank 0's traceback.
 #
-# Now rank 1 runs out of batches, says that it is done and ends with exit code 0. Whom will `torchrun` name?
+# Now rank 1 runs out of batches, says that it is done and ends with exit code 0. Which rank will `torchrun` name?
 
 # %%
 # log = !torchrun --standalone --nproc-per-node=2 scratch/fails.py short
@@ -403,30 +444,11 @@ print(torchruns_last_words(log))
 
 # %% [markdown]
 # Rank 0 again, and this time it is the *victim*. It was in its third `all_reduce` when rank 1's process ended and the
-# connection was closed (Break it 3). Rank 1, the culprit, ended well, so no line blames it. “Root Cause (first observed
-# failure)” means just what the brackets say.
+# connection was closed (Break it 3). Rank 1, the culprit, ended with exit code 0, so no line blames it. “Root Cause (first
+# observed failure)” means exactly what the brackets say.
 #
 # > **On GPUs (NCCL).** `torchrun` ends the others when a process *fails* (`_poll` in the same file), and exit code 0 is not
 # > a failure. Rank 0 may then wait on its GPU until the timeout. (Read, not run here.)
-#
-# ## What goes wrong in real life
-#
-# - **A hang after hours of training** is nearly always experiment 1: one rank took a different code path (an `if rank == 0:` with a
-#   collective inside, a shorter data loader, a skipped batch) and the rest wait. Look for the rank that is *not* waiting.
-# - **“Connection closed by peer”**, gloo's message, is experiment 3. The rank that prints it is the witness, not the
-#   culprit: look for the first rank that ended, and at *its* log, even if it ended with exit code 0.
-# - **All ranks print, nobody reads.** With four ranks you get four times everything. Print on one rank, compute on all.
-# - **A number that is a little wrong on all ranks** may be experiment 4. Count the calls between two good numbers.
-#
-# ## Rule of thumb
-#
-# > Every rank calls the same collectives, in the same order, the same number of times, with tensors of the same shape and type.
-# > When a program hangs or ends, ask which rank broke that rule, not which rank complains.
-#
-# ## Your turn
-#
-# One task waits in [exercises/00_first_ranks](../exercises/00_first_ranks.ipynb): make a script for one process run under
-# `torchrun`. It is judged by launches.
 #
 # ## Further reading
 #

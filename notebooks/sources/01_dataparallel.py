@@ -3,11 +3,11 @@
 #
 # > *“`nn.DataParallel` is one line and needs no launcher. Why does everybody tell me to use DDP, even on one machine?”*
 #
-# `DataParallel` is *one* process that drives several GPUs. DDP is one process *per* GPU. You will hear three reasons for DDP: the
-# master GPU does all the work, its memory fills up, and Python's lock makes the threads queue. Each of them is half true.
+# `DataParallel` is *one* process that drives several GPUs. DDP is one process *per* GPU. People give three reasons for DDP: the
+# first GPU does all the work, its memory fills up, and Python's lock makes the threads queue. Each of them is half true.
 #
 # **You will be able to** say what each of the two does in a step, what that costs in bytes and memory, and turn a
-# `DataParallel` script into a DDP script that trains the same model. 25 minutes.
+# `DataParallel` script into a DDP script that trains the same model. 40 minutes.
 #
 # **Before this:** lesson 00.
 
@@ -17,65 +17,76 @@ from course_lib.lab.dataparallel import one_step
 
 one_step()
 
-# %%
-# %%ranks 4 --backend gloo --only 0
-import torch
-from course_lib.lab.devices import ByHand
+# %% [markdown]
+# Left, the four steps of `DataParallel`; right, DDP. Begin with the memory. What does each device hold in a step with Adam? The two
+# functions count it, for a batch of 512 and a model with 4,000 outputs, as a small language model has.
 
-norm = torch.nn.BatchNorm1d(1, momentum=1.0)  # keeps the mean of the last batch
-ByHand(norm, devices=4)(torch.arange(8.0)[:, None])
-norm.running_mean.item()
+# %%
+# %%ranks 4 --backend gloo --as held
+import torch.distributed as dist
+from course_lib.lab.devices import a_batch, held_by_data_parallel, held_by_ddp, in_mib, make_net
+
+rank, (batch, words) = dist.get_rank(), a_batch(outputs=4000)
+ddp = held_by_ddp(make_net(outputs=4000), batch[rank::4].clone(), words[rank::4])
+print(f"DDP, this rank: {in_mib(ddp)} MiB")
+if rank == 0:
+    data_parallel = held_by_data_parallel(make_net(outputs=4000), batch, words, devices=4)
+    print("DataParallel, devices 0 to 3:", *map(in_mib, data_parallel), "MiB")
+
+# %%
+from course_lib.lab.dataparallel import draw_held
+
+draw_held(held["data_parallel"][0], held["ddp"])
 
 # %% [markdown]
-# The mean of 0, 1, ..., 7 is 3.5. Under `DataParallel`, BatchNorm keeps 0.5, and nothing complains.
+# Device 0 is full while the others are nearly empty, as people say. But look at *why*. Weights, gradients and Adam's numbers take no
+# more on device 0 than on a DDP rank with its buckets (what DDP sends gradients in, lesson 04). The difference is the part called
+# *outputs and loss*: the outputs of the **whole batch**, which `gather` has brought to device 0, and what the loss keeps of them.
+# This part grows with the batch, and you enlarge the batch with every GPU that you add. (The usual way out is to compute the loss
+# inside the module. Then `gather` brings one number from each device.)
 #
-# Each of four copies of the layer saw two of the eight numbers and noted their mean. After the forward the copies were thrown
-# away, with all that they had noted. Only on device 0 is nothing copied, so what the layer changed *in place* there has stayed:
-# the mean of 0 and 1. (The docstring of `DataParallel` says so. What DDP does with buffers is lesson 09.)
+# All devices together hold *more* with DDP: each rank has Adam's numbers, and buckets. DDP does not save memory. It spreads it evenly,
+# and the fullest device decides what fits.
 #
-# `ByHand` is a model of `DataParallel`: the four steps of the picture, in real threads and with real gradients. Only the devices are pretended:
-# they are numbers, and every copy from one to another is counted. `from course_lib.lab import devices` and `devices??` show it.
+# These numbers come from `ByHand`, a model of `DataParallel`: the four steps of the picture, in real threads and with real
+# gradients. Only the devices are pretended: they are numbers, and every copy from one to another is counted.
+# (`from course_lib.lab import devices` and `devices??` show it.) For DDP nothing is pretended.
 #
-# ## One line, on this machine
+# ## Why not the real one?
 #
-# Why not the real one? `DataParallel` is one process, so run it on one rank only, and let the model say in which thread it is called.
-
-# %%
-p = predict("01.on_this_machine")
+# Let a model say how it is called:
 
 # %% tags=["nbval-ignore-output"]
-# %%ranks --only 0 --predicted --as out
+# %%ranks --only 0
 import threading
 
+import torch
 from torch import nn
 
 
 class Telling(nn.Linear):
     def forward(self, x):
-        seen.append([threading.current_thread().name, len(x)])
+        print(threading.current_thread().name, "has", len(x), "samples")
         return super().forward(x)
 
 
-gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-seen = []
-model = nn.DataParallel(Telling(4, 2).to("cuda" if gpus else "cpu"))
-model(torch.ones(8, 4))
-seen
+model = nn.DataParallel(Telling(4, 2).to("cuda" if torch.cuda.is_available() else "cpu"))
+outputs = model(torch.ones(8, 4))
 
 # %% [markdown]
 # Without a GPU, `DataParallel.__init__` leaves `device_ids` empty, and `forward` calls the module
-# (`torch/nn/parallel/data_parallel.py`). With one GPU it calls the module just the same. No error, no warning, no parallelism. So this
-# lesson takes `ByHand`, and compares it with the real one where there are two GPUs.
+# (`torch/nn/parallel/data_parallel.py`). With one GPU it calls the module just the same. There is no error, no warning and no
+# parallelism. So this lesson takes `ByHand`, and compares it with the real one where there are two GPUs.
 #
 # ## One step by hand
 #
-# **Scatter** cuts the batch. **Replicate** copies the model to every device. **parallel_apply** runs each copy in its own thread.
+# **Scatter** cuts the batch. **Replicate** copies the model to every device. **parallel_apply** calls each copy in its own thread.
 # **Gather** brings the outputs back to device 0, where *you* compute the loss. Then `backward()` goes all the way back. Who computes
 # which gradient? A hook on the weights of each copy tells.
 
 # %% claims={"55": "wrong"}
 # %%ranks --only 0
-from course_lib.lab.devices import gather, make_net, parallel_apply, replicate, scatter
+from course_lib.lab.devices import ByHand, gather, make_net, parallel_apply, replicate, scatter
 from torch.nn.functional import cross_entropy
 
 torch.manual_seed(1)
@@ -108,18 +119,18 @@ else:
     print(f"The real DataParallel on {len(real.device_ids)} GPUs has the gradient of one device, too.")
 
 # %% [markdown]
-# You will read that the master device computes the loss *and does the back-propagation*. The first is true: the outputs are on
-# device 0. The second is not. From the loss, the gradient goes back through `gather`, and every copy's part of the graph is executed on its own
-# device and gives its own gradient. What the master does is *adding them up*.
+# An article says that the master device computes the loss *and does the back-propagation*. The first is true: the outputs are on
+# device 0. The second is not. From the loss, the gradient goes back through `gather`. Each copy's part of the graph runs on its own
+# device and gives its own gradient. What device 0 does is *adding them up*.
 #
-# You will also read that it then “hands out the new weights”. The optimizer updates one model, on device 0. When do the other devices
-# get the new weights? Watch an evaluation, in which nothing changes:
+# The article goes on: the master then “hands out the new weights”. When do the other devices get them? Watch an evaluation, in which nothing
+# changes.
 
 # %%
 p = predict("01.weights_copied")
 
 # %%
-# %%ranks --only 0 --predicted --as out
+# %%ranks --only 0 --predicted
 from course_lib.lab.devices import moved
 
 size = sum(weight.nbytes for weight in net.parameters())
@@ -131,26 +142,27 @@ weights_copied = (moved.total() - of_the_batch) / size
 weights_copied
 
 # %% [markdown]
-# Nobody hands out anything until the next `forward`, which copies all weights to all devices again, whether they have changed or
-# not. A copy lives for one forward. So what a model notes for itself is lost, unlike on a DDP rank, whose one model stays:
-
+# Nobody hands out anything until the next `forward`. It copies all weights to all devices again, whether they have changed or not. A
+# copy lives for one forward.
+#
+# BatchNorm notes something in each forward: the mean of what it has seen. With `momentum=1.0` it keeps the last batch's. Here the batch is
+# 0, 1, ..., 7, two numbers for each of four devices.
 
 # %%
-# %%ranks --only 0
-class Counting(nn.Linear):
-    calls = 0
+p = predict("01.batch_norm")
 
-    def forward(self, x):
-        self.calls += 1
-        return super().forward(x)
-
-
-counting = Counting(4, 2)
-for _ in range(3):
-    ByHand(counting, 4)(torch.ones(8, 4))
-print("calls that the model has counted:", counting.calls)
+# %%
+# %%ranks --only 0 --predicted
+norm = nn.BatchNorm1d(1, momentum=1.0)
+ByHand(norm, devices=4)(torch.arange(8.0)[:, None])
+norm.running_mean.item()
 
 # %% [markdown]
+# Each copy noted the mean of its own two numbers. After the forward the copies were thrown away, with all that they had noted. On
+# device 0 nothing is copied, so what the layer changes *in place* there stays: the mean of 0 and 1. (The docstring of `DataParallel`
+# says so. An attribute that `forward` assigns is lost on every device.) A DDP rank keeps its one model; what DDP does with buffers is
+# lesson 09.
+#
 # `scatter` has a surprise, too: it cuts with `chunk`, and `chunk(4)` may return fewer than four parts.
 
 # %%
@@ -165,7 +177,8 @@ for samples in (512, 10, 6, 5, 3):
 #
 # ## Every byte of a step
 #
-# Now a whole training step, forward and backward, on two, four and eight devices: how often does each device send the size of the model?
+# Now a whole training step, forward and backward, on two, four and eight devices. How often does each device send the size of the
+# model? (The model starts the batch on device 0. A real batch comes from the CPU, so that device 0 sends the weights only.)
 
 # %%
 # %%ranks --only 0 --as dp
@@ -185,8 +198,8 @@ by_devices = {devices: sent_in_a_step(devices) for devices in (2, 4, 8)}
 by_devices
 
 # %% [markdown]
-# For DDP nothing is pretended. The same model trains on two, four and eight real ranks, and the operating system has counted
-# what each of them sends (`sent_by_ddp??` shows how).
+# The same model trains with DDP on two, four and eight real ranks, and the operating system has counted what each of them sends
+# (`sent_by_ddp??` shows how; on other systems than Linux there is nothing to count, and its bars are missing).
 
 # %%
 from course_lib.lab.dataparallel import draw_sent, sent_by_ddp
@@ -196,9 +209,9 @@ print(ddp)
 draw_sent(dp["by_devices"][0], ddp)
 
 # %% [markdown]
-# In a step of `DataParallel`, device 0 sends the weights to each of the others, *N* - 1 times their size (and some of the batch), and
-# each of the others sends its gradients back. In a step of DDP no weights are sent, only gradients (and the buffers of a model
-# that has some, lesson 09). And every rank sends less than twice the size of the model, however many there are.
+# In a step of `DataParallel`, device 0 sends the weights to each of the others: *N* - 1 times the size of the model. Each of the others
+# sends its gradients back. In a step of DDP no weights are sent, only gradients (and the buffers of a model that has some, lesson
+# 09). And every rank sends less than twice the size of the model, however many ranks there are.
 #
 # > **On GPUs (NCCL).** Where NCCL can, `replicate` and the sum of the gradients go through NCCL's own broadcast and reduce, which take
 # > load off device 0 (`reduce_add` in `torch/nn/parallel/comm.py`, `broadcast` in
@@ -239,7 +252,7 @@ dist.all_reduce(summed)
 print(x.tolist(), "as dist.all_reduce gives it:", torch.equal(x, summed))
 
 # %% [markdown]
-# That was a run on four ranks. Step through it, with the buttons or the arrow keys: which chunk travels where, and what is in it?
+# Step through this run, with the buttons or the arrow keys. A frame marks the chunk that has just arrived:
 
 # %%
 from course_lib.lab.dataparallel import draw_ring
@@ -247,17 +260,17 @@ from course_lib.lab.dataparallel import draw_ring
 draw_ring(out)
 
 # %% [markdown]
-# Two laps of *N* - 1 steps, and in each step every rank sends 1/*N* of the tensor: 2(*N* - 1)/*N* times its size in all, 1.5 for four
-# ranks and never 2. Nobody is the master. Choose how many ranks: each click runs the ring and `dist.all_reduce`, and measures
-# what that sends.
+# A ring has two laps of *N* - 1 steps. In each step every rank sends 1/*N* of the tensor. That is 2(*N* - 1)/*N* times its size in
+# all: 1.5 for four ranks, and never 2. No rank is the master. Now you choose how many ranks: each click runs the ring and
+# `dist.all_reduce`, and measures what that sends. Find the smallest ring in which a rank sends more than 1.7 times the tensor.
 
 # %%
 from course_lib.lab.dataparallel import explore_rings
 
-explore_rings()
+explore_rings(out)
 
 # %% [markdown]
-# What grows is the number of steps, and each of them takes a moment, however little it sends (lesson 15).
+# What grows with the ring is the number of steps, and each step takes a moment, however little it sends (lesson 15).
 #
 # > **On GPUs (NCCL).** NCCL chooses between the ring, a tree and other algorithms, by the size of the tensor and by the
 # > network (`NCCL_ALGO` in [its documentation](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html)). (Read,
@@ -265,14 +278,14 @@ explore_rings()
 #
 # ## Threads and the lock
 #
-# `parallel_apply` starts a *thread* for each copy. Python's global interpreter lock (GIL) lets one thread at a time run Python. So
-# how parallel is it?
+# `parallel_apply` starts a *thread* for each copy. Python's global interpreter lock (GIL) lets one thread at a time run Python. How
+# parallel is that?
 
 # %%
 p = predict("01.two_threads")
 
 # %% claims={"56": "refined"}
-# %%ranks --only 0 --predicted --as out
+# %%ranks --only 0 --predicted
 from course_lib.lab.dataparallel import another_thread_runs_during, processor_use
 
 
@@ -288,39 +301,10 @@ print("two Python loops keep two cores busy:", cores >= 1.5)
 print("the other thread runs during the multiplication:", beside)
 
 # %% [markdown]
-# The lock is real, and the story has a second half: PyTorch releases it *inside* an operation. What queues is the Python between
-# operations. On a GPU that Python is nearly all that a thread does: it *launches* kernels and does not wait for them (PyTorch,
-# *CUDA semantics*, “Asynchronous execution”). A model of many small kernels is then held up by its launches, in `DataParallel` by those of all copies, through one lock. Each DDP process has
-# its own. (Python can be built without the lock since 3.13; then another of the answers may be right.)
-#
-# ## The master's memory
-#
-# What does each device hold in the course of a step with Adam? The two functions count weights, gradients, Adam's two numbers per
-# weight, and what autograd keeps of the forward. The model has 4,000 outputs, as a small language model would have.
-
-# %%
-# %%ranks --as held
-from course_lib.lab.devices import ByHand, held_by_data_parallel, held_by_ddp, make_net
-
-torch.manual_seed(1)
-batch, words = torch.randn(512, 64), torch.randint(4000, (512,))
-ddp = held_by_ddp(make_net(outputs=4000), batch[rank::4].clone(), words[rank::4])
-if rank == 0:
-    data_parallel = held_by_data_parallel(make_net(outputs=4000), batch, words, devices=4)
-
-# %%
-from course_lib.lab.dataparallel import draw_held
-
-draw_held(held["data_parallel"][0], held["ddp"])
-
-# %% [markdown]
-# Device 0 is full while the others are nearly empty, as people say. But look at *why*. Weights, gradients and Adam take no more on
-# device 0 than on a DDP rank with its buckets (what DDP sends gradients in, lesson 04). What stands out is the outputs of the **whole
-# batch**, gathered, with what the loss keeps of them. They grow with the batch, and you enlarge the batch with every GPU that you add. The
-# classic way out is to compute the loss inside the module, so that one number is gathered from each device.
-#
-# All devices together hold *more* with DDP: each rank has Adam's numbers, and buckets. DDP does not save memory. It spreads it evenly,
-# and the fullest device decides what fits.
+# The lock is real, but PyTorch releases it *inside* an operation. What queues is the Python between operations. On a GPU, Python does
+# little else than *launching* kernels: it does not wait for them (PyTorch, *CUDA semantics*, “Asynchronous execution”). So the speed
+# of a model with many small kernels is that of its launches. In `DataParallel` the threads of all copies launch through one lock.
+# Each DDP process has a lock of its own. (Python can be built without the lock since 3.13; then another of the answers may be right.)
 #
 # ## From DataParallel to DDP
 #
@@ -341,8 +325,9 @@ draw_held(held["data_parallel"][0], held["ddp"])
 # Is it the same training? One epoch over the digits, both ways:
 
 # %%
-# %%ranks --as out
+# %%ranks
 from course_lib.data import load_digits
+from course_lib.lab.devices import ByHand
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -369,21 +354,21 @@ print(f"DataParallel {dp_steps} steps, DDP {steps} steps")
 print("the same model, up to rounding:", (weights - dp_weights).abs().max().item() < 1e-4)
 
 # %% [markdown]
-# One mistake goes unnoticed, because everything runs: `batch_size` stays as it was.
+# Now somebody converts the script and leaves `batch_size` as it was.
 
 # %%
 p = predict("01.batch_size")
 
 # %%
-# %%ranks --predicted --as out
+# %%ranks --predicted
 ddp = DistributedDataParallel(make_net())
 steps, weights = train(ddp, DataLoader(data, batch_size=128, sampler=sampler))
 print(f"DataParallel {dp_steps} steps, DDP {steps} steps")
 print("the same model:", (weights - dp_weights).abs().max().item() < 1e-4)
 
 # %% [markdown]
-# In `DataParallel`, `batch_size` is that of the step; in DDP it is that of one rank. If you *want* the larger batch, it is another
-# training, and you have to tune the learning rate again.
+# Everything runs, and nothing complains. In `DataParallel`, `batch_size` is that of the step; in DDP it is that of one rank. If you
+# *want* the larger batch, it is another training, and you have to tune the learning rate again.
 #
 # ## What goes wrong in real life
 #

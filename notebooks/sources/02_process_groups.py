@@ -4,12 +4,13 @@
 # > *“`init_process_group` just sits there. No error, no output, four processes at zero percent. Which of them is it waiting
 # > for?”*
 #
-# Before the first gradient is averaged, processes on several machines have to find each other. The picture shows who takes
-# part: on each machine an [**agent**](glossary.ipynb) (`torchrun`), which starts and watches the **workers**, the processes
-# that run your script, and one **store** for all.
+# Before the first gradient is averaged, processes on several machines have to find each other. The picture shows who takes part.
+# On each machine there is an [**agent**](glossary.ipynb), which is `torchrun`. It starts and watches the **workers** (solid arrows),
+# the processes that run your script. (PyTorch's elastic launcher calls the workers of one agent a *worker group*. This course calls all ranks that start together a
+# *gang*.) And there is one **store** for all: the dashed and the thin arrows lead to it.
 #
 # **You will be able to** start a script on two machines, say who sets rank, local rank and world size, read the error of a
-# start that failed, make smaller groups without a deadlock, and end a process group, with gloo and with NCCL. 25 minutes;
+# start that failed, make smaller groups without a deadlock, and end a process group, with gloo and with NCCL. 40 minutes;
 # the sections under *Deeper* come on top, and nothing later needs them.
 #
 # **Before this:** lesson 00.
@@ -21,7 +22,8 @@ from course_lib.lab.process_groups import draw_machines
 draw_machines()
 
 # %% [markdown]
-# First the question from above. `--no-init` gives you four ranks that have no process group yet. Rank 2 never asks for one:
+# Which of them is it waiting for? `--no-init` gives you four ranks that have no process group yet. Rank 2 never asks for one, and
+# the others lose their patience after a second instead of 30 minutes:
 
 # %%
 p = predict("02.missing_rank")
@@ -29,22 +31,50 @@ p = predict("02.missing_rank")
 # %% claims={"59": "incomplete"}
 # %%ranks 4 --no-init --predicted
 import os
+from datetime import timedelta
 
 import torch.distributed as dist
 
 if os.environ["RANK"] != "2":
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=1))
 
 # %% [markdown]
-# They wait for as long as the `timeout` says: 30 minutes with gloo, unless you choose another. The verdict above is the course's.
-# (It then freed the three ranks by closing their connections to the store. That is what the line under *stderr* is about.)
+# Read the message of `DistStoreError` from its end. `//cpu//0/2` is a key, and with gloo its last number is the rank that has not
+# come: rank 2. (`/group/0/1` at its beginning is the course's own. What stands under *stderr* is the wait that is over.) Without a
+# `timeout` you would read this after 30 minutes.
+#
+# > **On GPUs (NCCL).** With NCCL the same fault looks different, and the log that people have is this one:
+# >
+# > ```
+# > [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',
+# > but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0
+# > ```
+# >
+# > Here the last number is *not* a rank. NCCL's communicator needs an id. Rank 0 makes it and stores it, all others wait for
+# > it: so this message says that **rank 0** has not come, whichever rank prints it. The key is a counter, the number of communicators that
+# > this group has made before (`ncclCommCounter_` and `broadcastUniqueNCCLID` in
+# > [`ProcessGroupNCCL.hpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L1063)).
+# > If another rank is missing, all have the id, and they wait inside NCCL.
+# >
+# > It also comes later. Under `torchrun`, `init_process_group("nccl")` *returns* although a rank is missing. It ends with a barrier only
+# > if `TORCH_DIST_INIT_BARRIER=1` is set
+# > ([`_is_barrier_after_init`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L1411)), and the
+# > communicator is made by the first collective, unless you give a `device_id`
+# > ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L1741)). Your script then
+# > stands in DDP's constructor. (Read, not run here.)
+#
+# | | key in the message | its last number | who has not come |
+# | --- | --- | --- | --- |
+# | gloo | `/default_pg/0//cpu//0/2` | a rank | that rank |
+# | NCCL | `/default_pg/0//cuda//0` | a counter | rank 0 |
 #
 # ## The store: a dictionary that waits
 #
-# `init_process_group` first reads four environment variables, `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`
+# `init_process_group` first reads four environment variables: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`
 # (`init_method="env://"`, the default: `_env_rendezvous_handler` in `torch/distributed/rendezvous.py`). At that address and port
-# is a **store**: a table of keys and values that all ranks can reach. Unlike a dictionary's, its `get` waits until somebody
-# has `set` the key:
+# is a **store**: a table of keys and values that all ranks can reach. Store, rank and world size are what PyTorch calls the result of a
+# [**rendezvous**](glossary.ipynb). Unlike a dictionary's, the store's `get` waits until somebody has `set` the key.
+# (`--fresh` starts new ranks first.)
 
 # %%
 # %%ranks 4 --fresh
@@ -58,48 +88,50 @@ store.set(f"lesson/{rank}", f"house {rank}")
 [store.get(f"lesson/{other}").decode() for other in range(4)]
 
 # %% [markdown]
-# That is a whole [**rendezvous**](glossary.ipynb): each rank writes down its address, reads the addresses of the others, and connects. gloo
-# does this with one key per rank. So the ranks above waited for *rank 2's key*, and torch says so when the time is up. Give it
-# 0.3 seconds, and ask for two ranks where there is one:
-
-# %%
-# %%ranks 1 --no-init --fresh
-from datetime import timedelta
-
-import torch.distributed as dist
-
-try:
-    dist.init_process_group("gloo", rank=0, world_size=2, timeout=timedelta(seconds=0.3))
-except dist.DistStoreError as error:
-    print(str(error).replace("/group/0/1", ""))  # without the prefix that the course gives each group
-
-# %% [markdown]
-# It looks like noise, and it is the answer: the last number of the key is the rank that has not come. Here are four ranks
-# again, real ones, with rank 2 missing. What each waits for is read from its own error message:
+# Now they could connect. This is what gloo does: each rank writes its address under a key with its own number, and waits for the keys
+# of all others. So the three ranks above waited for *rank 2's key*. Here they are again, drawn from what each of them said:
 
 # %%
 from course_lib.lab.process_groups import draw_start, start_ranks
 
-draw_start(start_ranks(come=[0, 1, 3]))
+start = start_ranks(come=[0, 1, 3])
+draw_start(start)
 
 # %% [markdown]
-# Now you decide who comes. Try these: only rank 3; all but rank 0; all but rank 2. Then the same where rank 0 holds the store,
-# as it does without `torchrun` (`_create_c10d_store` in `rendezvous.py`): there are two more messages for the same fault.
+# A dashed arrow is a wait. Now you decide who comes. Find a start in which *no* rank can name the one that is missing. (Without
+# `torchrun`, rank 0 holds the store: `_create_c10d_store` in `rendezvous.py`.)
 
 # %%
 from course_lib.lab.process_groups import explore_start
 
-explore_start()
+explore_start(start)
 
 # %% [markdown]
-# Every message means that somebody is not there. “wait timeout” names the rank. “3/4 clients joined” says how many have come.
-# “The client socket has timed out” means that the rank or agent that holds the store has not come. The log of the rank that is
-# *missing* says why: it died while importing, still loads data, or was never started.
+# On gloo there are three messages, and each means that somebody is not there. “wait timeout” names the rank. “3/4 clients joined”
+# says how many have come. “The client socket has timed out” means that nobody listens: the rank or agent that holds the store has not
+# come. The log of the *missing* process says why: it failed while importing, still loads data, or was never started.
+#
+# **Read a log.** Three logs from three clusters. In each, which process do you look at?
+#
+# 1. `[rank5]: DistStoreError: wait timeout after 1800000ms, keys: /default_pg/0//cpu//0/3`
+# 2. `[5] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '1', but store->get('1') got
+#    error: wait timeout after 600000ms, keys: /default_pg/0//cuda//1`
+# 3. `[rank1]: DistNetworkError: The client socket has timed out after 1800000ms while trying to connect to (10.0.0.1, 29500).`
+#
+# <details><summary>The answers</summary>
+#
+# 1. gloo: rank 3.
+# 2. NCCL: rank 0. Neither rank 5, which prints this, nor rank 1: the 1 is a counter. This group has made a communicator before,
+#    so rank 0 was there, and then did something else.
+# 3. Whoever should listen on 10.0.0.1: the agent of machine 0, or rank 0 where no agent holds the store. Or a firewall, or a wrong
+#    address.
+#
+# </details>
 #
 # ## torchrun: who says who is who
 #
-# Somebody has to set these variables, differently in every process. That is what a launcher is for. On two machines with two
-# GPUs each you type one line on each:
+# Somebody has to set these variables, differently in every process. That is what a launcher is for. For two machines with two
+# processes each you type one line on each machine:
 #
 # ```bash
 # # on machine 0, whose address is 10.0.0.1
@@ -109,7 +141,7 @@ explore_start()
 # ```
 #
 # Whoever comes first waits for the other. The address must be one that *all* machines can reach (not 127.0.0.1), and no
-# firewall may block the port. Let two ranks play these two machines: each runs its line, with a script that prints its variables.
+# firewall may block the port. Let two ranks play these two machines. Each runs its line, with a script that prints its variables.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 import os
@@ -129,6 +161,10 @@ print(json.dumps({name: os.environ[name] for name in names}), flush=True)
 # %%
 p = predict("02.second_machine")
 
+# %% [markdown]
+# `run` does for a function what `%%ranks` does for a cell. Each of two ranks, without a process group, calls `torchrun(line)`, which
+# starts that line:
+
 # %%
 from course_lib.lab.process_groups import free_port, torchrun
 
@@ -143,28 +179,30 @@ print(*out.values[0], *out.values[1], sep="\n")
 draw_machines(out)
 
 # %% [markdown]
-# `RANK` counts over all machines; `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there;
-# `GROUP_RANK` is the machine; `WORLD_SIZE` is the number of all processes, whatever hardware they run on. On one machine `RANK`
-# and `LOCAL_RANK` are equal, and that is how scripts that mix them up pass their tests.
+# `RANK` counts over all machines. `LOCAL_RANK` begins anew on each, and is, by custom, the number of your GPU there. `GROUP_RANK` is
+# the machine. `WORLD_SIZE` is the number of all processes, whatever hardware they run on. On one machine `RANK` and `LOCAL_RANK`
+# are equal, and that is how scripts that mix them up pass their tests. (`torchrun` sets more: `worker_env` in
+# `torch/distributed/elastic/agent/server/local_elastic_agent.py`.)
 #
-# `torchrun` sets more (`worker_env` in `torch/distributed/elastic/agent/server/local_elastic_agent.py`).
-# `TORCHELASTIC_USE_AGENT_STORE` says that the agent holds the store, so with `torchrun` the store stays when rank 0 dies.
+# On one machine `--standalone` is enough: `torchrun` chooses a free port (`run` in `torch/distributed/run.py`). With
+# `--rdzv-backend=c10d` you type the *same* line on every machine, and the agents number the machines themselves. Under Slurm
+# this fits: one task per machine, and each task is an agent (not run here):
 #
-# With `--rdzv-backend=c10d --rdzv-endpoint=10.0.0.1:29400 --rdzv-id=job7` you type the *same* line on every machine, without a
-# number (lesson 12 uses this form). The agents then number the machines themselves (`_mark_rendezvous_complete` in
-# `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`). On one machine `--standalone` is enough: `torchrun` chooses a free
-# port (`run` in `torch/distributed/run.py`).
+# ```bash
+# #SBATCH --nodes=2 --ntasks-per-node=1
+# head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# srun torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=$head:29400 --rdzv-id=$SLURM_JOB_ID train.py
+# ```
 #
 # ## Backends: which one when
 #
-# You will read: gloo for several GPUs in one machine, NCCL for several machines. Ask torch what *it* takes, by the device
-# that the tensors are on:
+# Leave the name of the backend out, and torch decides by itself.
 
 # %%
 p = predict("02.default_backend")
 
 # %% claims={"22": "wrong"}
-# %%ranks 2 --no-init --predicted --as out
+# %%ranks 2 --no-init --predicted
 import torch.distributed as dist
 
 print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("gloo", "nccl")})
@@ -173,21 +211,11 @@ print("can carry:", {name: dist.Backend.backend_capability[name] for name in ("g
 # %% [markdown]
 # The device decides, and nobody asks how many machines there are (`Backend.default_device_backend_map` in
 # `torch/distributed/distributed_c10d.py`). CUDA tensors: **NCCL**, in one machine or in a hundred. CPU tensors: **gloo**,
-# because NCCL cannot carry them. gloo carries CUDA tensors, too; this course uses it where there are more ranks than GPUs,
-# which NCCL refuses.
+# because NCCL cannot carry them. gloo carries CUDA tensors, too; this course uses it where there are more ranks than GPUs, which
+# NCCL refuses by default.
 #
-# Leave the name out, and torch looks at the machine. It chooses right, but `get_backend()` does not tell you. (Where it finds a
-# GPU, it takes NCCL *alone*, and collectives on CPU tensors then fail.)
-
-# %%
-# %%ranks
-import os
-
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # so that this cell shows the same on every machine
-dist.init_process_group()
-print(dist.get_backend(), "/", dist.get_backend_config())
-
-# %% [markdown]
+# So say `"nccl" if cuda else "gloo"` in a script, as lesson 00's does.
+#
 # ## One GPU per rank
 #
 # A rank selects its GPU first, because the group, the first collective and DDP's constructor all use it:
@@ -200,37 +228,16 @@ print(dist.get_backend(), "/", dist.get_backend_config())
 # ```
 #
 # > **On GPUs (NCCL).** With `device_id` NCCL connects at once, in `init_process_group`, so a rank that is missing shows there
-# > and not in the first collective
-# > ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L1741)). `barrier()` then uses
-# > this GPU; without it, it takes the current one and warns
+# > and not in the first collective. `barrier()` then uses this GPU; without it, it takes the current one and warns
 # > ([`barrier`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L5332)).
 # > `CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc-per-node=2 train.py` hides all GPUs but these two and numbers them from 0, so
 # > `LOCAL_RANK` fits as it is (CUDA's programming guide). (Read, not run here.)
 #
-# `device_ids` is for a model on a GPU, and it takes one device:
-
-# %% claims={"44": "incomplete", "47": "outdated"}
-# %%ranks
-import torch
-
-for ids in (None, [0], [0, 1]):
-    try:
-        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), device_ids=ids)
-        print(ids, "works")
-    except ValueError as error:
-        print(ids, str(error).partition(", but got")[0])
-
-# %% [markdown]
-# For a model on the CPU leave it out. Several devices per process, with a copy of the model on each, were possible once, and what
-# DDP's forward then synchronised between the copies is still described in places. Now one process has one copy.
-# `output_device` has no effect any more: the constructor checks and stores it, no forward reads it
-# (`torch/nn/parallel/distributed.py`).
-#
 # ## Smaller groups
 #
 # A collective need not take all ranks. `new_group` makes a group of some, and DDP takes one as `process_group`. “To
-# synchronise less often, let DDP work in smaller groups”, one reads. Two pairs of ranks, one DDP model, three steps
-# (`compare` says whether all ranks hold the same):
+# synchronise less often, let DDP work in smaller groups”, says a forum. Two pairs of ranks, one DDP model, three steps
+# (`compare`, the course's, says whether all ranks hold the same):
 
 # %% claims={"40": "incomplete"}
 # %%ranks 4 --fresh
@@ -255,9 +262,16 @@ compare(model.module)
 # Two pairs are two trainings. Each pair synchronises as often as before, at *every* step, and with the other pair never.
 # Synchronising less often is something else (lesson 05).
 #
-# What groups are really for is a model that is split in two directions. The ranks form a grid, counted along the rows: of four
-# ranks, 0 and 1 are the first row, 0 and 2 the first column. Each rank is in two groups, its row and its column, and neither
-# holds all ranks.
+# Groups are made for models that do not fit on one GPU (lesson 15). Such a model is split over the GPUs of one machine, and its
+# gradients are averaged over the machines. Four ranks then form a grid:
+#
+# | | GPU 0 | GPU 1 | its row holds |
+# | --- | --- | --- | --- |
+# | machine 0 | rank 0 | rank 1 | one model, in two parts |
+# | machine 1 | rank 2 | rank 3 | a copy of it, in two parts |
+#
+# Each rank is in two groups. Ranks 0 and 1 are a row: together they compute one forward. Ranks 0 and 2 are a column: they hold the
+# same part, and average its gradients.
 #
 # ## Everybody calls new_group
 #
@@ -280,9 +294,9 @@ if rank < 2:
 x.item()
 
 # %% [markdown]
-# With gloo the two find each other, and 0 + 1 = 1: rank 2 is not needed for a group of the others. (A barrier at the end of
-# `new_group` exists only if you ask for it, with `TORCH_DIST_INIT_BARRIER=1`.) The damage comes with a later group. All three ranks
-# below make the same two groups, but rank 2 begins with its own:
+# With gloo the two find each other, and 0 + 1 = 1: rank 2 is not needed for a group of the others. (`new_group` ends with a barrier only
+# if you ask for it, with `TORCH_DIST_INIT_BARRIER=1`.) The damage comes with a later group. All three ranks below make the same two
+# groups, but rank 2 begins with the one that is its own. (`--expect` says how a cell ends where that is no question any more.)
 
 # %%
 # %%ranks 3 --fresh --expect hang
@@ -294,35 +308,41 @@ if dist.get_rank() == 2:
 made = [dist.new_group(ranks) for ranks in groups]
 
 # %% [markdown]
-# A group has no name but a number: how many this rank has made before (`_process_group_name` in `distributed_c10d.py`). Under
-# that number it writes its addresses into the store. For ranks 0 and 1 the group of all is number 1, for rank 2 it is
-# number 2. They wait under different keys, in a line that has no mistake in it. A group that some ranks have left out, like
-# the pair above, shifts the numbers in the same way.
+# A group has no name but a number: how many groups this rank has made before (`_process_group_name` in `distributed_c10d.py`). Under
+# that number a rank writes its address into the store. For ranks 0 and 1 the group of all is number 1, for rank 2 it is number 2.
+# So they wait under different keys, in a line that has no mistake in it. A group that some ranks have left out, like the pair above,
+# shifts the numbers in the same way.
 #
 # > **On GPUs (NCCL).** With `device_id` the forgotten call hangs at once. `new_group` then splits the default group's
 # > communicator, and *all* of its ranks must take part in `ncclCommSplit`, members or not: see the comment in
 # > [`_new_process_group_helper`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L2040).
 # > (Read, not run here.)
 #
-# So make all groups in one place, at the start, in the same order on every rank, and use those that you are in:
+# So make all groups in one place, at the start, in the same order on every rank, and use those that you are in. For a grid,
+# `init_device_mesh` does this for you:
 
 # %%
 # %%ranks 4 --fresh
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 
-pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-x = torch.tensor([float(dist.get_rank())])
-dist.all_reduce(x, group=pairs[dist.get_rank() // 2])
-x.item()
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("column", "row"))  # "cuda" on GPUs
+along_row = torch.tensor([float(dist.get_rank())])
+down_column = along_row.clone()
+dist.all_reduce(along_row, group=mesh.get_group("row"))
+dist.all_reduce(down_column, group=mesh.get_group("column"))
+print(f"sum of my row {along_row.item()}, of my column {down_column.item()}")
 
 # %% [markdown]
-# (`use_local_synchronization=True` is the exception: such a group is named after its members and the number of groups they
-# have, and only they call.)
+# By hand it is one `new_group` for each row and each column, on every rank (task 2). There is one exception to the rule: with
+# `use_local_synchronization=True` only the members call `new_group`, because such a group is named after its members, and after the
+# number of groups that they have made (`_hash_ranks_to_str`).
 #
 # ## Timeouts
 #
-# The timeout that you give at the start is for the default group alone. A new group has its own:
+# The timeout that you give at the start is for the default group alone. A new group has the default again.
+# (`_get_backend` and `_timeout` are private: good for a look, not for your code.)
 
 # %%
 # %%ranks 2 --no-init --fresh
@@ -340,6 +360,77 @@ for group in (dist.group.WORLD, dist.new_group(), dist.new_group(timeout=timedel
 # than the longest wait of a healthy run (the first batch, an evaluation on one rank, a checkpoint).
 #
 # ## The end
+#
+# At the end of a script, on every rank: first let the wrapped model go, then destroy the group. Lesson 00's script does it in this
+# order. The model is a variable of `main`, `gc.collect()` frees it (a DDP model may refer to itself in a circle, so it can outlive its last name),
+# and then comes `destroy_process_group()`. In another order, a part of the runs ends with an abort or a hang; *Deeper* shows why.
+#
+# And after an exception? “Put a barrier before it, so that all leave together.” Rank 1 fails here, and tidies up:
+
+# %%
+# %%ranks 2 --fresh --expect hang
+import torch
+import torch.distributed as dist
+
+try:
+    if dist.get_rank() == 1:
+        raise ValueError("the loss is not a number")
+    dist.all_reduce(torch.ones(1))
+finally:
+    dist.barrier()  # never here
+    dist.destroy_process_group()
+
+# %% [markdown]
+# Rank 1 waits in `barrier` for rank 0, which waits for it in `all_reduce`. The traceback is not printed, no process ends, and
+# `torchrun` sees healthy processes only. So there is one rule for each way out:
+#
+# - **All is well.** Destroy the group on every rank. A barrier before it does no harm. It is needed only in a script that is over at
+#   once: a rank that destroys its group while another still connects to it may leave that rank waiting.
+# - **A rank has failed.** No barrier, no collective: nobody answers. With gloo, `destroy_process_group` itself waits for nobody,
+#   so you can call it in a `finally`. With NCCL you cannot:
+#
+# > **On GPUs (NCCL).** `destroy_process_group` is for the good path. It is NCCL's *normal exit*
+# > ([`ProcessGroupNCCL::shutdown`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L980);
+# > `abort` is another function), and it waits until all kernels have ended (the comment above it in
+# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)). The
+# > kernel of a collective that the others never join does not end: in a `finally`, a rank that has failed would hang with its
+# > traceback unprinted. After an exception let the process end; `torchrun` ends the others. (Read, not run here.)
+#
+# In a notebook you run cells again, and a second `init_process_group` is refused. Ask `dist.is_initialized()` first. If it says
+# yes, leave the group as it is: whatever uses it would be left behind by a second one. If it says no, there is nothing to destroy, and torch
+# raises if you try. Do not keep the answer in a variable of your own: it would not notice when somebody else makes or destroys
+# the group.
+#
+# ## What goes wrong in real life
+#
+# - **It hangs at the start on the cluster, and not on your machine.** `RANK` taken from the local rank: right on one machine.
+# - **“wait timeout”, “1/2 clients joined”, “connect timeout”.** One process has not come. Read *its* log, not this one. On gloo a
+#   rank number in the key says which; with NCCL it is rank 0.
+# - **All have come, and the first collective hangs.** They tell each other an address that the others cannot reach, a container's for example.
+#   `GLOO_SOCKET_IFNAME=eth0` or `NCCL_SOCKET_IFNAME=eth0` chooses the network interface (PyTorch, *Distributed communication
+#   package*, “Common environment variables”). `NCCL_DEBUG=INFO` has NCCL print which one it takes.
+# - **In a container: “No space left on device”, or “Bus error” in a `DataLoader`.** NCCL and the loader's workers use shared memory, of
+#   which Docker gives 64 MiB. Start it with `--ipc=host` or `--shm-size=8g` (PyTorch's README, “Docker Image”).
+# - **“Address already in use.”** Yesterday's job still runs, or two jobs share the machine. Let `torchrun` choose the port
+#   (`--standalone`), or give each job its own.
+# - **It hangs in a `new_group` that is right.** Count the groups made before, on every rank.
+# - **The notebook says “initialize the default process group twice”.** Ask `dist.is_initialized()` first, as task 1 does.
+#
+# ## Rule of thumb
+#
+# > Let `torchrun` say who is who, and let the device choose the backend. Every rank makes every group, in the same order. At the
+# > end drop the model, destroy the group, wait for nobody: with gloo in a `finally`, with NCCL only if nothing was raised.
+#
+# ## Your turn
+#
+# Three tasks wait in [exercises/02_process_groups](../exercises/02_process_groups.ipynb): a start and an end that can be called
+# at any time, the groups of a grid, and a start script with several faults.
+#
+# ## Deeper
+#
+# Each of these sections stands alone.
+#
+# ### What destroy_process_group does
 #
 # “`destroy_process_group` is crucial.” What does it do? gloo keeps threads, so count them:
 
@@ -364,77 +455,37 @@ del group
 print("nobody holds it; threads are left:", threads() > before)
 
 # %% [markdown]
-# `destroy_process_group` shuts the group down and forgets it. The threads end when nobody holds the group any more, and the
-# DDP model holds it, too. That can end badly, each on some runs only:
+# `destroy_process_group` shuts the group down and forgets it. Its threads end only when nobody holds the group any more, and a DDP
+# model holds it. If the model outlives `destroy_process_group`, two things can happen, each on some runs only:
 #
-# - A process that ends while the threads run may be aborted by C++ after your last line (“terminate called without an active
-#   exception”).
-# - When the model is the last that holds the group, it ends the threads and keeps Python's lock (the GIL) meanwhile. If one of
-#   them needs the lock to put away its last collective, both wait for ever. Under `torchrun`, a loop of these lines without
-#   `group` hung within 20 rounds on torch 2.13.0, and on 2.14.1 not in 200
-#   ([pytorch#56297](https://github.com/pytorch/pytorch/issues/56297) describes the kind). A name gives the lock back first.
+# - The process ends while the threads still run. Then C++ may abort it after your last line (“terminate called without an active
+#   exception”), and its exit code is not 0. Lesson 00's script without `gc.collect()` ended so in 7 of 36 launches on torch 2.13.0,
+#   and with it in none of 20.
+# - The model goes later, and is the last that holds the group. Then it waits for the threads to end, and keeps Python's lock (the GIL)
+#   meanwhile. A thread that needs this lock to finish its last collective waits for the model: a deadlock
+#   ([pytorch#56297](https://github.com/pytorch/pytorch/issues/56297) describes the kind). The name `group` in the cell above avoids it,
+#   because letting a *name* go gives the lock back first.
 #
-# So at the end of a script, on every rank: drop the model, then destroy the group.
+# ### device_ids
 #
-# And after an exception? “Put a barrier before it, so that all leave together.” Rank 1 fails here, and tidies up:
+# `device_ids` is for a model on a GPU, and it takes one device:
 
-# %%
-# %%ranks 2 --fresh --expect hang
+# %% claims={"44": "incomplete", "47": "outdated"}
+# %%ranks 2 --fresh
 import torch
-import torch.distributed as dist
 
-try:
-    if dist.get_rank() == 1:
-        raise ValueError("the loss is not a number")
-    dist.all_reduce(torch.ones(1))
-finally:
-    dist.barrier()  # never here
-    dist.destroy_process_group()
+for ids in (None, [0], [0, 1]):
+    try:
+        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), device_ids=ids)
+        print(ids, "works")
+    except ValueError as error:
+        print(ids, str(error).partition(", but got")[0])
 
 # %% [markdown]
-# Rank 1 waits in `barrier` for rank 0, which waits for it in `all_reduce`. The traceback is not printed, no process ends, and
-# `torchrun` sees healthy processes only. So there is one rule for each way out:
-#
-# - **All is well.** A barrier before `destroy_process_group` does no harm, and is needed only in a script that is over at once:
-#   a rank that destroys its group while another still connects to it may leave that rank waiting. Any collective does as well.
-# - **A rank has failed.** No barrier, no collective: nobody answers. With gloo, `destroy_process_group` itself waits for nobody,
-#   so you can call it in a `finally`.
-#
-# > **On GPUs (NCCL).** `destroy_process_group` is for the good path. It is NCCL's *normal exit*
-# > ([`ProcessGroupNCCL::shutdown`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L980);
-# > `abort` is another function), and it waits until all kernels have ended (the comment above it in
-# > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)). The
-# > kernel of a collective that the others never join does not end: in a `finally`, a rank that has failed would hang with its
-# > traceback unprinted. After an exception let the process end; `torchrun` ends the others. (Read, not run here.)
-#
-# In a notebook you run cells again, and a second `init_process_group` is refused. Ask `dist.is_initialized()` first. If
-# there is a group, leave it as it is: whatever uses the first one would be left behind by a second. If there is none, there is
-# nothing to destroy, and torch raises if you try. Do not keep the answer in a variable of your own: it would not notice when
-# somebody else makes or destroys the group.
-#
-# ## What goes wrong in real life
-#
-# - **It hangs at the start on the cluster, and not on your machine.** `RANK` taken from the local rank: right on one machine.
-# - **“wait timeout”, “1/2 clients joined”, “connect timeout”.** One process has not come. Read *its* log, not this one. A rank
-#   number in the key says which.
-# - **“Address already in use.”** Yesterday's job still runs, or two jobs share the machine. Let `torchrun` choose the port
-#   (`--standalone`), or give each job its own.
-# - **It hangs in a `new_group` that is right.** Count the groups made before, on every rank.
-# - **The notebook says “initialize the default process group twice”.** Ask `dist.is_initialized()` first, as task 1 does.
-#
-# ## Rule of thumb
-#
-# > Let `torchrun` say who is who, and let the device choose the backend. Every rank makes every group, in the same order. At the
-# > end drop the model, destroy the group, wait for nobody: with gloo in a `finally`, with NCCL only if nothing was raised.
-#
-# ## Your turn
-#
-# Three tasks wait in [exercises/02_process_groups](../exercises/02_process_groups.ipynb): a start and an end that can be called
-# at any time, the groups of a grid, and a start script with several faults.
-#
-# ## Deeper
-#
-# Each of these sections stands alone.
+# For a model on the CPU leave it out. Several devices per process, with a copy of the model on each, were possible once, and what
+# DDP's forward then synchronised between the copies is still described in places. Now one process has one copy.
+# `output_device` has no effect any more: the constructor checks and stores it, no forward reads it
+# (`torch/nn/parallel/distributed.py`).
 #
 # ### Every way to start wrong
 #
@@ -535,19 +586,20 @@ for name, examination in examine_sample().items():
 #
 # ### NCCL's variables for timeouts
 #
-# “`NCCL_ASYNC_ERROR_HANDLING` and `NCCL_BLOCKING_WAIT` decide what happens when the timeout is over.” Set both, and let
-# rank 1 call `all_reduce` when rank 0's timeout of 0.4 seconds is over. Then look up what NCCL's part of torch calls them:
+# “`NCCL_ASYNC_ERROR_HANDLING` and `NCCL_BLOCKING_WAIT` decide what happens when the timeout is over.” Set both. Rank 0's timeout is
+# that of the cell, in seconds, and rank 1 calls `all_reduce` when it is over. Then look up what NCCL's part of torch calls the
+# two variables:
 
 # %% claims={"41": "outdated"}
 from course_lib.lab.starts import come_too_late, nccl_names
 
-print(run_quietly(come_too_late, ranks=2).values)
+timeout = 2
+print(run_quietly(come_too_late, timeout, ranks=2).values)
 print(*run_quietly(nccl_names, "ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", ranks=1).values[0], sep="\n")
 
 # %% [markdown]
 # gloo has its own timeout and reads none of these variables: rank 0 gave up with an error, and the group cannot be used after
-# that, as rank 1 found out. For NCCL the names begin with `TORCH_` now, and the old ones are read
-# as second names
+# that, as rank 1 found out. For NCCL the names begin with `TORCH_` now, and the old ones are read as second names
 # ([`ProcessGroupNCCL.hpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp#L60),
 # among the headers that come with torch). `torchrun` switches the error handling on (`LocalElasticAgent._start_workers`,
 # `torch/distributed/elastic/agent/server/local_elastic_agent.py`).

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Glossary
 #
-# The words of the field, each in a sentence or two, with the lesson that shows it. They mean here what they mean in PyTorch.
+# The words of the field, each in a sentence or two, with the lesson that shows it. They mean here what they mean in PyTorch; where
+# a word is the course's own, it says so.
 #
 # **Accumulation.** Several forwards and backwards, their gradients added up, before one optimizer step.
 # [10](10_accumulation.ipynb)
@@ -37,8 +38,8 @@
 # **Checkpoint.** What must be on disk for a training to go on as if nothing had happened: more than weights.
 # [14](14_checkpoints.ipynb)
 #
-# **Collective.** A call that all ranks of a group make together, in the same order: nobody gets on until the others have come as
-# far as the call needs. [00](00_first_ranks.ipynb)
+# **Collective.** An operation that all ranks of a process group call together, in the same order. A rank's call returns only when
+# the ranks whose data it needs have made theirs. [00](00_first_ranks.ipynb)
 #
 # **Communication hook.** A function that replaces DDP's all-reduce of a bucket: to compress, to watch, to skip.
 # [04](04_buckets.ipynb), [15](15_scale.ipynb)
@@ -71,7 +72,8 @@
 # **FSDP.** Fully sharded data parallelism: each rank keeps a part of parameters, gradients and optimizer state.
 # [15](15_scale.ipynb)
 #
-# **Gang.** The ranks that start, fail and restart together. [00](00_first_ranks.ipynb), [12](12_elastic.ipynb)
+# **Gang.** The course's word for the ranks that start, fail and restart together. PyTorch's elastic launcher calls those of one
+# agent a *worker group*. [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
 #
 # **gloo.** The backend for CPU tensors, in every PyTorch. The one that this course runs on where there are no GPUs.
 # [02](02_process_groups.ipynb)

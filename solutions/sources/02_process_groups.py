@@ -102,8 +102,11 @@ def grid(rows, columns):
 # ```
 #
 # Write it anew. `build()` gives a model on the CPU, `train(model)` takes it wrapped. What `train` returns is returned, what
-# it raises is raised, and either way no process keeps its group. Whoever destroys a group
-# lets go of the wrapped model first.
+# it raises is raised, and either way no process keeps its group. Let go of the wrapped model before you destroy the group.
+#
+# > **On GPUs (NCCL).** The `finally` that this task asks for is right for gloo only. With NCCL, `destroy_process_group` may wait for
+# > ever after an exception, and the traceback is not printed: there you destroy the group on the good path alone, and let the
+# > process end (lesson 02, *The end*).
 
 # %%
 # %%task process_groups.start

@@ -2,11 +2,12 @@
 
 import re
 
-from course_lib.lab.first_ranks import CollectivesExplorer
+from course_lib.lab.first_ranks import COLLECTIVES, CollectivesExplorer
 
 
 def test_a_choice_runs_on_real_ranks_and_is_drawn():
-    explorer = CollectivesExplorer()
+    begin = {rank: dict.fromkeys(COLLECTIVES, [2.0] * 4) for rank in range(4)}
+    explorer = CollectivesExplorer({"mine": {rank: [2.0**rank] * 4 for rank in range(4)}, "after": begin})
     assert "After broadcast: rank 0 2 2 2 2" in explorer.picture.value
     assert "After broadcast: rank 0 2 2 2 2" in explorer._repr_mimebundle_()["text/html"]
     explorer.name.value = "reduce_scatter"

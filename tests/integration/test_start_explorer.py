@@ -2,11 +2,11 @@
 
 import re
 
-from course_lib.lab.process_groups import RANK_0, StartExplorer
+from course_lib.lab.process_groups import AGENT, RANK_0, Start, StartExplorer
 
 
 def test_a_choice_is_a_start_of_real_ranks_and_is_drawn():
-    explorer = StartExplorer()
+    explorer = StartExplorer(Start(AGENT, {}, frozenset()))
 
     def label() -> str:
         return re.search(r'aria-label="([^"]*)"', explorer.picture.value)[1].replace("&#x27;", "'")

@@ -96,7 +96,8 @@ def test_the_text_after_a_cell_that_decides_is_folded_and_nothing_of_it_is_lost(
     copied = json.loads(FILES[name])["cells"]
     assert [cell["cell_type"] for cell in copied] == [cell["cell_type"] for cell in given]
     for one, other in zip(given, copied, strict=True):
-        assert FOLD.sub(r"\1", source(other)).split() == source(one).split()
+        # A lesson may have folds of its own, such as the answers to something to read.
+        assert FOLD.sub(r"\1", source(other)).split() == FOLD.sub(r"\1", source(one)).split()
     for _, cells in after_runs(copied):
         for cell in cells:
             in_sight = FOLD.sub("", source(cell)).strip()

@@ -4,8 +4,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from course_lib.build.asked import find_questions
-from course_lib.build.sections import read_lessons
 
 from course_lib.lab.predictions import yes_nowhere
 from course_lib.outcome.expect import Expectation
@@ -20,6 +18,8 @@ from course_lib.questions import (
     is_said,
     question_named,
 )
+from tools.asked import find_questions
+from tools.sections import read_lessons
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = tuple(Option(text, "ok") for text in ("one", "two", "three", "four"))

@@ -16,6 +16,7 @@ from tools.claims import check_claims, write_claims_page
 from tools.execute import build_notebook, keep_outputs
 from tools.instructor import check_instructor, write_instructor_pages
 from tools.plan import BuildError, UnknownNotebookError, find_targets
+from tools.promised import write_minutes
 
 
 def notebooks(
@@ -58,6 +59,9 @@ def notebooks(
                 cells = sum(cell.cell_type == "code" for cell in built.cells)
                 typer.echo(f"{target.name:40} {cells:3} code cells {time.monotonic() - began:6.1f} s")
                 show(number, len(targets))
+        if changed := write_minutes(root, {target.notebook.stem for target in targets}):
+            for target in find_targets(root, [f"notebooks/{name}" for name in changed]):
+                keep_outputs(target)
         write_claims_page(root)
         write_cheat_sheet(root)
         write_instructor_pages(root)

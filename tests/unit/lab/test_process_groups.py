@@ -7,15 +7,17 @@ from course_lib.lab.process_groups import (
     RANK_0,
     Start,
     both_count_on,
+    counts_the_come,
     draw_machines,
     draw_start,
     local_rank_begins_anew,
+    names_the_missing,
     objects_in,
     rank_begins_anew,
 )
 from course_lib.lab.starts import StartTimes, draw_start_times
 from course_lib.ranks.inside.values import pack
-from tests.support.outcomes import outcome
+from tests.support.outcomes import error, outcome
 
 WAITS = "wait timeout after 500ms, keys: /default_pg/0//cpu//0/{}"
 CLIENTS = "Timed out after 1 seconds waiting for clients. 3/4 clients joined."
@@ -50,7 +52,7 @@ def test_a_start_is_drawn_with_what_the_store_holds_and_with_what_is_not_there()
         "torchrun holds the store: rank 0 waits for rank 2's address; rank 1 waits for rank 2's address; rank 2 has "
         "not come; rank 3 waits for rank 2's address; addresses in the store: ranks 0, 1 and 3"
     )
-    assert drawing.title == "Who has come waits for those who have not"
+    assert drawing.title == "Rank 2 has not come; who waits for whom"
     dashed = [
         shape.text for shape in drawing.shapes if getattr(shape, "dashed", False) and hasattr(shape, "text")
     ]
@@ -92,3 +94,13 @@ def test_a_start_of_torchruns_is_drawn_in_its_parts():
     assert imports[1] > imports[0] > 0
     assert drawing.svg().count(">import torch</text>") == 1  # in the legend
     assert drawing.svg().count(">first all_reduce (10 ms)</text>") == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "fits"),
+    [(WAITS.format(2), [names_the_missing]), (WAITS.format(1), []), (CLIENTS, [counts_the_come]), ("no", [])],
+)
+def test_a_message_that_names_the_missing_rank_is_not_one_that_counts(message, fits):
+    told = outcome("raises", errors={rank: error("DistStoreError", message) for rank in (0, 1, 3)})
+    answers = (names_the_missing, counts_the_come)
+    assert [answer for answer in answers if answer(told)] == fits

@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tools.minutes import is_collapsed
+from tools.minutes import is_collapsed, reading_minutes
 from tools.plan import find_targets
+from tools.promised import write_minutes
 from tools.sections import lesson_of
 from tools.source import notebook_for
 
@@ -26,10 +28,10 @@ def minutes(cells) -> int:
 
 @pytest.mark.parametrize("target", LESSONS, ids=lambda target: target.name)
 def test_a_lesson_takes_the_minutes_that_it_says(target):
-    notebook = notebook_for(target)
+    saved = nbformat.read(target.notebook, as_version=4)
     number = target.source.name[:2]
-    wanted = str(minutes(notebook.cells))
-    assert re.findall(r"(\d+)\sminutes\b", notebook.cells[0].source) == [wanted]
+    wanted = str(minutes(saved.cells))
+    assert re.findall(r"(\d+)\sminutes\b", notebook_for(target).cells[0].source) == [wanted]
     for page in ("README.md", "notebooks/sources/index.py"):
         row = next(
             line for line in (ROOT / page).read_text().splitlines() if re.match(rf"#? ?\| {number} \|", line)
@@ -51,19 +53,37 @@ def test_the_core_of_a_lesson_shows_no_more_code_than_can_be_read(target):
     assert [text for lines, _, text in shown if lines > 25 and not text.startswith("%%writefile")] == []
 
 
-def test_minutes_grow_with_words_lines_questions_and_widgets():
-    def lesson(words: int = 0, *code: str) -> int:
-        return minutes([new_markdown_cell("word " * words), *map(new_code_cell, code)])
+@pytest.mark.parametrize(
+    ("code", "longer"),
+    [
+        ("\n\n".join(["x = 1"] * 15), 1),
+        ('predict("00.skips")', 2 + 1 / 15),
+        ("from course_lib.lab.dataparallel import explore_rings\n\nexplore_rings()", 2 + 2 / 15),
+    ],
+)
+def test_minutes_grow_with_lines_questions_and_controls(code, longer):
+    assert reading_minutes([], [new_code_cell(code)]) == pytest.approx(longer)
+    assert reading_minutes(["word " * 180], [new_code_cell(code)]) == pytest.approx(longer + 1)
 
-    assert lesson() == 5
-    assert lesson(words=180 * 10) == 15
-    assert lesson(180 * 4, "\n\n".join(["x = 1"] * 25)) == 10
-    assert lesson(180 * 4, 'predict("?", {})') == 10
-    assert lesson(180 * 4, "import ipywidgets") == 10
-    assert (
-        lesson(180 * 4, "from course_lib.lab.first_ranks import explore_collectives\n\nexplore_collectives()")
-        == 10
-    )
+
+@pytest.mark.parametrize(
+    ("data", "longer"),
+    [
+        ({"text/plain": "word " * 200}, 1),
+        ({"text/plain": "word " * 200, "text/html": "<p>word</p>"}, 1),
+        ({"text/plain": "[a picture]", "image/svg+xml": "<svg/>"}, 0.5),
+        ({"text/plain": "[a picture]", "text/html": '<img src="data:">'}, 0.5),
+        ({"text/plain": "[replay]", "text/html": '<img><button type="button">'}, 2),
+    ],
+)
+def test_what_a_cell_shows_is_read_too(data, longer):
+    cell = new_code_cell("", outputs=[new_output("display_data", data)])
+    assert reading_minutes([], [cell]) == pytest.approx(longer)
+
+
+def test_what_is_printed_is_read_too():
+    cell = new_code_cell("", outputs=[new_output("stream", text="word " * 100)])
+    assert reading_minutes([], [cell]) == pytest.approx(0.5)
 
 
 def test_what_is_under_deeper_or_collapsed_is_not_counted():
@@ -81,5 +101,26 @@ def test_what_is_under_deeper_or_collapsed_is_not_counted():
     after = new_markdown_cell(f"More.\n\n## Further reading\n\n{long}")
     assert lesson(deeper, after) == 15
     assert lesson(new_markdown_cell(f"{long}\n\n## Deeper\n\n{long}")) == 15
-    collapsed = new_code_cell(question, metadata={"jupyter": {"source_hidden": True}})
-    assert (lesson(collapsed), lesson(new_code_cell(question))) == (core, 10)
+    code = "x = 1\n" * 15 * 5
+    collapsed = new_code_cell(code, metadata={"jupyter": {"source_hidden": True}})
+    assert (lesson(collapsed), lesson(new_code_cell(code))) == (core, 10)
+
+
+def test_minutes_are_written_where_they_are_promised(tmp_path):
+    lesson = new_notebook(cells=[new_markdown_cell("# 00 · A\n\n" + "word " * 180 * 12)])
+    first_cell = "# %% [markdown]\n# # 00 · A\n#\n# Takes 5\n# minutes.\n\n"
+    row = "| 00 | [A](a.ipynb) | Why? |"
+    written = {
+        "notebooks/sources/00_a.py": f"{first_cell}# %% [markdown]\n# 30 minutes.\n",
+        "notebooks/sources/index.py": f"# {row} 00 | 5 | [tasks](t) |\n# | 16 | Z | an evening |\n",
+        "README.md": f"{row} 5 min, [1 task](t) |\n",
+    }
+    for name, text in written.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    nbformat.write(lesson, tmp_path / "notebooks/00_a.ipynb")
+    assert write_minutes(tmp_path, {"00_a"}) == ["00_a", "index"]
+    for name, text in written.items():
+        assert (tmp_path / name).read_text() == re.sub(r"\b5(?=\s)", "15", text, count=1)
+    assert write_minutes(tmp_path, {"00_a"}) == []
