@@ -24,11 +24,12 @@ _FIRST = "notebooks/index.ipynb"
 #: In a cell's metadata: what a claim's verdict is, and how long the cell took on the machine that built it.
 _GIVES_AWAY = ("claims", "execution")
 _ASKS = re.compile(r"^(?:\w+ = )?predict\(", re.MULTILINE)
-_SUMMARY = "<summary>After the run: what happened, and why</summary>"
+_FIRST_SUMMARY, _SUMMARY = "After the run: what happened, and why", "Read on"
 
 
 class _Cell(TypedDict):
     cell_type: str
+    metadata: dict[str, object]
     source: str | list[str]
 
 
@@ -110,19 +111,39 @@ def without_answers(notebook: bytes) -> bytes:
 
 
 def _fold_explanations(cells: list[_Cell]) -> None:
-    """Fold the text that follows a cell which decides a question, up to a heading: it says what came out, and why."""
-    asked = decided = False
-    for cell in cells:
+    """Fold what is said of a run that decides a question, or opens the lesson: up to the next heading or question.
+
+    A lesson is opened by its first cell on ranks, where that stands above all sections. What stands right above a
+    question is its introduction: a paragraph stays in sight. Code stays, too, unless it writes a figure's title.
+    """
+    asked = ran = False
+    opens, summary = True, _FIRST_SUMMARY
+    for cell, below in zip(cells, [*cells[1:], None], strict=True):
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            asks = _ASKS.search(source) is not None
-            asked, decided = asks, (asked or decided) and not asks
-        elif cell["cell_type"] == "markdown" and decided:
-            explanation, rest = _to_heading(source)
-            if explanation.strip():
-                folded = f"<details>{_SUMMARY}\n\n{explanation.strip()}\n\n</details>"
+            asks = _asks(cell)
+            starts = opens and source.startswith("%%ranks")
+            if asked or starts:
+                summary = _FIRST_SUMMARY
+            ran = (ran or asked or starts) and not asks
+            if ran and not asked and not starts and "plt." in source:
+                cell["metadata"]["jupyter"] = {"source_hidden": True}
+            opens, asked = opens and not (asks or starts), asks
+        elif cell["cell_type"] == "markdown":
+            said, rest = _to_heading(source)
+            if ran and below is not None and _asks(below) and not rest:
+                said, _, rest = said.strip().rpartition("\n\n")
+            if ran and said.strip():
+                folded = f"<details><summary>{summary}</summary>\n\n{said.strip()}\n\n</details>"
+                summary = _SUMMARY
                 cell["source"] = "\n\n".join(filter(None, (folded, rest))).splitlines(keepends=True)
-            decided = False
+            if rest.startswith("#"):
+                ran = False
+                opens = opens and not re.search("^## ", rest, re.MULTILINE)
+
+
+def _asks(cell: _Cell) -> bool:
+    return cell["cell_type"] == "code" and _ASKS.search("".join(cell["source"])) is not None
 
 
 def _to_heading(text: str) -> tuple[str, str]:

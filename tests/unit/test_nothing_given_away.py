@@ -1,7 +1,9 @@
 """In what a learner opens, the answer to a question stands nowhere before the run that decides it."""
 
+import html
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,26 @@ NOTEBOOKS = sorted(name for name in FILES if name.endswith(".ipynb"))
 ASKS = re.compile(r"^(?:\w+ = )?predict\(", re.MULTILINE)
 LESSONS = [name for name in NOTEBOOKS if re.match(r"notebooks/\d\d_", name)]
 #: No other run decides a question.
+FOLD = re.compile(r"<details><summary>[^<]*</summary>\n\n(.*?)\n\n</details>", re.DOTALL)
+COMMON = {
+    "all",
+    "and",
+    "are",
+    "for",
+    "from",
+    "its",
+    "not",
+    "rank",
+    "ranks",
+    "same",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "they",
+    "with",
+}
 DECIDES = re.compile(r"\A%%ranks\b.* --predicted\b|\bexpect=\"predicted\"|\breveal")
 
 
@@ -25,6 +47,10 @@ def code_cells(name: str) -> list[dict]:
 
 def source(cell: dict) -> str:
     return "".join(cell["source"])
+
+
+def asks(cell: dict) -> bool:
+    return cell["cell_type"] == "code" and ASKS.search(source(cell)) is not None
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -49,41 +75,115 @@ def test_the_cell_after_a_question_decides_it_and_does_not_say_how_it_ends(name)
         assert not re.search(r"expect=(?!\"predicted\")", decides), decides
 
 
+def after_runs(cells: list[dict]) -> Iterator[tuple[dict, list[dict]]]:
+    """Each question's cell, with the cells from the one that decides it to the next heading or question."""
+    for number, question in enumerate(cells):
+        if asks(question):
+            below = cells[number + 1 :]
+            ends = (place for place, cell in enumerate(below) if asks(cell) or has_heading(cell))
+            last = next(ends, len(below))
+            yield question, below[: last + 1] if not asks(below[last]) else below[:last]
+
+
+def has_heading(cell: dict) -> bool:
+    text = re.sub(r"^```.*?^```", "", source(cell), flags=re.DOTALL | re.MULTILINE)
+    return cell["cell_type"] == "markdown" and re.search("^#", text, re.MULTILINE) is not None
+
+
 @pytest.mark.parametrize("name", LESSONS)
 def test_the_text_after_a_cell_that_decides_is_folded_and_nothing_of_it_is_lost(name):
     given = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
     copied = json.loads(FILES[name])["cells"]
-    decides = [
-        number + 1
-        for number, cell in enumerate(copied)
-        if cell["cell_type"] == "code" and ASKS.search(source(cell))
-    ]
-    for number in decides:
-        texts = [place for place in range(number, len(copied)) if copied[place]["cell_type"] == "markdown"]
-        said, shown = source(given[texts[0]]), source(copied[texts[0]])
-        if said.startswith("#"):
-            assert shown == said
-            continue
-        folded = re.fullmatch(
-            r"<details><summary>[^<]*</summary>\n\n(.*?)\n\n</details>(.*)", shown, re.DOTALL
-        )
-        assert folded, shown
-        assert not folded[2] or folded[2].startswith("\n\n#"), "headings stay in sight"
-        assert folded[1].split() + folded[2].split() == said.split()
-    folds = sum("<details>" in source(cell) for cell in copied)
-    assert folds <= len(decides)
     assert [cell["cell_type"] for cell in copied] == [cell["cell_type"] for cell in given]
+    for one, other in zip(given, copied, strict=True):
+        assert FOLD.sub(r"\1", source(other)).split() == source(one).split()
+    for _, cells in after_runs(copied):
+        for cell in cells:
+            in_sight = FOLD.sub("", source(cell)).strip()
+            if cell["cell_type"] == "markdown" and in_sight:
+                assert in_sight.startswith("#") or "\n\n" not in in_sight, in_sight
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_no_code_in_sight_has_words_of_the_answer(name):
+    """Between the deciding cell and the next heading: titles of figures, labels, what is printed."""
+    saved = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
+    copied = json.loads(FILES[name])["cells"]
+    for (question, before), (_, below) in zip(after_runs(saved), after_runs(copied), strict=True):
+        shown = "".join(question["outputs"][0]["data"]["text/plain"])
+        options = re.findall(r"^  \d+\. (.+)$", shown, re.MULTILINE)
+        said = json.dumps([cell.get("outputs") for cell in before], ensure_ascii=False)
+        right = html.unescape(re.search(r"The run says “(.+?)”\.", said)[1])
+        assert right in options, right
+        for cell in below:
+            if cell["cell_type"] == "code" and not cell["metadata"].get("jupyter", {}).get("source_hidden"):
+                strings = re.findall(r"\"([^\"\n]*)\"", source(cell))
+                shared = {o: max((len(words(o) & words(s)) for s in strings), default=0) for o in options}
+                others = max(count for option, count in shared.items() if option != right)
+                assert shared[right] < 2 or others >= 2, f"{source(cell)}\n\ngives away: {right}"
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9_]{3,}", text.lower())) - COMMON
+
+
+def copy_of(*sources: str) -> list[dict]:
+    """What a learner gets of a notebook: text begins with a letter in capitals or a heading."""
+    cells = notebook(*sources)
+    for cell in cells["cells"]:
+        if re.match(r"#|[A-Z]", "".join(cell["source"])):
+            cell["cell_type"] = "markdown"
+    return json.loads(without_answers(json.dumps(cells).encode()))["cells"]
 
 
 def test_a_fold_ends_at_a_heading_and_not_at_a_comment_in_code():
-    text = "# Text\n", "Why:\n\n```\n# a comment\n```\n\n## Next\n\nMore", "# Later"
-    cells = notebook(text[0], "p = predict(1)", "%%ranks --predicted", "plot()", text[1], "2", text[2])
-    for number in (4, 6):
-        cells["cells"][number]["cell_type"] = "markdown"
-    folded = [source(cell) for cell in json.loads(without_answers(json.dumps(cells).encode()))["cells"]]
-    assert folded[4].startswith("<details><summary>")
-    assert folded[4].endswith("\n\nWhy:\n\n```\n# a comment\n```\n\n</details>\n\n## Next\n\nMore")
-    assert (folded[0], folded[6]) == (text[0], text[2])
+    first = "Why:\n\n```\n# a comment\n```"
+    cells = copy_of(
+        "# Title\n",
+        "p = predict(1)",
+        "%%ranks --predicted",
+        "plot()",
+        first,
+        "more()",
+        "And then\n\n## Next\n\nMore",
+        "2",
+        "# Later",
+    )
+    assert source(cells[4]).startswith("<details><summary>After the run")
+    assert source(cells[4]).endswith(f"\n\n{first}\n\n</details>")
+    assert (
+        source(cells[6]) == "<details><summary>Read on</summary>\n\nAnd then\n\n</details>\n\n## Next\n\nMore"
+    )
+    assert (source(cells[0]), source(cells[8])) == ("# Title\n", "# Later")
+
+
+def test_a_fold_ends_at_the_next_question_with_its_introduction_in_sight():
+    cells = copy_of("p = predict(1)", "%%ranks --predicted", "Why.\n\nAnd if not?", "p = predict(2)")
+    assert source(cells[2]).endswith("\n\nWhy.\n\n</details>\n\nAnd if not?")
+
+
+def test_what_follows_the_cell_that_opens_a_lesson_is_folded():
+    opening = copy_of(
+        "# Title", "%load_ext x", "%%ranks 4\nx", "It is six.", "%%ranks\ny", "## A\n\nText", "z", "More"
+    )
+    assert [source(cell).startswith("<details>") for cell in opening].count(True) == 1
+    assert source(opening[3]).endswith("It is six.\n\n</details>")
+    later = copy_of("# Title", "## A\n\nText", "%%ranks 4\nx", "It is six.")
+    assert source(later[3]) == "It is six."
+
+
+def test_code_that_draws_what_a_question_asked_is_folded():
+    cells = copy_of(
+        "plt.plot()",
+        "p = predict(1)",
+        "%%ranks --predicted\nplt.show()",
+        'plt.title("six")',
+        "more()",
+        "# A",
+        "plt.show()",
+    )
+    hidden = [bool(cell["metadata"].get("jupyter", {}).get("source_hidden")) for cell in cells]
+    assert hidden == [False, False, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("name", LESSONS)
