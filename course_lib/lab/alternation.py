@@ -18,7 +18,7 @@ from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, gri
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer
 from course_lib.notebook.run import run_quietly
-from course_lib.outcome.outcome import Kind
+from course_lib.outcome.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
     from torch import nn
@@ -152,7 +152,7 @@ def possible(order: str) -> str:
 
 
 def make_calls(orders: Sequence[str], wrap: Callable[[nn.Module], nn.Module] | None = None) -> float:
-    """Runs on two ranks: `.grad` after this rank's calls, on a wrapped model that has made two steps before.
+    """Runs on two ranks: `.grad` after this rank's calls, on a wrapped model that has made three steps before.
 
     Args:
         wrap: what wraps the model; DDP, if left out.
@@ -163,7 +163,7 @@ def make_calls(orders: Sequence[str], wrap: Callable[[nn.Module], nn.Module] | N
 
     rank, net = dist.get_rank(), torch.nn.Linear(1, 1, bias=False)
     ddp = (wrap or DistributedDataParallel)(net)
-    for _ in range(2):  # afterwards no forward sends anything: buckets are rebuilt
+    for _ in range(3):  # afterwards no forward sends anything: buckets are rebuilt, with static_graph in the third
         ddp(torch.ones(1, 1)).sum().backward()
     ddp.zero_grad(set_to_none=False)
     losses: list[torch.Tensor] = []
@@ -434,3 +434,16 @@ def draw_matrix(found: Mapping[Place, float | str]) -> Drawing:
 
 def _hint(found: float | str) -> str:
     return found if isinstance(found, str) else f"off by {found:.3g} %"
+
+
+# Predictions
+
+
+def fails(outcome: Outcome) -> bool:
+    """What was measured on rank 0 is an error's first words."""
+    return isinstance(outcome["off"][0], str)
+
+
+def heads_hold(body: float, left: float, right: float) -> Callable[[Outcome], bool]:
+    """The gradients of rank 0's body, left head and right head."""
+    return lambda outcome: outcome.ok and list(outcome.values[0]) == [body, left, right]

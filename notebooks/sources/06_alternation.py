@@ -66,7 +66,8 @@ p = predict("06.siamese")
 # %%ranks --predicted --as out
 from course_lib.lab.patterns import measure
 
-measure("F F, one B", DistributedDataParallel, buffers=True)
+off = measure("F F, one B", DistributedDataParallel, buffers=True)
+off
 
 # %% [markdown]
 # Zero percent off. So a Siamese loss needs nothing special: add up what the two outputs contribute, and call `backward()` once.
