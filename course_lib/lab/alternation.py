@@ -1,25 +1,449 @@
-"""Lesson 06: what its predictions ask."""
+"""Lesson 06: what DDP remembers between calls as a tally sheet, stepped through, played with, held against real ranks.
+
+Everything here speaks of a model with one weight. The k-th forward (from 0) sees the input 10^k on rank 0 and three
+times that on rank 1; the input is the weight's gradient, so `.grad` tells which forwards are in it, and whether they
+were averaged: 2, 20, 200 on both ranks are averages, 1 and 3, 10 and 30 are what each rank computed alone.
+"""
 
 from __future__ import annotations
 
-from course_lib.outcome.outcome import Outcome
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-#: Percent by which right gradients may be off: rounding.
-_ROUNDING = 0.1
+from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
+from course_lib.draw.drawing import Shape
+from course_lib.lab.explorer import Explorer
+from course_lib.notebook.run import run_quietly
+from course_lib.outcome.outcome import Kind, Outcome
+
+if TYPE_CHECKING:
+    from torch import nn
+
+#: What can be called, by its letter.
+CALLS = {
+    "F": "forward",
+    "N": "forward in no_sync",
+    "G": "forward in no_grad",
+    "M": "forward through .module",
+    "B": "backward of the oldest loss",
+    "S": "one backward of all losses",
+}
+FORWARDS, BACKWARDS = "FNGM", "BS"
+#: The input of the first forward, on rank 0 and on rank 1.
+SHARES = (1.0, 3.0)
+_LONGEST = 6
+#: A pattern, a mode of the wrapper, whether the model has buffers.
+Place = tuple[str, str, bool]
+#: Where rank 0 alone calls the wrapper: after which step, and with gradients or without.
+ALONE = {
+    "rank 0: no_grad F after step 0": (0, False),
+    "rank 0: no_grad F after step 1": (1, False),
+    "rank 0: F with gradients on": (0, True),
+}
+#: The look and the sign of each way to end.
+LOOKS = {
+    "right": ("plain", "✓"),
+    "wrong": ("bad", "≠"),
+    "late": ("sleep", "≠ !"),
+    "raises": ("forward", "!"),
+    "hangs": ("communication", "…"),
+    "rank": ("optimizer", "†"),
+}
+_NAMES = ("F", "F no_sync", "F no_grad", "F .module", "B", "B of all")
 
 
-def raised(outcome: Outcome) -> bool:
-    """`measure` caught an error: it gives its words instead of a number."""
-    return isinstance(outcome.values.get(0), str)
+@dataclass(frozen=True)
+class Sheet:
+    """What one rank has between two calls.
+
+    Attributes:
+        forwards: how many it has made.
+        armed: whether the next backward averages.
+        losses: the gradients of the losses that wait for a backward, the oldest first.
+        grad: what `.grad` holds.
+        sends: whether the last call was a backward that takes part in an average.
+        wants: the gradients that backwards have gone through, added up: what `.grad` would be without DDP.
+    """
+
+    forwards: int = 0
+    armed: bool = False
+    losses: tuple[float, ...] = ()
+    grad: float = 0.0
+    sends: bool = False
+    wants: float = 0.0
 
 
-def right_gradients(outcome: Outcome) -> bool:
-    """They are those that would be right, up to rounding."""
-    off = outcome.values.get(0)
-    return isinstance(off, float) and off < _ROUNDING
+def after(sheet: Sheet, call: str, share: float) -> Sheet:
+    """The sheet after one more call, before an average has come back.
+
+    Args:
+        call: a letter of `CALLS`. share: this rank's one of `SHARES`.
+    """
+    if call in FORWARDS:
+        losses = () if call == "G" else (share * 10.0**sheet.forwards,)
+        armed = sheet.armed or call == "F"
+        return replace(
+            sheet, forwards=sheet.forwards + 1, armed=armed, losses=sheet.losses + losses, sends=False
+        )
+    taken = len(sheet.losses) if call == "S" else 1
+    new = sum(sheet.losses[:taken])
+    return Sheet(
+        sheet.forwards, False, sheet.losses[taken:], sheet.grad + new, sheet.armed, sheet.wants + new
+    )
 
 
-def wrong_gradients(outcome: Outcome) -> bool:
-    """They are not."""
-    off = outcome.values.get(0)
-    return isinstance(off, float) and off >= _ROUNDING
+@dataclass(frozen=True)
+class Ending:
+    """How two ranks end that make their calls.
+
+    Attributes:
+        sheets: of both ranks. waits: the rank that waits for ever in an all-reduce; None where no rank does.
+    """
+
+    sheets: tuple[Sheet, Sheet]
+    waits: int | None = None
+
+    @property
+    def grads(self) -> tuple[float, float]:
+        """What both ranks hold in `.grad`."""
+        return self.sheets[0].grad, self.sheets[1].grad
+
+    @property
+    def right(self) -> float:
+        """What both should hold: the mean of what each would have without DDP."""
+        return (self.sheets[0].wants + self.sheets[1].wants) / 2
+
+    def __str__(self) -> str:
+        if self.waits is not None:
+            return f"rank {self.waits} waits for ever: the other rank has made fewer averages"
+        held = " and ".join(f"{grad:g}" for grad in self.grads)
+        if self.grads == (self.right, self.right):
+            return f"{held}: right"
+        return f"{held}: no error, and wrong (right is {self.right:g} on both)"
+
+
+def ending(orders: Sequence[str]) -> Ending:
+    """What the sheet says of two ranks that make these calls: the n-th average of one meets the n-th of the other."""
+    sheets, made = [Sheet(), Sheet()], [0, 0]
+    while True:
+        for rank, order in enumerate(orders):
+            while made[rank] < len(order):
+                sheets[rank] = after(sheets[rank], order[made[rank]], SHARES[rank])
+                made[rank] += 1
+                if sheets[rank].sends:
+                    break
+        sends = [sheet.sends for sheet in sheets]
+        if not all(sends):
+            return Ending((sheets[0], sheets[1]), sends.index(True) if any(sends) else None)
+        mean = sum(sheet.grad for sheet in sheets) / 2
+        sheets = [replace(sheet, grad=mean, sends=False) for sheet in sheets]
+
+
+def possible(order: str) -> str:
+    """The letters of the calls that can come next: a backward needs a loss, and an order is not endless."""
+    if len(order) >= _LONGEST:
+        return ""
+    sheet = functools.reduce(lambda before, call: after(before, call, 1.0), order, Sheet())
+    return FORWARDS + (BACKWARDS if sheet.losses else "")
+
+
+def make_calls(orders: Sequence[str], wrap: Callable[[nn.Module], nn.Module] | None = None) -> float:
+    """Runs on two ranks: `.grad` after this rank's calls, on a wrapped model that has made three steps before.
+
+    Args:
+        wrap: what wraps the model; DDP, if left out.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, net = dist.get_rank(), torch.nn.Linear(1, 1, bias=False)
+    ddp = (wrap or DistributedDataParallel)(net)
+    for _ in range(3):  # afterwards no forward sends anything: buckets are rebuilt, with static_graph in the third
+        ddp(torch.ones(1, 1)).sum().backward()
+    ddp.zero_grad(set_to_none=False)
+    losses: list[torch.Tensor] = []
+    forwards = 0
+    for call in orders[rank]:
+        if call in BACKWARDS:
+            taken, losses = (losses, []) if call == "S" else (losses[:1], losses[1:])
+            torch.stack(taken).sum().backward()
+            continue
+        x = torch.full((1, 1), 10.0**forwards * SHARES[rank])
+        forwards += 1
+        with {"N": getattr(ddp, "no_sync", nullcontext), "G": torch.no_grad}.get(call, nullcontext)():
+            loss = (net if call == "M" else ddp)(x).sum()
+        losses += [loss] if loss.requires_grad else []
+    assert net.weight.grad is not None
+    return float(net.weight.grad)
+
+
+def measured(orders: Sequence[str]) -> str:
+    """How two real ranks end that make these calls, in the words of `Ending`."""
+    outcome = run_quietly(make_calls, tuple(orders), ranks=2)
+    if not outcome.ok:
+        return "a deadlock, proved" if outcome.kind is Kind.HANG else outcome.kind.value
+    return " and ".join(f"{outcome.values[rank]:g}" for rank in sorted(outcome.values))
+
+
+# How it is drawn
+
+
+def tally(order: str = "FFBB") -> Stepper:
+    """One order on both ranks, call by call: what is armed, which losses wait, what `.grad` holds.
+
+    Raises:
+        ValueError: the order has a call that cannot be made where it stands.
+    """
+    for number, call in enumerate(order):
+        if call not in possible(order[:number]):
+            raise ValueError(f"call {number + 1} of {order!r} cannot be made there")
+    frames = [
+        _frame(order, 0, (Sheet(), Sheet()), "Nothing has been called. No loss waits, and .grad is empty.")
+    ]
+    sheets = (Sheet(), Sheet())
+    for made, call in enumerate(order, 1):
+        came = (after(sheets[0], call, SHARES[0]), after(sheets[1], call, SHARES[1]))
+        said = _said(call, sheets, came)
+        if came[0].sends:
+            mean = (came[0].grad + came[1].grad) / 2
+            came = (replace(came[0], grad=mean), replace(came[1], grad=mean))
+        frames.append(_frame(order, made, came, said))
+        sheets = came
+    return Stepper(tuple(frames), f"The tally sheet: {' '.join(order)}", matter=tuple(range(len(frames))))
+
+
+def _said(call: str, before: tuple[Sheet, Sheet], now: tuple[Sheet, Sheet]) -> str:
+    """What has happened in a call that both ranks have made."""
+    if call in FORWARDS:
+        if call != "F":
+            return f"A {CALLS[call]}: it arms nothing" + ("." if call == "G" else ", and its loss waits.")
+        armed = (
+            "It was armed already: twice armed is once armed." if before[0].armed else "The wrapper is armed."
+        )
+        return f"A forward: its loss waits. {armed}"
+    added = " and ".join(f"{new.wants - old.wants:g}" for old, new in zip(before, now, strict=True))
+    sums = " and ".join(f"{sheet.grad:g}" for sheet in now)
+    if now[0].sends:
+        mean = sum(sheet.grad for sheet in now) / 2
+        return (
+            f"A backward adds {added} to .grad: {sums}. It is armed, so what is in .grad is averaged: "
+            f"{mean:g} on both ranks. Now it is not armed."
+        )
+    return f"A backward adds {added} to .grad. It is not armed, so nothing is sent: {sums} stay."
+
+
+def _frame(order: str, made: int, sheets: tuple[Sheet, Sheet], said: str) -> Frame:
+    return Frame(_picture((order, order), (made, made), sheets), said)
+
+
+def _picture(orders: Sequence[str], made: Sequence[int], sheets: Sequence[Sheet], title: str = "") -> Drawing:
+    """A row of calls and a sheet for each rank, and an arrow between the two `.grad` where they are averaged."""
+    shapes: list[Shape] = []
+    for rank, sheet in enumerate(sheets):
+        y = 8.0 + 104 * rank
+        shapes += [
+            Text(62, y + 22, f"rank {rank}", 13, "end", bold=True),
+            *_calls(74, y, orders[rank], made[rank]),
+        ]
+        shapes += _sheet(74, y + 44, sheet)
+    if all(sheet.sends for sheet in sheets):
+        shapes += [Arrow(640, 90, 640, 150, 2), Arrow(680, 150, 680, 90, 2), Text(690, 124, "mean", 12)]
+    alt = "; ".join(
+        f"rank {rank}: {' '.join(orders[rank])}, {_told(sheet)}" for rank, sheet in enumerate(sheets)
+    )
+    return Drawing(760, 204, tuple(shapes), alt, title)
+
+
+def _calls(x: float, y: float, order: str, made: int) -> Iterator[Shape]:
+    for number, call in enumerate(order):
+        name = dict(zip(CALLS, _NAMES, strict=True))[call]
+        look = ("forward" if call in FORWARDS else "backward") if number < made else "plain"
+        yield Box(x + 104 * number, y, 96, 28, look, name, CALLS[call], edge=3 if number == made - 1 else 0.5)
+
+
+def _sheet(x: float, y: float, sheet: Sheet) -> Iterator[Shape]:
+    yield Box(
+        x, y, 96, 30, "communication" if sheet.armed else "plain", "armed" if sheet.armed else "not armed"
+    )
+    yield Text(x + 112, y + 20, "losses wait:", 12)
+    for number, loss in enumerate(sheet.losses):
+        yield Box(x + 188 + 66 * number, y, 60, 30, "even", f"{loss:g}", edge=0.5)
+    if not sheet.losses:
+        yield Text(x + 188, y + 20, "none", 12, faint=True)
+    yield Text(x + 520, y + 20, ".grad", 12, "end", mono=True)
+    yield Box(x + 530, y, 110, 30, "sum" if sheet.sends else "even", f"{sheet.grad:g}")
+
+
+def _told(sheet: Sheet) -> str:
+    losses = ", ".join(f"{loss:g}" for loss in sheet.losses) or "none"
+    return f"{'armed' if sheet.armed else 'not armed'}, losses that wait: {losses}, .grad {sheet.grad:g}"
+
+
+class OrdersExplorer(Explorer):
+    """Put calls in an order, the same one for both ranks or two: computed by the sheet, and run on two real ranks."""
+
+    def __init__(self) -> None:
+        import ipywidgets as widgets
+
+        self.orders = ["FFBB", "FFBB"]
+        self.whose = widgets.ToggleButtons(
+            options={"both ranks": (0, 1), "rank 0": (0,), "rank 1": (1,)}, description="calls of"
+        )
+        self.calls = {
+            call: widgets.Button(description=name, tooltip=CALLS[call], layout={"width": "auto"})
+            for call, name in zip(CALLS, _NAMES, strict=True)
+        }
+        self.undo = widgets.Button(description="undo", layout={"width": "auto"})
+        self.clear = widgets.Button(description="clear", layout={"width": "auto"})
+        self.picture, self.result = widgets.HTML(), widgets.HTML()
+        for call, button in self.calls.items():
+            button.on_click(lambda _, call=call: self.change(lambda order: order + call))
+        self.undo.on_click(lambda _: self.change(lambda order: order[:-1]))
+        self.clear.on_click(lambda _: self.change(lambda order: ""))
+        self.whose.observe(lambda _: self._allow(), names="value")
+        goals = widgets.HTML(
+            "Find an order that is wrong in between and right in the end; one after which each rank has averaged, "
+            "and the two differ; one that hangs."
+        )
+        buttons = widgets.HBox(
+            [*self.calls.values(), self.undo, self.clear], layout={"flex_flow": "row wrap"}
+        )
+        self.whole = widgets.VBox([goals, self.whose, buttons, self.picture, self.result])
+        self._show()
+
+    def change(self, to: Callable[[str], str]) -> None:
+        """Change the orders of the chosen ranks, and run both on real ranks."""
+        for rank in self.whose.value:
+            self.orders[rank] = to(self.orders[rank])
+        self._show()
+
+    def _allow(self) -> None:
+        for call, button in self.calls.items():
+            button.disabled = not all(call in possible(self.orders[rank]) for rank in self.whose.value)
+
+    def _show(self) -> None:
+        self._allow()
+        self.picture.value = self.still().svg()
+        self.result.value = f"two real ranks: {measured(self.orders)}" if any(self.orders) else ""
+
+    def still(self) -> Drawing:
+        """Both orders with the sheets after them; the title says what they amount to."""
+        end = ending(self.orders)
+        return _picture(self.orders, [len(order) for order in self.orders], end.sheets, f".grad: {end}")
+
+    def __repr__(self) -> str:
+        return f"[to be played with in a running notebook: orders of {', '.join(CALLS.values())}]"
+
+
+def explore_orders() -> OrdersExplorer:
+    """The buttons and the picture, to be the last line of a cell."""
+    return OrdersExplorer()
+
+
+# The patterns of `lab.patterns`: measured by their ranks, put together here
+
+
+def matrix(found: Mapping[Place, float | str]) -> dict[Place, float | str]:
+    """What the ranks have measured, and what becomes of them when rank 0 alone evaluates in the middle of training.
+
+    Some of those runs hang or kill a rank, so each has two ranks of its own.
+    """
+    modes = list(dict.fromkeys(mode for _, mode, _ in found))
+    places = [(name, mode, buffers) for name in ALONE for mode in modes for buffers in (False, True)]
+    with ThreadPoolExecutor(4) as pool:
+        runs = pool.map(
+            lambda place: _ended("rank_0_evaluates", place[1], place[2], *ALONE[place[0]]), places
+        )
+        return {**found, **dict(zip(places, runs, strict=True))}
+
+
+def swapped_orders() -> str:
+    """A table: two models, taken by rank 1 in the other order, in one group and in groups of their own."""
+    orders = [(both, own, warm_up) for both in (False, True) for own in (False, True) for warm_up in (0, 2)]
+    with ThreadPoolExecutor(4) as pool:
+        runs = pool.map(lambda order: _ended("swapped", *order), [*orders, (False, False, 0, 8)])
+        words = [word(end) for end in runs]
+    rows = {"F B, then F B": words[:4], "F F, one B": words[4:8], "other shapes": words[8:]}
+    lines = [
+        f"{'':18}{'one group':28}groups of their own",
+        f"{'':18}{'at once':14}{'after 2 steps':14}{'at once':14}after 2 steps",
+        *(f"{name:18}" + "".join(f"{each:14}" for each in row).rstrip() for name, row in rows.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _ended(name: str, *arguments: object) -> float | str:
+    outcome = run_quietly(_from_patterns, name, *arguments, ranks=2)
+    return max(outcome.values.values()) if outcome.ok else outcome.kind.value
+
+
+def _from_patterns(name: str, *arguments: object) -> float:
+    """Runs on the ranks: a function of `lab.patterns`, which the kernel does not load, because it loads torch."""
+    from course_lib.lab import patterns
+
+    function: Callable[..., float] = getattr(patterns, name)
+    return function(*arguments)
+
+
+def word(found: float | str) -> str:
+    """What was found, in a word or two."""
+    if isinstance(found, str):
+        late, _, message = found.rpartition(": ")
+        return {"hang": "hangs", "died": "rank dies"}.get(message) or late or "raises"
+    return "right" if found < 0.1 else f"wrong {found:.0f} %"
+
+
+def same(tiny: float | str, real: float | str) -> bool:
+    """The same error, or percentages that differ by rounding only."""
+    if isinstance(tiny, str) or isinstance(real, str):
+        return str(real).startswith(str(tiny))
+    return abs(tiny - real) < 0.01
+
+
+def draw_matrix(found: Mapping[Place, float | str]) -> Drawing:
+    """A row for each pattern, two columns for each mode: without and with buffers."""
+    names = list(dict.fromkeys(name for name, _, _ in found))
+    columns = list(dict.fromkeys((mode, buffers) for _, mode, buffers in found))
+    cells, told = {}, []
+    for row, name in enumerate(names):
+        words = [word(found[name, *column]) for column in columns]
+        for number, (said, column) in enumerate(zip(words, columns, strict=True)):
+            look, sign = LOOKS[said.partition(" ")[0]]
+            cells[row, number] = Cell(
+                look, sign + said.removeprefix("wrong")[-5:] * (sign == "≠"), _hint(found[name, *column])
+            )
+        told.append(f"{name}: {', '.join(dict.fromkeys(words))}")
+    legend = ", ".join(f"{sign} {kind}" for kind, (_, sign) in LOOKS.items())
+    always = [
+        name for name in names if all(word(found[name, *column]).startswith("wrong") for column in columns)
+    ]
+    return grid(
+        names,
+        [f"{mode.partition('_')[0]}{' + buf' if buffers else ''}" for mode, buffers in columns],
+        cells,
+        title=f"Silently wrong in all six columns: {len(always)} of {len(names)} patterns",
+        alt="; ".join(told),
+        axis=f"default, find_unused_parameters, static_graph; without and with buffers.  {legend}",
+    )
+
+
+def _hint(found: float | str) -> str:
+    return found if isinstance(found, str) else f"off by {found:.3g} %"
+
+
+# Predictions
+
+
+def fails(outcome: Outcome) -> bool:
+    """What was measured on rank 0 is an error's first words."""
+    return isinstance(outcome["off"][0], str)
+
+
+def heads_hold(body: float, left: float, right: float) -> Callable[[Outcome], bool]:
+    """The gradients of rank 0's body, left head and right head."""
+    return lambda outcome: outcome.ok and list(outcome.values[0]) == [body, left, right]
