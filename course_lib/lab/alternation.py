@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind, Outcome
 
@@ -163,7 +163,9 @@ def make_calls(orders: Sequence[str], wrap: Callable[[nn.Module], nn.Module] | N
 
     rank, net = dist.get_rank(), torch.nn.Linear(1, 1, bias=False)
     ddp = (wrap or DistributedDataParallel)(net)
-    for _ in range(3):  # afterwards no forward sends anything: buckets are rebuilt, with static_graph in the third
+    for _ in range(
+        3
+    ):  # afterwards no forward sends anything: buckets are rebuilt, with static_graph in the third
         ddp(torch.ones(1, 1)).sum().backward()
     ddp.zero_grad(set_to_none=False)
     losses: list[torch.Tensor] = []
@@ -287,10 +289,13 @@ def _told(sheet: Sheet) -> str:
 class OrdersExplorer(Explorer):
     """Put calls in an order, the same one for both ranks or two: computed by the sheet, and run on two real ranks."""
 
+    controls = f"orders of {', '.join(CALLS.values())}"
+
     def __init__(self) -> None:
         import ipywidgets as widgets
 
         self.orders = ["FFBB", "FFBB"]
+        self.static = self._computed()
         self.whose = widgets.ToggleButtons(
             options={"both ranks": (0, 1), "rank 0": (0,), "rank 1": (1,)}, description="calls of"
         )
@@ -306,9 +311,9 @@ class OrdersExplorer(Explorer):
         self.undo.on_click(lambda _: self.change(lambda order: order[:-1]))
         self.clear.on_click(lambda _: self.change(lambda order: ""))
         self.whose.observe(lambda _: self._allow(), names="value")
-        goals = widgets.HTML(
-            "Find an order that is wrong in between and right in the end; one after which each rank has averaged, "
-            "and the two differ; one that hangs."
+        goals = to_find(
+            "an order that is wrong in between and right in the end; one after which each rank has averaged, and the "
+            "two differ; one that hangs."
         )
         buttons = widgets.HBox(
             [*self.calls.values(), self.undo, self.clear], layout={"flex_flow": "row wrap"}
@@ -328,16 +333,13 @@ class OrdersExplorer(Explorer):
 
     def _show(self) -> None:
         self._allow()
-        self.picture.value = self.still().svg()
+        self.picture.value = self._computed().svg()
         self.result.value = f"two real ranks: {measured(self.orders)}" if any(self.orders) else ""
 
-    def still(self) -> Drawing:
+    def _computed(self) -> Drawing:
         """Both orders with the sheets after them; the title says what they amount to."""
         end = ending(self.orders)
         return _picture(self.orders, [len(order) for order in self.orders], end.sheets, f".grad: {end}")
-
-    def __repr__(self) -> str:
-        return f"[to be played with in a running notebook: orders of {', '.join(CALLS.values())}]"
 
 
 def explore_orders() -> OrdersExplorer:

@@ -319,7 +319,7 @@ def two_steps(
         yield [float(p.grad) for p in ddp.parameters() if p.grad is not None]
 
 
-def rank_0_evaluates(options: dict[str, Any], buffers: bool, after: int, grad: bool) -> float:
+def rank_0_evaluates(mode: str, buffers: bool, after: int, grad: bool) -> float:
     """Three steps; after one of them rank 0 alone calls the wrapped model once more. Percent off, at worst.
 
     What is right is computed without a message: each rank knows the other one's samples as well.
@@ -328,7 +328,7 @@ def rank_0_evaluates(options: dict[str, Any], buffers: bool, after: int, grad: b
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6) if buffers else nn.Identity())
     twin = copy.deepcopy(net)
-    ddp = DistributedDataParallel(net, **options)
+    ddp = DistributedDataParallel(net, **MODES[mode])
 
     def gradients(model: nn.Module, x: Tensor) -> Tensor:
         model.zero_grad()

@@ -289,6 +289,7 @@ for step in range(3):
 from pathlib import Path
 
 Path("scratch").mkdir(exist_ok=True)
+Path("scratch/gan.py").unlink(missing_ok=True)  # from the last time
 
 # %%
 # %%writefile scratch/gan.py

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tools.plan import find_targets
-from tools.source import notebook_for
 from course_lib.lab.alternation import BACKWARDS, ending, make_calls, measured, possible
 from course_lib.notebook.run import run_quietly
 from tests.support.ranks_and_kernels import ROOT
+from tools.plan import find_targets
+from tools.source import notebook_for
 
 FLAGS = {"default": {}, "unused": {"find_unused_parameters": True}, "static": {"static_graph": True}}
 
