@@ -44,11 +44,12 @@ def test_who_waited_in_the_last_step():
 
 
 def test_a_late_forward_is_drawn_as_sleep():
-    drawing = draw_last_step(OUT, "Rank 1 sleeps")
+    drawing = draw_last_step(OUT)
     assert "asleep before its forward rank 1;" in drawing.alt
+    assert drawing.title == "Asleep: rank 1. Waiting in backward(): rank 0"
     svg = drawing.svg()
     assert svg.count(">asleep</text>") == 2  # in its bar, and in the legend
-    assert "asleep</text>" not in draw_last_step(traced(two_steps(0, 5), two_steps(0, 5)), "Nobody").svg()
+    assert "asleep</text>" not in draw_last_step(traced(two_steps(0, 5), two_steps(0, 5))).svg()
 
 
 def test_backward_is_drawn_from_the_first_one_on_and_the_title_names_who_waits():
