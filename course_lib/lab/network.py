@@ -394,7 +394,7 @@ def draw_against_default() -> Drawing:
         for column, cap in enumerate(caps):
             share = 100 * against_default(cap, NETWORKS[network], MODELS[model])
             look = "bad" if share >= 1 else "sum" if share <= -1 else "plain"
-            cells[row, column] = Cell(look, f"{share:+.1f} %")
+            cells[row, column] = Cell(look, f"{share:+.{int(share < 100)}f} %")
             told.append(f"{model}, {network}, {cap:g}: {share:+.1f} %")
     most = max(abs(against_default(25, NETWORKS[network], MODELS[model])) for model, network in places)
     return grid(
@@ -426,7 +426,7 @@ def _title(steps: Mapping[str, Step], computed: Mapping[str, Step], model: Model
     if steps is not computed:
         return f"The shortest of these steps: {shortest}"
     waited = 1e3 * (steps[shortest].seconds - model.seconds)
-    return f"Computed for {model.mib:.0f} MiB: shortest with {shortest}, {waited:.1f} ms longer than backward"
+    return f"Computed, {model.mib:.0f} MiB: with {shortest}, {waited:.1f} ms are waited for"
 
 
 def _drawn(

@@ -121,7 +121,7 @@ def test_in_the_drawing_a_bucket_leaves_when_both_ranks_have_filled_it_and_in_or
 def test_the_explorer_begins_with_what_is_computed_and_that_is_shown_where_no_kernel_runs():
     explorer = CapsExplorer()
     data, metadata = explorer._repr_mimebundle_()
-    assert "Computed for 8 MiB: shortest with" in data["text/plain"]
+    assert "Computed, 8 MiB: with" in data["text/plain"]
     assert data["image/svg+xml"] == explorer.picture.value
     assert metadata["image/svg+xml"]["alt"].startswith(
         "A row for each bucket_cap_mb of 0.5, 1, 2, 3, 4, 25, default"
@@ -159,4 +159,4 @@ def test_a_busy_machine_is_noticed():
 
 def test_an_estimate_has_the_bytes_of_the_parameters():
     drawing = estimate(2**18 * 97, 160, 60, NETWORKS["100 GbE: 50 us, 10 GiB/s"])
-    assert drawing.title.startswith("Computed for 97 MiB")
+    assert drawing.title.startswith("Computed, 97 MiB")
