@@ -134,9 +134,7 @@ def draw_shadows(
         step: milliseconds that a step takes apart from lateness.
     """
     own = max(map(sum, late))
-    finding = (
-        f"no rank is late by more than {own:g} ms in all, and all lose {lost(late, every):g} ms (computed)"
-    )
+    finding = f"{own:g} ms late at most, {lost(late, every):g} ms lost by all (computed)"
     title = ": ".join(filter(None, (settings, finding)))
     return lanes(
         [Lane(f"rank {rank}", (bars,)) for rank, bars in enumerate(_bars(late, every, step))],
@@ -303,7 +301,7 @@ def plot_less_often(outcome: Outcome) -> None:
     axes.plot([], [], "k", linewidth=3, label="of which sleep")
     axes.set_yticks([row + 0.18 for row in range(len(late))], list(late))
     axes.set(
-        title="; ".join(
+        title="\n".join(
             f"{who}: {took[who, 1] - took[who, 4]:.0f} ms saved by every 4th reduction" for who in late
         ),
         xlabel="milliseconds for 16 steps",

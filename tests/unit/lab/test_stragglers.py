@@ -116,7 +116,7 @@ def test_predictions_look_at_what_the_ranks_have():
 
 def test_the_explorer_measures_on_real_ranks_what_it_has_computed():
     explorer = LatenessExplorer()
-    assert "all lose 220 ms (computed)" in repr(explorer)
+    assert "220 ms lost by all (computed)" in repr(explorer)
     bundle, about = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert about["image/svg+xml"]["alt"] == explorer.static.alt
