@@ -7,80 +7,48 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from course_lib.data import load_digits
-from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
+from course_lib.draw import Arrow, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
-from course_lib.lab.traces import last_forward, spans_since, timeline_of
+from course_lib.lab.traces import last_forward, seconds_waited, spans_since, timeline_of
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.spans import Stage
 from course_lib.outcome.timeline import Timeline
 from course_lib.outcome.timeline_drawing import tracks
-from course_lib.outcome.trace import TRACED
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
     from torch.futures import Future
 
-#: The look of what is copied before and after an all-reduce: operators of these names on the main thread.
-_COPYING, _COPIES = "even", ("aten::cat", "aten::copy_")
 _WORDS = {
     "forward": "forward",
     "backward": "backward",
     "waiting": "waiting",
     "optimizer": "optimizer",
     "communication": "all-reduces under way",
-    _COPYING: "copying into a buffer, and back",
 }
 
 
-def draw_backward(
-    rows: Mapping[str, tuple[Outcome, int]], title: str, *, one_clock: bool = True, note: str = ""
-) -> Drawing:
-    """A lane for each traced run and rank: above what its main thread does, below the all-reduces under way.
+def draw_backward(outcome: Outcome) -> Drawing:
+    """A lane for each rank of a traced run: its last backward pass and what follows, above the all-reduces under way.
 
-    Args:
-        rows: by the lane's name, the run and the rank; its last backward pass and what follows are drawn.
-        note: beside the title, what is measured.
-        one_clock: time begins with the first of the backward passes; otherwise each lane's begins with its own.
+    The title names the rank that waited longest.
     """
-    traced = {name: (timeline_of(outcome), rank) for name, (outcome, rank) in rows.items()}
-    begins = {name: last_backward(timeline, rank) for name, (timeline, rank) in traced.items()}
-    first = min(begins.values(), default=0.0)
-    found = []
-    for name, (timeline, rank) in traced.items():
-        since = first if one_clock else begins[name]
-        main, *below = tracks(timeline.spans, rank, since=since)
-        found.append(Lane(name, ((*_copies(*rows[name], since), *main), *below)))
+    timeline = timeline_of(outcome)
+    begins = {rank: last_backward(timeline, rank) for rank in timeline.ranks}
+    first = min(begins.values())
+    waited = {rank: seconds_waited(spans_since(timeline, rank, begin)) for rank, begin in begins.items()}
     return lanes(
-        found,
-        title=title,
-        alt=f"A lane each for {', '.join(rows)}: the last backward pass, and the all-reduces beside it.",
+        [Lane(f"rank {rank}", tuple(tracks(timeline.spans, rank, since=first))) for rank in timeline.ranks],
+        title=f"Rank {max(waited, key=lambda rank: waited[rank])} waits longest in backward()",
+        alt="A lane for each rank: the last backward pass, and the all-reduces beside it.",
         legend=_WORDS,
         unit="milliseconds since backward began",
-        note=note,
-    )
-
-
-def _copies(outcome: Outcome, rank: int, since: float) -> tuple[Bar, ...]:
-    """What a rank's main thread has copied outside of backward, in milliseconds since a moment (in seconds)."""
-    zero = min(event["start_ns"] for events in outcome.trace_events.values() for event in events)
-    mine = outcome.trace_events[rank]
-    main = next((event["thread"] for event in mine if event["name"] == TRACED), None)
-    return tuple(
-        Bar(
-            start,
-            event["duration_ns"] / 1e6,
-            _COPYING,
-            hint=f"{event['name']}, {event['duration_ns'] / 1e6:.1f} ms",
-        )
-        for event in mine
-        if event["name"] in _COPIES and event["thread"] == main
-        if (start := (event["start_ns"] - zero) / 1e6 - 1e3 * since) >= 0
     )
 
 
@@ -245,14 +213,28 @@ def crossed_model() -> nn.Module:
 # -- predictions --------------------------------------------------------------------------------------------------
 
 
-def gradients_sent(count: int) -> Callable[[Outcome], bool]:
-    """A prediction: rank 0 issues so many all-reduces of gradients in all."""
-    return lambda outcome: sum(sent.stage == "gradients" for sent in outcome.collectives[0]) == count
+def first_message_has(mib: float) -> Callable[[Outcome], bool]:
+    """A prediction: rank 0's first all-reduce of gradients has about so many MiB."""
+
+    def has(outcome: Outcome) -> bool:
+        numbers = next(
+            sum(size[0] for size in sent.sizes)
+            for sent in outcome.collectives[0]
+            if sent.stage == "gradients"
+        )
+        return abs(4 * numbers / 2**20 - mib) < 0.25
+
+    return has
 
 
 def waits_in(call: str) -> Callable[[Outcome], bool]:
     """A prediction: a rank waits in a line with this call."""
     return lambda outcome: any(call in waiting.source for waiting in outcome.waiting.values())
+
+
+def differs_on_rank_1(outcome: Outcome) -> bool:
+    """A prediction: the cell ends well, and its value is true on rank 0 only."""
+    return outcome.ok and outcome.values == {0: True, 1: False}
 
 
 def second_has(mib: float) -> Callable[[Outcome], bool]:

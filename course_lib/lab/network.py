@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from course_lib.draw import Arrow, Box, Drawing, Text
+from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer
 from course_lib.notebook.run import run_quietly
@@ -32,6 +32,35 @@ CAPS: tuple[float | None, ...] = (0.5, 1, 2, 4, 25, None)
 #: The model: so many layers, of so many MiB each, whose backward takes so many seconds each.
 LAYERS, LAYER_MIB, LAYER_SECONDS = 16, 0.5, 0.005
 _MIB = 2**20
+#: A measured step that is so many times as long as the computed one was measured on a busy machine.
+_BUSY = 1.3
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a step's arithmetic needs to know of a model: tensors of the same size, ready one after the other.
+
+    Attributes:
+        tensors: how many gradients it has. mib: MiB of all of them. seconds: how long its backward takes.
+    """
+
+    tensors: int = LAYERS
+    mib: float = LAYERS * LAYER_MIB
+    seconds: float = LAYERS * LAYER_SECONDS
+
+
+#: The model of the lesson's runs.
+TOY = Model()
+#: Models of real sizes, float32; the times of their backward are guesses for one fast GPU.
+MODELS = {
+    "ResNet-50 (97 MiB, backward 60 ms)": Model(160, 97, 0.060),
+    "GPT-2 (475 MiB, backward 120 ms)": Model(148, 475, 0.120),
+}
+
+
+def at_pace(layer: float) -> Model:
+    """The model of the lesson's runs with so many seconds per layer."""
+    return Model(seconds=LAYERS * layer)
 
 
 @dataclass(frozen=True)
@@ -90,9 +119,18 @@ class Network:
             found.append(Step(tuple(at - began for at in pace.ready), sent, ended - began))
         return found[1:]
 
-    def seconds_per_step(self, ddp: DistributedDataParallel, count: int = 3) -> float:
-        """The shortest of some steps, in seconds: what is measured on a busy machine is never too short."""
-        return min(step.seconds for step in self.steps(ddp, count))
+    def fastest_step(self, ddp: DistributedDataParallel, count: int = 3) -> Step:
+        """The shortest of some steps: what is measured on a busy machine is never too short."""
+        return min(self.steps(ddp, count), key=lambda step: step.seconds)
+
+
+#: Networks of real sizes, by name.
+NETWORKS = {
+    "100 GbE: 50 us, 10 GiB/s": Network(50e-6, 10 * 1024),
+    "inside a machine: 20 us, 150 GiB/s": Network(20e-6, 150 * 1024),
+    "10 GbE: 100 us, 1 GiB/s": Network(100e-6, 1024),
+    "a ring of very many ranks: 1 ms, 10 GiB/s": Network(1e-3, 10 * 1024),
+}
 
 
 def sixteen_layers(seconds: float = LAYER_SECONDS) -> nn.Sequential:
@@ -152,10 +190,14 @@ class _Wire:
 
     def send(self, bucket: torch.distributed.GradBucket) -> Future[torch.Tensor]:
         """The communication hook: what DDP would do (`allreduce_hook`), delivered when the network is through."""
+        return self.carry(bucket.buffer())
+
+    def carry(self, buffer: torch.Tensor) -> Future[torch.Tensor]:
+        """The mean over the ranks of this tensor, in its place, when the network is through."""
         import torch.distributed as dist
         from torch.futures import Future
 
-        buffer = bucket.buffer().div_(dist.get_world_size())
+        buffer.div_(dist.get_world_size())
         work = dist.all_reduce(buffer, async_op=True)
         done: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
 
@@ -184,32 +226,104 @@ def _sleep_until(moment: float) -> None:
 # -- computed -----------------------------------------------------------------------------------------------------
 
 
-def buckets_of(cap: float | None) -> list[int]:
-    """How many of the layers each bucket has: it is closed when it has reached its cap (`None`: 1 MiB, then 25)."""
+def buckets_of(cap: float | None, model: Model = TOY) -> list[int]:
+    """How many of the tensors each bucket has: it is closed when it has reached its cap (`None`: 1 MiB, then 25)."""
     limits = [1.0, 25.0] if cap is None else [cap]
     found = [0]
-    for _ in range(LAYERS):
-        if found[-1] * LAYER_MIB >= limits[min(len(found), len(limits)) - 1]:
+    for _ in range(model.tensors):
+        if found[-1] * model.mib / model.tensors >= limits[min(len(found), len(limits)) - 1]:
             found.append(0)
         found[-1] += 1
     return found
 
 
-def computed_step(cap: float | None, network: Network, layer: float = LAYER_SECONDS) -> Step:
-    """What a step would take if nothing but the layers and the network took time.
+def computed_step(cap: float | None, network: Network, model: Model = TOY) -> Step:
+    """What a step would take if nothing but the backward and the network took time.
 
     A bucket leaves when its last gradient is there and the network is free; `backward()` returns when the last one
     has arrived.
     """
-    ready = tuple(layer * (number + 1) for number in range(LAYERS))
+    return _computed(buckets_of(cap, model), network, model)
+
+
+def _computed(buckets: Sequence[int], network: Network, model: Model, *, after: bool = False) -> Step:
+    ready = tuple(model.seconds / model.tensors * (number + 1) for number in range(model.tensors))
     sent: list[tuple[float, float]] = []
-    done, free = 0, 0.0
-    for count in buckets_of(cap):
+    done, free = 0, ready[-1] if after else 0.0
+    for count in buckets:
         done += count
         start = max(ready[done - 1], free)
-        free = start + network.seconds(count * LAYER_MIB)
+        free = start + network.seconds(count * model.mib / model.tensors)
         sent.append((start, free))
     return Step(ready, tuple(sent), max(ready[-1], free))
+
+
+def against_default(cap: float, network: Network, model: Model) -> float:
+    """By which share a computed step with this cap is longer than one with DDP's default."""
+    return computed_step(cap, network, model).seconds / computed_step(None, network, model).seconds - 1
+
+
+# -- by hand ------------------------------------------------------------------------------------------------------
+
+#: The lesson's four ways to average by hand: after backward or in hooks, and how many tensors travel together.
+_WAYS = {
+    "one by one": (True, 1),
+    "one flat buffer": (True, LAYERS),
+    "hooks": (False, 1),
+    "buckets": (False, 4),
+}
+
+
+def steps_by_hand(network: Network) -> dict[str, Step]:
+    """Runs on every rank: one step of each way to average by hand, the shorter one of two."""
+    return {
+        name: min((_step_by_hand(network, *way) for _ in range(2)), key=lambda step: step.seconds)
+        for name, way in _WAYS.items()
+    }
+
+
+def _step_by_hand(network: Network, after: bool, together: int) -> Step:
+    import torch
+
+    model, wire = sixteen_layers(), _Wire(network)
+    pace: _Pace = model.pace  # type: ignore[assignment]  # not a module
+    parameters = list(reversed(list(model.parameters())))
+    collected: list[torch.Tensor] = []
+    under_way: list[Future[torch.Tensor]] = []
+
+    def collect(parameter: torch.Tensor) -> None:
+        assert parameter.grad is not None
+        collected.append(parameter.grad.flatten())
+        if len(collected) == together:
+            under_way.append(wire.carry(torch.cat(collected)))
+            collected.clear()
+
+    output = model(torch.ones(1, 512)).sum()
+    if not after:
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(collect)
+    torch.distributed.barrier()
+    wire.begin(open_wide=False)
+    began = pace.begin(resting=False)
+    output.backward()
+    if after:
+        for parameter in parameters:
+            collect(parameter)
+    for future in under_way:
+        future.wait()
+    ended = time.perf_counter()
+    sent = tuple((start - began, end - began) for start, end in wire.sent)
+    return Step(tuple(at - began for at in pace.ready), sent, ended - began)
+
+
+def draw_by_hand(network: Network) -> Drawing:
+    """A row for each way to average by hand, as two real ranks of their own ran it on this network."""
+    measured: dict[str, Step] = run_quietly(steps_by_hand, network, ranks=2).values[0]
+    computed = {
+        name: _computed([together] * (LAYERS // together), network, TOY, after=after)
+        for name, (after, together) in _WAYS.items()
+    }
+    return _drawn(measured, computed, "way to average", network, TOY)
 
 
 # -- measured -----------------------------------------------------------------------------------------------------
@@ -222,7 +336,7 @@ def one_step(caps: Sequence[float | None], network: Network, layer: float) -> li
     found = []
     for cap in caps:
         ddp = DistributedDataParallel(sixteen_layers(layer), bucket_cap_mb=cap)
-        found.append(min(network.steps(ddp, 2), key=lambda step: step.seconds))
+        found.append(network.fastest_step(ddp, 2))
     return found
 
 
@@ -235,11 +349,11 @@ def measured_steps(
 
 
 def fastest(cap: float) -> Callable[[Outcome], bool]:
-    """A prediction: of the caps in the cell's `seconds`, the step with this one was the shortest."""
+    """A prediction: of the caps in the cell's `steps`, the one with this one was the shortest."""
 
     def is_fastest(outcome: Outcome) -> bool:
-        by_rank = outcome["seconds"].values()
-        slowest = {one: max(seconds[one] for seconds in by_rank) for one in next(iter(by_rank))}
+        by_rank = outcome["steps"].values()
+        slowest = {one: max(steps[one].seconds for steps in by_rank) for one in next(iter(by_rank))}
         return bool(min(slowest, key=lambda one: slowest[one]) == cap)
 
     return is_fastest
@@ -255,94 +369,133 @@ def cap_in_words(cap: float | None) -> str:
     return "default" if cap is None else f"{cap:g}"
 
 
-def draw_caps(
-    measured: Mapping[float | None, Step],
-    network: Network,
-    layer: float = LAYER_SECONDS,
-    title: str = "A short step needs messages that are few, and early",
-) -> Drawing:
+def draw_caps(measured: Mapping[float | None, Step], network: Network, model: Model = TOY) -> Drawing:
     """A row per cap: the backward above, the messages below it, and when `backward()` returned.
 
-    The dashed line is where `computed_step` has it.
+    The dashed line is where `computed_step` has it. The title names the shortest, or says that the machine was busy.
     """
-    computed = {cap: computed_step(cap, network, layer) for cap in measured}
-    said = {
-        cap: f"{1e3 * measured[cap].seconds:.0f} ms ({1e3 * computed[cap].seconds:.0f})" for cap in measured
-    }
-    return _drawn(measured, computed, said, "measured (computed)", network, title)
+    computed = {cap_in_words(cap): computed_step(cap, network, model) for cap in measured}
+    steps = {cap_in_words(cap): step for cap, step in measured.items()}
+    return _drawn(steps, computed, "bucket_cap_mb", network, model)
 
 
-def draw_computed(
-    caps: Sequence[float | None],
-    network: Network,
-    layer: float = LAYER_SECONDS,
-    title: str = "Computed: step time against bucket_cap_mb",
-) -> Drawing:
+def draw_computed(caps: Sequence[float | None], network: Network, model: Model = TOY) -> Drawing:
     """The same of computed steps only: there at once, and the same on every machine."""
-    computed = {cap: computed_step(cap, network, layer) for cap in caps}
-    said = {cap: f"{1e3 * step.seconds:.0f} ms" for cap, step in computed.items()}
-    return _drawn(computed, computed, said, "computed", network, title)
+    computed = {cap_in_words(cap): computed_step(cap, network, model) for cap in caps}
+    return _drawn(computed, computed, "bucket_cap_mb", network, model)
+
+
+def draw_against_default() -> Drawing:
+    """Computed for models and networks of real sizes: by how much a step is longer than with DDP's default."""
+    caps = (0.5, 4, 25, 100)
+    places = [(model, network) for model in MODELS for network in NETWORKS]
+    cells, told = {}, []
+    for row, (model, network) in enumerate(places):
+        for column, cap in enumerate(caps):
+            share = 100 * against_default(cap, NETWORKS[network], MODELS[model])
+            look = "bad" if share >= 1 else "sum" if share <= -1 else "plain"
+            cells[row, column] = Cell(look, f"{share:+.{int(share < 100)}f} %")
+            told.append(f"{model}, {network}, {cap:g}: {share:+.1f} %")
+    most = max(abs(against_default(25, NETWORKS[network], MODELS[model])) for model, network in places)
+    return grid(
+        [f"{model.partition(' (')[0]}; {network}" for model, network in places],
+        [f"{cap:g}" for cap in caps],
+        cells,
+        title=f"25 and the default differ by at most {100 * most:.1f} %",
+        alt="; ".join(told),
+        axis="bucket_cap_mb; step time against the default, computed",
+    )
+
+
+def estimate(parameters: float, tensors: int, backward_ms: float, network: Network) -> Drawing:
+    """What the gradients of a model of your own cost on a network, computed.
+
+    Args:
+        parameters: how many numbers it has; each gradient has 4 bytes.
+        tensors: in how many tensors.
+        backward_ms: how long its backward takes on one GPU.
+        network: see `NETWORKS`.
+    """
+    return draw_computed((1, 4, None, 100), network, Model(tensors, 4 * parameters / _MIB, backward_ms / 1e3))
+
+
+def _title(steps: Mapping[str, Step], computed: Mapping[str, Step], model: Model) -> str:
+    if any(step.seconds > _BUSY * computed[name].seconds for name, step in steps.items()):
+        return "This machine is busy: steps are much longer than computed. Run the cell again."
+    shortest = min(steps, key=lambda name: steps[name].seconds)
+    if steps is not computed:
+        return f"The shortest of these steps: {shortest}"
+    waited = 1e3 * (steps[shortest].seconds - model.seconds)
+    return f"Computed, {model.mib:.0f} MiB: with {shortest}, {waited:.1f} ms are waited for"
 
 
 def _drawn(
-    steps: Mapping[float | None, Step],
-    computed: Mapping[float | None, Step],
-    said: Mapping[float | None, str],
-    heading: str,
+    steps: Mapping[str, Step],
+    computed: Mapping[str, Step],
+    names: str,
     network: Network,
-    title: str,
+    model: Model,
 ) -> Drawing:
+    said = {
+        name: f"{1e3 * step.seconds:.0f} ms"
+        + (f" ({1e3 * computed[name].seconds:.0f})" if steps is not computed else "")
+        for name, step in steps.items()
+    }
+    heading = "computed" if steps is computed else "measured (computed)"
     longest = max(step.seconds for step in (*steps.values(), *computed.values()))
     scale = (_WIDTH - _LEFT - _RIGHT) / longest
-    shortest = min(steps, key=lambda cap: steps[cap].seconds)
+    shortest = min(steps, key=lambda name: steps[name].seconds)
     shapes: list[Shape] = [
-        Text(_LEFT - 10, 14, "bucket_cap_mb", 12, "end", mono=True),
+        Text(_LEFT - 10, 14, names, 12, "end", mono=True),
         Text(_WIDTH - 8, 14, heading, 12, "end", faint=True),
     ]
-    for place, (cap, step) in enumerate(steps.items()):
+    for place, (name, step) in enumerate(steps.items()):
         top = 22 + place * _ROW
         count = len(step.sent)
         shapes += [
-            Text(_LEFT - 10, top + 13, cap_in_words(cap), 13, "end", bold=cap == shortest),
+            Text(_LEFT - 10, top + 13, name, 13, "end", bold=name == shortest),
             Text(
                 _LEFT - 10, top + 28, f"{count} all-reduce{'s' if count > 1 else ''}", 11, "end", faint=True
             ),
             *_row(step, top, scale),
         ]
-        end = _LEFT + computed[cap].seconds * scale
+        end = _LEFT + computed[name].seconds * scale
         shapes.append(Arrow(end, top - 4, end, top + 2 * _BAR + 6, 1.5, dashed=True, plain=True))
-        shapes.append(Text(_WIDTH - 8, top + 13, said[cap], 12, "end", bold=cap == shortest))
-        if cap == shortest:
+        shapes.append(Text(_WIDTH - 8, top + 13, said[name], 12, "end", bold=name == shortest))
+        if name == shortest:
             shapes.append(Text(_WIDTH - 8, top + 28, "the shortest", 11, "end"))
     bottom = 22 + len(steps) * _ROW
     shapes += [
         Box(_LEFT, bottom, 20, 12, "backward", edge=0.5),
-        Text(_LEFT + 26, bottom + 10, f"backward of {LAYERS} layers", 12),
+        Text(_LEFT + 26, bottom + 10, f"backward of {model.tensors} layers", 12),
         Box(_LEFT + 176, bottom, 20, 12, "communication", edge=0.5),
         Text(_LEFT + 202, bottom + 10, "all-reduces on the network", 12),
         Arrow(_LEFT + 386, bottom - 1, _LEFT + 386, bottom + 14, 1.5, dashed=True, plain=True),
         Text(_LEFT + 394, bottom + 10, "backward() returns, computed", 12),
     ]
-    caps = ", ".join(map(cap_in_words, steps))
     return Drawing(
         _WIDTH,
         bottom + 22,
         tuple(shapes),
-        f"A row for each bucket_cap_mb of {caps}: the backward of {LAYERS} layers, below it the all-reduces on the "
-        "network, one after the other, and a dashed line where the computed step ends. The more messages there are, "
+        f"A row for each {names} of {', '.join(steps)}: the backward of {model.tensors} layers, below it "
+        "the all-reduces on the network, one after the other, and a dashed line where the computed step ends. The "
+        "more messages there are, "
         "the earlier the first one leaves, and the more often the latency is paid.",
-        title,
+        _title(steps, computed, model),
         f"{1e3 * network.latency:g} ms, {network.bandwidth:g} MiB/s",
     )
 
 
 def _row(step: Step, top: float, scale: float) -> list[Shape]:
     shapes: list[Shape] = []
-    for number, (start, end) in enumerate(zip((0.0, *step.ready), step.ready, strict=False)):
-        hint = f"layer {LAYERS - number}, ready after {1e3 * end:.1f} ms"
-        shapes.append(
-            Box(_LEFT + start * scale, top, (end - start) * scale, _BAR, "backward", "", hint, edge=0.5)
-        )
+    if len(step.ready) > 2 * LAYERS:
+        shapes.append(Box(_LEFT, top, step.ready[-1] * scale, _BAR, "backward", edge=0.5))
+    else:
+        for number, (start, end) in enumerate(zip((0.0, *step.ready), step.ready, strict=False)):
+            hint = f"layer {len(step.ready) - number}, ready after {1e3 * end:.1f} ms"
+            shapes.append(
+                Box(_LEFT + start * scale, top, (end - start) * scale, _BAR, "backward", "", hint, edge=0.5)
+            )
     for number, (start, end) in enumerate(step.sent):
         hint = f"bucket {number}, {1e3 * (end - start):.1f} ms"
         place = (_LEFT + start * scale, top + _BAR + 2, (end - start) * scale, _BAR)
@@ -351,12 +504,14 @@ def _row(step: Step, top: float, scale: float) -> list[Shape]:
 
 
 class CapsExplorer(Explorer):
-    """Choose a network, the pace of the backward and a cap of your own.
+    """Choose a model, a network, the pace of the backward and a cap of your own.
 
-    What is computed is drawn at once; then every row is a run on two real ranks.
+    What is computed is drawn at once. Then every row of the lesson's own model on the network of the sliders is a run
+    on two real ranks; models and networks of real sizes are computed only.
     """
 
-    controls = "latency, bandwidth, backward, bucket_cap_mb"
+    controls = "model, network, backward, bucket_cap_mb"
+    TOY, SLIDERS = "the lesson's (8 MiB), run on two ranks", "that of the sliders"
 
     def __init__(self) -> None:
         import ipywidgets as widgets
@@ -366,6 +521,9 @@ class CapsExplorer(Explorer):
             "style": {"description_width": "14em"},
             "continuous_update": False,
         }
+        choose = {"layout": wide["layout"], "style": wide["style"]}
+        self.model = widgets.Dropdown(options=[self.TOY, *MODELS], description="model", **choose)
+        self.carrier = widgets.Dropdown(options=[self.SLIDERS, *NETWORKS], description="network", **choose)
         self.latency = widgets.IntSlider(8, 0, 20, description="latency (ms)", **wide)
         self.bandwidth = widgets.SelectionSlider(
             options=[25, 50, 100, 200, 400, 1000], value=100, description="bandwidth (MiB per s)", **wide
@@ -375,16 +533,17 @@ class CapsExplorer(Explorer):
         self.status = widgets.HTML("<i>Computed. Move a slider, and two ranks measure it.</i>")
         self.static = self._computed()
         self.picture = widgets.HTML(self.static.svg())
-        for control in (self.latency, self.bandwidth, self.layer, self.cap):
+        controls = (self.model, self.carrier, self.latency, self.bandwidth, self.layer, self.cap)
+        for control in controls:
             control.observe(self._run_and_draw, names="value")
-        controls = (self.latency, self.bandwidth, self.layer, self.cap)
         self.whole = widgets.VBox([*controls, self.status, self.picture])
         self._kept: dict[tuple[Network, float], dict[float | None, Step]] = {}
 
     @property
     def network(self) -> Network:
         """The one that is chosen."""
-        return Network(1e-3 * self.latency.value, self.bandwidth.value)
+        by_sliders = Network(1e-3 * self.latency.value, self.bandwidth.value)
+        return NETWORKS.get(self.carrier.value, by_sliders)
 
     @property
     def caps(self) -> list[float | None]:
@@ -397,18 +556,22 @@ class CapsExplorer(Explorer):
         return self._kept.setdefault((self.network, self.layer.value), {})
 
     def _computed(self) -> Drawing:
-        return draw_computed(self.caps, self.network, 1e-3 * self.layer.value)
+        """What there is to see before anything has run."""
+        model = MODELS.get(self.model.value, at_pace(1e-3 * self.layer.value))
+        return draw_computed(self.caps, self.network, model)
 
     def _run_and_draw(self, _: object) -> None:
+        if (self.model.value, self.carrier.value) != (self.TOY, self.SLIDERS):
+            self.status.value = "<i>Computed only: this machine has no such model, or no such network.</i>"
+            self.picture.value = self._computed().svg()
+            return
         network, layer, found = self.network, 1e-3 * self.layer.value, self.found
         if missing := [cap for cap in self.caps if cap not in found]:
             self.status.value = "<i>Computed. Two ranks are running ...</i>"
             self.picture.value = self._computed().svg()
             found.update(measured_steps(missing, network, layer))
         rows = {cap: found[cap] for cap in self.caps}
-        self.picture.value = draw_caps(
-            rows, network, layer, "Measured: step time against bucket_cap_mb"
-        ).svg()
+        self.picture.value = draw_caps(rows, network, at_pace(layer)).svg()
         self.status.value = "<i>Measured: every row is a run on two ranks.</i>"
 
 

@@ -77,13 +77,18 @@ def _card(x: float, y: float, width: float, place: int, samples: int, ranks: int
     return Box(x, y, width - 4, 36, "plain", "?", dashed=True, size=14)
 
 
-def draw_deal(per_rank: Deal, samples: int, title: str) -> Drawing:
+def draw_deal(per_rank: Deal, samples: int, settings: str = "") -> Drawing:
     """A row per rank, a column per sample: when the rank takes it. The last row says how often it is taken in all.
+
+    The title says which samples are not taken exactly once.
 
     Args:
         per_rank: the indices of the samples that each rank takes.
         samples: how many samples there are.
+        settings: before the finding, how they were dealt.
     """
+    title = ": ".join(filter(None, (settings, _finding(per_rank, samples))))
+    title = title[:1].upper() + title[1:]
     column = min(60.0, (_WIDTH - _LEFT - 14) / max(1, samples))
     shapes = [*_dealt(per_rank, samples, _LEFT, 8, column, _ROW)]
     bottom = 8 + (len(per_rank) + 1) * _ROW + 20
@@ -155,6 +160,18 @@ def _in_words(per_rank: Deal, samples: int) -> str:
     return "; ".join(found)
 
 
+def _finding(per_rank: Deal, samples: int) -> str:
+    total = Counter(chain.from_iterable(per_rank.values()))
+    often = {index: total[index] for index in range(samples)}
+    if len(set(often.values())) == 1:
+        times = often[0]
+        return f"each sample is taken {'once' if times == 1 else f'{times} times'}"
+    repeated = [index for index, times in often.items() if times > 1]
+    missing = [index for index, times in often.items() if not times]
+    found = {"taken more than once": repeated, "never": missing}
+    return "; ".join(f"{words}: {_listed(which)}" for words, which in found.items() if which)
+
+
 def _listed(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices)) or "none"
 
@@ -199,8 +216,8 @@ class DealExplorer(Explorer):
             ranks=self.ranks.value,
         )
         order = f"shuffled, epoch {epoch}" if self.shuffle.value else "in order"
-        title = f"{samples} samples, {self.ranks.value} ranks, {order}{', drop_last' * self.drop_last.value}"
-        self.picture.value = draw_deal(outcome.values, samples, title).svg()
+        settings = f"{order}{', drop_last' * self.drop_last.value}"
+        self.picture.value = draw_deal(outcome.values, samples, settings).svg()
 
 
 def explore_deals() -> DealExplorer:
@@ -232,8 +249,9 @@ def plot_padding(errors: Mapping[int, Sequence[float]]) -> None:
         lines = axes.stem(range(1, len(found) + 1), found, basefmt=" ", linefmt=colour, markerfmt=marker)
         lines.markerline.set(color=colour, markersize=4, label=f"the first mistake is sample {first}")
     axes.axhline(0, color="black", linewidth=0.8)
+    most = max(abs(error) for found in errors.values() for error in found)
     axes.set(
-        title="Padding bends the accuracy, up or down, most where test sets are small",
+        title=f"Padding moves the accuracy by up to {most:.0f} percentage points",
         xlabel="number of test samples",
         ylabel="error (percentage points)",
     )
@@ -256,6 +274,7 @@ def draw_resumed(outcome: Outcome) -> Drawing:
         for row, found in enumerate(counts)
         for sample, count in enumerate(found)
     }
+    exact = [words for words, found in zip(_WAYS.values(), counts, strict=True) if set(found) == {1}]
     told = (
         f"{words}: twice {_listed([n for n, count in enumerate(found) if count == 2])}, "
         f"never {_listed([n for n, count in enumerate(found) if not count])}"
@@ -265,7 +284,7 @@ def draw_resumed(outcome: Outcome) -> Drawing:
         list(_WAYS.values()),
         [str(sample) for sample in range(len(counts[0]))],
         cells,
-        title="Only one way sees every sample once",
+        title=f"Every sample once: {', '.join(exact) or 'none of these'}",
         alt="; ".join(told),
         axis="index of the sample; the number says how often the epoch has seen it",
     )
@@ -274,3 +293,8 @@ def draw_resumed(outcome: Outcome) -> Drawing:
 def sees(outcome_of: str, *times: int) -> Callable[[Outcome], bool]:
     """A prediction: with this variable of the ranks, samples are seen just so many times, some of them each."""
     return lambda outcome: set(times_seen(outcome, outcome_of)) == set(times)
+
+
+def at_most(number: int) -> Callable[[Outcome], bool]:
+    """A prediction: no rank's value is above this number."""
+    return lambda outcome: max(outcome.values.values()) <= number

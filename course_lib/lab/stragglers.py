@@ -36,8 +36,11 @@ def waited(outcome: Outcome, rank: int) -> float:
     return seconds_waited(spans_since(timeline, rank, last_forward(timeline, rank)))
 
 
-def draw_last_step(outcome: Outcome, title: str) -> Drawing:
-    """A lane per rank: its last step, from the end of its optimizer step before; a late forward shows as sleep."""
+def draw_last_step(outcome: Outcome) -> Drawing:
+    """A lane per rank: its last step, from the end of its optimizer step before; a late forward shows as sleep.
+
+    The title names the ranks that slept, and those that waited.
+    """
     timeline = timeline_of(outcome)
     begins = {rank: _step_before_ended(timeline, rank) for rank in timeline.ranks}
     zero = min(begins.values())
@@ -54,11 +57,12 @@ def draw_last_step(outcome: Outcome, title: str) -> Drawing:
                 *bars,
             )
         found.append(Lane(f"rank {rank}", (bars,)))
+    waiting = [f"rank {rank}" for rank in timeline.ranks if waited(outcome, rank) > _ASLEEP_SECONDS]
     return lanes(
         found,
-        title=title,
-        alt=f"A lane per rank, its last step: asleep before its forward {', '.join(asleep) or 'nobody'}; the others "
-        "compute at once, and wait at the end of backward.",
+        title=f"Asleep: {', '.join(asleep) or 'nobody'}. Waiting in backward(): {', '.join(waiting) or 'nobody'}",
+        alt=f"A lane per rank, its last step: asleep before its forward {', '.join(asleep) or 'nobody'}; waiting at "
+        f"the end of backward: {', '.join(waiting) or 'nobody'}.",
         legend=_WORDS,
         unit="milliseconds since the step began",
     )
@@ -119,20 +123,23 @@ def expected_maximum(times: Sequence[float], n: int) -> float:
 
 
 def draw_shadows(
-    late: Lateness, every: int = 1, title: str = "", note: str = "", step: float = 4.0
+    late: Lateness, every: int = 1, settings: str = "", note: str = "", step: float = 4.0
 ) -> Drawing:
     """A lane per rank: its steps, its lateness before them, and the shadow of whoever is later: computed, not measured.
 
     Args:
         late: see `Lateness`.
         every: after how many steps the ranks reduce.
-        title: the finding.
+        settings: before the finding, how the ranks are late.
         note: beside the title; what is measured.
         step: milliseconds that a step takes apart from lateness.
     """
+    own = max(map(sum, late))
+    finding = f"{own:g} ms late at most, {lost(late, every):g} ms lost by all (computed)"
+    title = ": ".join(filter(None, (settings, finding)))
     return lanes(
         [Lane(f"rank {rank}", (bars,)) for rank, bars in enumerate(_bars(late, every, step))],
-        title=title,
+        title=title[:1].upper() + title[1:],
         alt=_shadows_in_words(late, every),
         legend={"sleep": "late", "even": "a step's own work", "waiting": "waiting, in somebody's shadow"},
         note=note,
@@ -189,7 +196,7 @@ class LatenessExplorer(Explorer):
         self.ranks = widgets.IntSlider(
             4, 2, 6, description="ranks", continuous_update=False, layout={"width": "22em"}
         )
-        self.static = draw_shadows(self.late(), 1, self._title(), "move a control to measure")
+        self.static = draw_shadows(self.late(), 1, self._settings(), "move a control to measure")
         self.picture = widgets.HTML(self.static.svg())
         for control in (self.who, self.delay, self.every, self.ranks):
             control.observe(self._run_and_draw, names="value")
@@ -205,17 +212,16 @@ class LatenessExplorer(Explorer):
         }
         return chosen[self.who.value]()
 
-    def _title(self) -> str:
+    def _settings(self) -> str:
         often = "every step" if self.every.value == 1 else f"every {self.every.value} steps"
-        per_step = lost(self.late(), self.every.value) / self.STEPS
-        return f"Late {self.who.value}, reduced {often}: {per_step:.1f} ms lost per step (computed)"
+        return f"reduced {often}"
 
     def _run_and_draw(self, _: object) -> None:
         late, every = self.late(), self.every.value
         outcome = run_quietly(train_late_and_not, late, every, ranks=self.ranks.value)
         with_, without = outcome.values[0]
         note = f"measured: {(with_ - without) / self.STEPS:.1f} ms"
-        self.picture.value = draw_shadows(late, every, self._title(), note).svg()
+        self.picture.value = draw_shadows(late, every, self._settings(), note).svg()
 
 
 def explore_lateness() -> LatenessExplorer:
@@ -290,7 +296,9 @@ def plot_less_often(outcome: Outcome) -> None:
     axes.plot([], [], "k", linewidth=3, label="of which sleep")
     axes.set_yticks([row + 0.18 for row in range(len(late))], list(late))
     axes.set(
-        title="Fewer reductions even out some chance, but no slow rank",
+        title="\n".join(
+            f"{who}: {took[who, 1] - took[who, 4]:.0f} ms saved by every 4th reduction" for who in late
+        ),
         xlabel="milliseconds for 16 steps",
         ylim=(1.7, -0.3),
         xlim=(0, 1.15 * max(took.values())),
@@ -311,7 +319,7 @@ def plot_spreads(outcome: Outcome) -> None:
         axes.plot([between for _, between in outcome[name][0]], line, color=colour, label=label)
     axes.set_xticks(range(0, 16, 2))
     axes.set(
-        title="Two groups are two models, unless somebody brings them together",
+        title="How far the models of the two pairs are apart",
         xlabel="step",
         ylabel="largest difference\nbetween the pairs' weights",
     )
@@ -328,7 +336,7 @@ def plot_weights(outcome: Outcome) -> None:
     for axes, (name, title) in zip(both, titles.items(), strict=True):
         _draw_weights(axes, outcome[name])
         axes.set_title(title, fontsize=9)
-    figure.suptitle("What a batch weighs: always 1/4, or more the fewer are left")
+    figure.suptitle("What a batch weighs in each round")
     plt.show()
 
 
@@ -362,8 +370,9 @@ def plot_errors(errors: Mapping[int, Sequence[float]]) -> None:
         axes.plot(
             list(errors), [100 * both[number] for both in errors.values()], line, color=colour, label=label
         )
+    worst = [100 * max(both[number] for both in errors.values()) for number in (0, 1)]
     axes.set(
-        title="The shorter the short batch, the more each of its samples counts",
+        title=f"Off by up to {worst[0]:.0f} % (mean of means) and {worst[1]:.0f} % (weighted)",
         xlabel="samples on rank 1 (8 on rank 0)",
         ylabel="gradient is off by (%)",
     )
@@ -371,28 +380,19 @@ def plot_errors(errors: Mapping[int, Sequence[float]]) -> None:
     plt.show()
 
 
-def wait_in_backward(outcome: Outcome) -> bool:
-    """A prediction: the mean is that of all four ranks, and all but rank 2 have waited for it in backward."""
-    return set(outcome.values.values()) == {2.5} and min(_others_waited(outcome)) > 0.1
+def always_late_took(low: float, high: float) -> Callable[[Outcome], bool]:
+    """A prediction: with rank 2 always late, and every 4th step reduced, the ranks took so many milliseconds."""
+    return lambda outcome: bool(low <= outcome["took"][0]["rank 2 is always late", 4] < high)
 
 
-def go_on_without(outcome: Outcome) -> bool:
-    """A prediction: the late rank's gradient is not in the mean."""
-    return bool(outcome.values[0] < 2.4)
+def after_join(weights: bool, momenta: bool) -> Callable[[Outcome], bool]:
+    """A prediction: whether the ranks' weights are equal, and the momenta of their optimizers."""
+    return lambda outcome: set(outcome.values.values()) == {(weights, momenta)}
 
 
-def wait_later(outcome: Outcome) -> bool:
-    """A prediction: it is in the mean, and nobody has waited for it in backward."""
-    return bool(outcome.values[0] == 2.5) and max(_others_waited(outcome)) < 0.1
-
-
-def _others_waited(outcome: Outcome) -> list[float]:
-    return [waited(outcome, rank) for rank in (0, 1, 3)]
-
-
-def last_gradient(number: float) -> Callable[[Outcome], bool]:
-    """A prediction: in the last round of the default run, rank 3 has this gradient."""
-    return lambda outcome: bool(outcome["default"][3][-1] == number)
+def raised_on(*ranks: int) -> Callable[[Outcome], bool]:
+    """A prediction: these ranks raised an error, and no others."""
+    return lambda outcome: set(outcome.errors) == set(ranks)
 
 
 def models_differ(outcome: Outcome) -> bool:

@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 03 · Samplers: who gets which sample
 #
-# > *“On four GPUs my validation accuracy is a little different from one GPU. And why does every epoch look the same?”*
+# > *“The weights are the same, the data are the same. Why is my validation accuracy on four GPUs a little different from the one
+# > on one GPU?”*
 #
-# DDP averages gradients. It never asks which samples they were computed from: that is decided by a **sampler**, and most
-# mistakes there raise no error. Ten samples are dealt to four ranks, like cards. What happens in the last round?
+# DDP averages gradients. It does not know which samples they were computed from. A **sampler** decides that, and most mistakes with
+# samplers raise no error. In the picture ten samples are dealt to four ranks like cards. What happens at the question marks of
+# round 3?
 #
 # **You will be able to** say which rank sees which sample in which epoch, shuffle properly, seed ranks, compute a metric
-# over all ranks that counts every sample once, split a stream, and resume in the middle of an epoch. 30 minutes.
+# over all ranks that counts every sample once, split a stream, and resume in the middle of an epoch. 40 minutes.
 #
 # **Before this:** lesson 00.
 
@@ -19,6 +21,9 @@ the_deck()
 
 # %% [markdown]
 # ## Ten samples, four ranks
+#
+# First choose an answer. The cell below the question runs on four ranks, and `--predicted` says that this run decides. (`--as out`
+# keeps what the ranks have in the end: `out["hand"]` is each rank's `hand`.)
 
 # %%
 p = predict("03.ten_samples")
@@ -32,18 +37,18 @@ print(hand)
 len(hand)
 
 # %% [markdown]
-# Twelve. The list of indices is padded from its own start to a multiple of the number of ranks, and then each rank takes
-# every fourth index, beginning with its own number (`DistributedSampler.__iter__` in `torch/utils/data/distributed.py`).
-# So samples 0 and 1 are dealt twice:
+# Twelve. The sampler makes the list of indices longer, until its length is a multiple of the number of ranks: it appends the first
+# indices once more. Then each rank takes every fourth index, and starts at its own number (`DistributedSampler.__iter__` in
+# `torch/utils/data/distributed.py`). Look at the bottom row of the picture: it counts how often each sample is taken.
 
 # %%
 from course_lib.lab.samplers import draw_deal
 
-draw_deal(out["hand"], 10, "Padding: samples 0 and 1 are given to two ranks")
+draw_deal(out["hand"], 10)
 
 # %% [markdown]
-# Why does every rank get the same number? Because every batch means collectives. A rank with one batch more than the others
-# would wait for them for ever (Break it 1 in [lesson 00](00_first_ranks.ipynb)).
+# Why does every rank get the same number of samples? Every batch means collectives. A rank with one batch more than the others
+# would wait for them forever (Break it 1 in [lesson 00](00_first_ranks.ipynb)).
 #
 # ## drop_last: lose instead of repeat
 #
@@ -55,13 +60,12 @@ print("of 10:", list(DistributedSampler(range(10), shuffle=False, drop_last=True
 print("of  3:", list(DistributedSampler(range(3), shuffle=False, drop_last=True)))
 
 # %% [markdown]
-# Samples 8 and 9 are never seen. And three samples on four ranks with `drop_last` are *no* samples, on any rank, without
-# an error: the training loop has nothing to do and is very fast. Without shuffling, the same samples are lost in every epoch.
-# With shuffling they change, provided that the order changes. Does it?
+# Samples 8 and 9 are never seen. Three samples on four ranks become *no* samples on any rank, and there is no error: the training
+# loop has nothing to do. Without shuffling, the same samples are lost in every epoch.
 #
 # ## Shuffling, epoch by epoch
 #
-# `DistributedSampler` shuffles by default. Two epochs, one sampler:
+# `DistributedSampler` shuffles by default. A rank goes through its sampler twice, as a loop over two epochs does:
 
 # %%
 p = predict("03.two_epochs")
@@ -71,11 +75,12 @@ p = predict("03.two_epochs")
 sampler = DistributedSampler(range(10))
 first, second = list(sampler), list(sampler)
 print(first, second)
-first == second
+first == second, set(first) == set(second)
 
 # %% [markdown]
-# The same, on every rank. All ranks must shuffle alike without talking to each other, so the order is a function of two
-# numbers that they all know: `torch.randperm` with a generator seeded by `seed + epoch`. The epoch is a number that *you* set:
+# The same samples in the same order, on every rank. All ranks must shuffle alike without talking to each other. So the order is
+# computed from two numbers that they all know: `torch.randperm` with a generator that is seeded with `seed + epoch`. *You* set the
+# epoch:
 
 # %% claims={"27": "refined"}
 # %%ranks
@@ -96,10 +101,10 @@ zero.set_epoch(1)
 print("seed 1, epoch 0 equals seed 0, epoch 1:", list(one) == list(zero))
 
 # %% [markdown]
-# You will read that the sampler must be “reset” in every epoch. There is nothing to reset: `set_epoch` sets one integer. The
-# global generator has no say in the order.
+# You will read that the sampler must be “reset” in every epoch. There is nothing to reset: `set_epoch` sets one integer.
+# `torch.manual_seed` does not change the order.
 #
-# The last line matters when you compare runs: `seed + epoch` is a *sum*, so runs with seeds 0, 1 and 2 see the same orders,
+# The last line matters when you compare runs. `seed + epoch` is a *sum*, so runs with the seeds 0, 1 and 2 see the same orders,
 # shifted by an epoch. Give the sampler seeds that are farther apart than the number of epochs: 1000, 2000, 3000.
 #
 # Now deal yourself. Every change is a run on as many real ranks as you choose. Find a deal in which a sample is taken three times,
@@ -114,7 +119,7 @@ explore_deals()
 # %% [markdown]
 # ## Two samplers do not fit into one loader
 #
-# `shuffle=True` tells the `DataLoader` to make a sampler of its own:
+# `shuffle=True` tells the `DataLoader` to make its own sampler. (`--expect` says how a cell is meant to end; here with an error.)
 
 # %%
 # %%ranks --expect raises:ValueError
@@ -123,7 +128,7 @@ from torch.utils.data import DataLoader
 DataLoader(range(10), batch_size=2, sampler=sampler, shuffle=True)
 
 # %% [markdown]
-# An error, at least. The tempting way out of it, to keep `shuffle=True` and drop the sampler, raises none:
+# The tempting way out is to keep `shuffle=True` and to drop the sampler. That raises no error:
 
 # %%
 # %%ranks --as out
@@ -131,12 +136,12 @@ torch.manual_seed(0)
 seen = [index for batch in DataLoader(range(10), batch_size=2, shuffle=True) for index in batch.tolist()]
 
 # %%
-draw_deal(out["seen"], 10, "No DistributedSampler: every rank gets everything")
+draw_deal(out["seen"], 10)
 
 # %% [markdown]
-# Every rank sees all ten samples. With one seed for all, as here, it sees them in the same order: four processes do the work of one,
-# four times. Without a seed each rank has an order of its own, and what you call an epoch is four. The loss goes down, the ranks stay
-# equal, and nothing ever complains.
+# Every rank sees all ten samples. With one seed for all ranks, as here, the order is the same, too: four processes do the same work
+# four times. With different seeds each rank has its own order, and what you call one epoch is four. The loss goes down, the ranks
+# stay equal, and no error is raised.
 #
 # ## A seed of one's own
 #
@@ -147,14 +152,13 @@ draw_deal(out["seen"], 10, "No DistributedSampler: every rank gets everything")
 mine = list(DistributedSampler(range(10), seed=rank))
 
 # %%
-draw_deal(out["mine"], 10, "A seed per rank: each rank deals from a deck of its own")
+draw_deal(out["mine"], 10)
 
 # %% [markdown]
-# Each rank takes every fourth card of a *different* deck: some samples are dealt twice, others never. The sampler needs **one**
-# seed for all ranks.
+# Each rank takes every fourth card of a *different* deck. The sampler needs **one** seed for all ranks.
 #
 # For random numbers *inside* the training step it is the other way round. Equal seeds mean equal dropout masks and equal
-# augmentation noise on all ranks. So every rank needs a seed that depends on the run's seed and on its rank:
+# augmentation noise on all ranks. So every rank needs its own seed, made from the run's seed and its rank:
 
 # %%
 # %%ranks
@@ -175,20 +179,20 @@ torch.manual_seed(own_seed(0))
 print("a seed per rank:  equal masks on all ranks?", equal_everywhere(drop(torch.ones(8))))
 
 # %% [markdown]
-# Why mixed? With `seed + rank` the ranks of *one* run differ, but seed 1 on rank 0 is seed 0 on rank 1: the same sum. Here are the
-# seeds of three runs, 0, 1 and 2, on four ranks:
+# Why mixed? With `seed + rank` the ranks of *one* run differ. But the run with seed 1 draws on rank 0 what the run with seed 0 draws
+# on rank 1: the sum is the same. Here are the seeds of three runs, 0, 1 and 2, on four ranks:
 
 # %%
 # %%ranks
 print("added:", [seed + rank for seed in range(3)], "mixed:", [own_seed(seed) for seed in range(3)])
 
 # %% [markdown]
-# Added, they are six different seeds instead of twelve: the “independent” runs share most of their noise. Mix wherever you seed a
-# rank: `torch.manual_seed`, an environment's `reset(seed=...)`, and also numpy and Python's `random`. Each of the three has a global
-# generator. One that is not seeded takes its seed from the system: the ranks draw different numbers, but you cannot repeat the run.
+# Added, they are six different seeds instead of twelve, so the “independent” runs share most of their noise. Mix wherever you seed a
+# rank: `torch.manual_seed`, `numpy.random.seed`, `random.seed`, an environment's `reset(seed=...)`. A generator that is not seeded
+# takes its seed from the system: the ranks draw different numbers, but you cannot repeat the run.
 #
-# What is it worth? The weights stay fixed here, and noise is all that the model sees: 200 gradients with one seed for all ranks,
-# and 200 with a seed per rank.
+# What is a seed per rank worth? In the next run the weights stay fixed and the inputs are noise: 200 gradients with one seed for all
+# ranks, and 200 with a seed per rank. The standard deviation says how widely the averaged gradient scatters.
 
 # %%
 p = predict("03.scatter")
@@ -211,34 +215,41 @@ def scatter(seed):
 round(scatter(own_seed(0)) / scatter(0), 2)
 
 # %% [markdown]
-# About 1/√4. With one seed, four ranks compute the *same* gradient, and the mean of four equal numbers is no better than one of
-# them. Four environments of reinforcement learning with one seed are one environment, in the same way.
+# About 1/√4. With one seed, four ranks compute the *same* gradient, and the mean of four equal numbers is one of them. In the
+# same way, four environments of reinforcement learning with one seed are one environment.
 #
-# If the ranks are seeded differently, must the model be built before that?
+# So now every rank has its own seed, and the script goes on as it did on one GPU: it holds out two of ten samples for validation, at
+# random.
 
 # %%
-p = predict("03.different_seeds")
+p = predict("03.held_out")
 
-# %% claims={"57": "holds"}
+# %%
 # %%ranks --predicted
 torch.manual_seed(own_seed(0))
-model = torch.nn.Linear(4, 1)
-print("before DDP:", equal_everywhere(model.weight.detach()))
-ddp = torch.nn.parallel.DistributedDataParallel(model)
-equal_everywhere(model.weight.detach())
+training, validation = torch.utils.data.random_split(range(10), [8, 2])
+everybodys = [None] * dist.get_world_size()
+dist.all_gather_object(everybodys, list(training.indices))
+len(set().union(*everybodys))
 
 # %% [markdown]
-# The constructor broadcasts parameters and buffers from rank 0 (`_sync_module_states`, called in
-# `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`), unless you pass `init_sync=False`. It does so once, and
-# does not look again later ([lesson 09](09_synchronised.ipynb)).
+# Every rank holds out two *other* samples, and other ranks train on them. The validation accuracy is too high, and no error is
+# raised. Whatever divides the data needs one seed for all ranks: the sampler, and also `random_split` (pass it a `generator`).
 #
-# > **On GPUs.** `torch.manual_seed` also seeds the generators of all GPUs (`_manual_seed_impl` in `torch/random.py`), and what a
-# > GPU draws comes from its own generator: `torch.cuda.get_rng_state()` is a state of its own (`torch/cuda/random.py`). The sampler
-# > shuffles on the CPU, so its order is the same there. (Read, not run here.)
-#
+# Weights do not need it. DDP's constructor broadcasts rank 0's parameters and buffers, so the model may be built after the ranks
+# are seeded differently (`_sync_module_states`, called in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`):
+
+# %% claims={"57": "holds"}
+# %%ranks
+model = torch.nn.Linear(4, 1)
+print("before DDP, equal weights:", equal_everywhere(model.weight.detach()))
+ddp = torch.nn.parallel.DistributedDataParallel(model)
+print("after DDP, equal weights: ", equal_everywhere(model.weight.detach()))
+
+# %% [markdown]
 # ## An accuracy that counts nobody twice
 #
-# Now the question from the top. Train a classifier on the digits, with everything that this lesson has said so far:
+# Now the question from the top. First train a classifier on the digits, with everything that this lesson has said so far:
 
 # %%
 # %%ranks
@@ -258,66 +269,52 @@ for epoch in range(3):
         optimizer.step()
 
 # %% [markdown]
-# Evaluate it on the other 397 digits. 397 does not divide by four, so a `DistributedSampler` pads: 400 answers to 397 questions.
+# Then evaluate it on the other 397 digits, in three ways: on one rank alone, with the indices of a `DistributedSampler`, and with
+# `range(rank, n, world)`, which gives every index to exactly one rank. Each rank counts, and the counts are added up.
 
 # %%
-# %%ranks --as out
-inputs, answers = test_set.tensors
-right = net.module(inputs).argmax(1) == answers
+# %%ranks
+from torch.utils.data import Subset
 
 
-def counts(indices):
-    """On all ranks together: how many of these test samples the model gets right, and how many there are."""
-    both = torch.tensor([right[indices].sum().item(), len(indices)])
-    dist.all_reduce(both)
-    return both.tolist()
+def score(indices):
+    """Of the samples of all ranks: how many the model gets right, and how many there are."""
+    device = next(net.parameters()).device
+    counts = torch.zeros(2, dtype=torch.int64, device=device)
+    net.eval()
+    with torch.no_grad():
+        for inputs, answers in DataLoader(Subset(test_set, indices), batch_size=64):
+            counts[0] += (net.module(inputs.to(device)).argmax(1) == answers.to(device)).sum()
+            counts[1] += len(answers)
+    dist.all_reduce(counts)  # once, after the loop; also on a rank without samples
+    return "{} of {}".format(*counts.tolist())
 
 
-print(f"one process:        {right.sum().item()} of {len(right)}")
-print("DistributedSampler: {} of {}".format(*counts(list(DistributedSampler(right, shuffle=False)))))
-print("range(rank, n, 4):  {} of {}".format(*counts(list(range(rank, len(right), 4)))))
+n, world = len(test_set), dist.get_world_size()
+print("one rank:          ", score(range(n) if rank == 0 else []))
+print("DistributedSampler:", score(list(DistributedSampler(test_set, shuffle=False))))
+print("range(rank, n, 4): ", score(range(rank, n, world)))
 
 # %% [markdown]
-# Three samples vote twice. The effect is small here and large for small test sets, and it *depends on the number of ranks*: one
-# GPU pads nothing, so the same model can score differently on one and on four.
+# 397 is not a multiple of four, so `DistributedSampler` pads: 400 answers to 397 questions, because three samples count twice. The
+# effect is small here and large for small test sets. It *depends on the number of ranks*, so the same model scores differently on
+# one GPU and on four.
 #
-# The exact way has two parts. Let the ranks have shares of different sizes: evaluation has no gradient collectives, so nobody waits
-# for anybody. And sum **counts**, not averages: the mean of the four ranks' accuracies would be wrong again as soon as the
-# shares differ. (Here every rank has looked at all digits, to keep the cell short. In your code each looks at its share.)
+# The third line is exact, for two reasons. The ranks may have shares of different sizes, because evaluation has no gradients to
+# average. And the ranks add up **counts** (whole numbers), not averages: a mean of four accuracies is wrong as soon as the shares
+# differ.
 #
-# Two traps. Use `net.module`, not `net`: a forward through the wrapper may broadcast buffers, which is a collective, and with different
-# numbers of batches somebody would wait. For the same reason, reduce the counts once, after the loop. `all_reduce` gives
-# the sums to every rank, `reduce` to one of them only.
+# Two traps. First, use `net.module`, not `net`: a forward through the wrapper may broadcast buffers, which is a collective, and with
+# different numbers of batches one rank would wait. Second, reduce once, after the loop, for the same reason.
 #
 # > **On GPUs (NCCL).** NCCL carries CUDA tensors only. Keep the counts on the rank's GPU, or use a process group that has gloo for CPU
 # > tensors beside it: `init_process_group("cpu:gloo,cuda:nccl")` (its docstring in `torch/distributed/distributed_c10d.py`; read,
 # > not run here).
 #
-# How wrong can padding get, and in which direction? Try all test sets of up to 60 samples at once, with two classifiers that
-# are wrong on every seventh sample: one begins with sample 0, the other with sample 3.
-
-# %%
-# %%ranks --as out
-from course_lib.lab.deals import padding_errors
-
-errors = {first_mistake: padding_errors(first_mistake) for first_mistake in (0, 3)}
-both = zip(*errors.values(), strict=True)
-"exact for both:", [n for n, pair in enumerate(both, 1) if max(map(abs, pair)) < 1e-4]
-
-# %%
-from course_lib.lab.samplers import plot_padding
-
-plot_padding(out["errors"][0])
-
-# %% [markdown]
-# Multiples of four need no padding, and one or two samples are all repeated equally often. For all others at least one of the
-# two is off. In which direction depends on the samples that vote twice, which are always the first ones: a classifier that fails on
-# them looks worse than it is, one that knows them looks better.
-#
 # ## A stream has no sampler
 #
 # Large data often come as a stream: many files, a socket, a tokenizer's output. An `IterableDataset` has no indices, so
-# there is nothing that a sampler could deal out.
+# a sampler has nothing to deal out.
 
 # %%
 p = predict("03.stream")
@@ -339,11 +336,12 @@ seen = list(DataLoader(Stream(), batch_size=None, num_workers=2))
 len(seen)
 
 # %%
-draw_deal(out["seen"], 10, "A stream that nobody splits: eight workers read everything")
+draw_deal(out["seen"], 10)
 
 # %% [markdown]
-# Each worker has a copy of the data set and calls its `__iter__`. So `__iter__` itself has to leave out what is not its own:
-# `get_worker_info()` says which worker of how many this is, and is `None` in the rank's own process.
+# Each worker has a copy of the data set and calls its `__iter__`. There are ranks × workers readers, and all of them read everything.
+# So `__iter__` has to leave out what belongs to other readers. `get_worker_info()` says which worker of how many this is; in the
+# rank's own process it is `None`.
 
 # %%
 # %%ranks --as out
@@ -367,21 +365,20 @@ by_both = list(DataLoader(Shard(rank, 4), batch_size=None, num_workers=2))
 # %%
 for name in ("by_worker", "by_both"):
     print(f"split {name}: {sum(map(len, out[name].values()))} samples")
-draw_deal(out["by_both"], 10, "Split by ranks and workers: each sample once")
+draw_deal(out["by_both"], 10)
 
 # %% [markdown]
-# `get_worker_info()` knows the workers of *its* loader, not the other ranks. The example in `IterableDataset`'s own docstring
-# splits by it alone; under DDP that is the whole stream once for every rank. There are ranks × workers readers, and each
-# needs a number of its own: `rank + ranks * worker.id`. With `rank + worker.id`, rank 0's worker 1 would read what rank 1's
-# worker 0 reads.
+# `get_worker_info()` knows the workers of *its* loader, not the other ranks. The example in `IterableDataset`'s docstring
+# splits by workers alone; under DDP every rank then reads the whole stream. Each reader needs its own number,
+# `rank + ranks * worker.id`. (With `rank + worker.id`, rank 0's worker 1 and rank 1's worker 0 would have the same number.)
 #
-# The `DataLoader` calls `__iter__` in every epoch, so open the stream there: one that was opened before is used up after the first
-# epoch. And hand out samples while you read: a stream has no length, and a list of all its samples may not fit into memory.
+# The `DataLoader` calls `__iter__` in every epoch, so open the stream there: one that is opened earlier is used up after the first
+# epoch. And yield samples while you read: a list of the whole stream may not fit into memory.
 #
 # ## Streams end when they like
 #
-# In the picture ranks 0 and 1 have three samples, ranks 2 and 3 have two. `DistributedSampler` would have padded, but a
-# stream does not know its length. This is how an epoch hangs at its end:
+# In the last picture ranks 0 and 1 have three samples, ranks 2 and 3 have two. `DistributedSampler` would have padded, but a
+# stream does not know its length. So an epoch hangs at its end:
 
 # %%
 # %%ranks --expect hang
@@ -389,9 +386,39 @@ for number in DataLoader(Shard(rank, 4), batch_size=None):
     net(torch.full((2, 64), float(number))).sum().backward()
 
 # %% [markdown]
-# The course's doctor names the ranks that have *finished*: the others wait for them. If you cannot count the samples beforehand,
-# there are two remedies. Before every step, let the ranks agree whether all of them have a batch; or let `Join` answer for
-# those that have none. In this run the gradient of every single sample is 1:
+# The course's doctor names the ranks that have *finished*: the others wait for them. There are three remedies. Deal in full rounds
+# of one sample per rank, so that no rank gets more than another (task 5). Let the ranks agree before every step that all of them have
+# a batch. Or let `Join` answer for those that have none. The last two are run under “Deeper”.
+#
+# > **On GPUs (NCCL).** `backward()` returns as soon as its work is enqueued. A rank at the end of the longer stream blocks
+# > later, where the program needs a number from its GPU (`loss.item()`), until the watchdog ends the process
+# > ([`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
+# > (Read, not run here.)
+#
+# ## What goes wrong in real life
+#
+# - **Every epoch the same.** `set_epoch` is missing. Print the first indices of each epoch once, on rank 0.
+# - **Four times the GPUs, no speed.** No sampler, or one with `num_replicas=1`. The number of batches per epoch has not
+#   gone down: look at `len(loader)`.
+# - **Validation differs with the number of GPUs.** Padding, or a mean of means.
+# - **A hang at the end of an epoch.** The ranks have different numbers of batches.
+# - **Validation is too good.** `random_split` with a seed per rank: other ranks train on what this one holds out.
+# - **Samples count twice after every restart.** The checkpoint knows the epoch, but not the place in it.
+#
+# ## Rule of thumb
+#
+# > Training: one `DistributedSampler`, one seed for all, `set_epoch` at the top of every epoch. Evaluation: no padding, sum
+# > counts. Random numbers inside the step: a seed per rank, mixed from the run's seed and the rank, not added. Streams: split by
+# > ranks *times* workers, and let all stop together. Resuming: `set_epoch`, then skip, and restore every rank's random state.
+#
+# ## Your turn
+#
+# Five tasks wait in [exercises/03_samplers](../exercises/03_samplers.ipynb). Your answers run on 1 to 4 real ranks and are
+# judged by what they do.
+#
+# ## Deeper: streams that end at different times
+#
+# Two remedies for the hang above. In this run the gradient of every single sample is 1:
 
 # %%
 # %%ranks
@@ -424,41 +451,37 @@ with Join([toy]):
     print("joined:", gradients(Shard(rank, 4)))
 
 # %% [markdown]
-# Agreeing loses the rest of the stream (here samples 8 and 9). `Join` loses no sample, but the last step loses *weight*: a rank that
-# has finished answers the others' all-reduces with zeros (`_DDPJoinHook` in `torch/nn/parallel/distributed.py`), and the zeros
-# count in the mean. The mean over samples 8 and 9 is 1, and the gradient is 0.5: half a step. ([Lesson 05](05_stragglers.ipynb)
-# shows the other choice, `divide_by_initial_world_size=False`.) Both ways cost a small all-reduce per step.
+# With the first remedy all ranks stop when the first one has no batch left, so samples 8 and 9 are not trained on. With `Join` every
+# sample is trained on, but the last step is too small: a rank that has finished sends zeros to the others' all-reduces (`_DDPJoinHook`
+# in `torch/nn/parallel/distributed.py`), and DDP still divides by four. Samples 8 and 9 have a mean gradient of 1, and the step
+# uses 0.5. ([Lesson 05](05_stragglers.ipynb) shows the other choice, `divide_by_initial_world_size=False`.) Both remedies cost a
+# small all-reduce per step.
 #
-# A third way is to deal in full rounds of one sample per rank, so that nobody can be ahead: task 5. (Rounds of one
-# sample per worker also work, but leave out more at the end.)
-#
-# > **On GPUs (NCCL).** `backward()` returns as soon as its work is enqueued. A rank at the end of the longer stream blocks
-# > later, where the program needs a number from its GPU (`loss.item()`), until the watchdog ends the process
-# > ([`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
-# > `if not have` is such a place, too, if `have` is a CUDA tensor. Ask in a group of gloo's, which
+# > **On GPUs (NCCL).** `if not have` makes the program wait for the GPU if `have` is a CUDA tensor. Ask in a gloo group, which
 # > `dist.new_group(backend="gloo")` makes, with a CPU tensor. (Read, not run here.)
 #
-# ## What goes wrong in real life
+# ## Deeper: how wrong padding can get
 #
-# - **Every epoch the same.** `set_epoch` is missing. Training works, a little worse. Print the first indices of each epoch
-#   once, on rank 0.
-# - **Four times the GPUs, no speed.** No sampler, or one with `num_replicas=1`. The number of batches per epoch has not
-#   gone down: look at `len(loader)`. Or a stream that is split by workers only: every rank reads all of it.
-# - **Validation differs with the number of GPUs.** Padding, or a mean of means.
-# - **A hang at the end of an epoch.** The ranks have different numbers of batches: a stream, a sampler of your own without padding,
-#   files dealt out unevenly.
-# - **Samples count twice after every restart.** The checkpoint knows the epoch, but not the place in it.
-#
-# ## Rule of thumb
-#
-# > Training: one `DistributedSampler`, one seed for all, `set_epoch` at the top of every epoch. Evaluation: no padding, sum
-# > counts. Random numbers inside the step: a seed per rank, mixed from the run's seed and the rank, not added. Streams: split by
-# > ranks *times* workers, and let all stop together. Resuming: `set_epoch`, then skip, and every rank's own random state.
-#
-# ## Your turn
-#
-# Five tasks wait in [exercises/03_samplers](../exercises/03_samplers.ipynb). Your answers run on 1 to 4 real ranks and are
-# judged by what they do.
+# Does padding make an accuracy better or worse? Try all test sets of up to 60 samples at once, with two classifiers that
+# are wrong on every seventh sample: one begins with sample 0, the other with sample 3.
+
+# %%
+# %%ranks --as out
+from course_lib.lab.deals import padding_errors
+
+errors = {first_mistake: padding_errors(first_mistake) for first_mistake in (0, 3)}
+both = zip(*errors.values(), strict=True)
+"exact for both:", [n for n, pair in enumerate(both, 1) if max(map(abs, pair)) < 1e-4]
+
+# %%
+from course_lib.lab.samplers import plot_padding
+
+plot_padding(out["errors"][0])
+
+# %% [markdown]
+# The exact ones are multiples of four, which need no padding, and test sets of one or two samples, which are all repeated equally
+# often. Every stem in the picture is a test set with a wrong accuracy. The samples that count twice are always the first
+# ones, so a classifier that fails on them looks worse than it is, and one that knows them looks better.
 #
 # ## Deeper: killed in the middle of an epoch
 #
@@ -573,6 +596,10 @@ print("different numbers in 8 workers, a seed per rank: ", how_many_differ(out, 
 # That is outdated: `_worker_loop` (`torch/utils/data/_utils/worker.py`) seeds all three in every worker, from the worker's number and
 # one that the loader draws from *its rank's* torch generator.
 #
+# > **On GPUs.** `torch.manual_seed` also seeds the generators of all GPUs (`_manual_seed_impl` in `torch/random.py`), and what a
+# > GPU draws comes from its own generator: `torch.cuda.get_rng_state()` is a state of its own (`torch/cuda/random.py`). The sampler
+# > shuffles on the CPU, so its order is the same there. (Read, not run here.)
+#
 # ## Deeper: data of another kind on every rank
 #
 # A sampler shuffles before it deals. Files that are dealt out by folder, clinics or users do not: each rank then sees a
@@ -607,6 +634,66 @@ for norm in (torch.nn.Identity(), torch.nn.BatchNorm1d(4)):
 # the numbers agree. What breaks is whatever looks at *one rank's* batch as if it stood for all: the statistics of BatchNorm
 # (`SyncBatchNorm`, lesson 09, looks at all ranks), a class weight that is computed per batch, a metric that is printed on rank 0. And
 # a rank whose kind has fewer samples runs out of them first (lesson 05).
+#
+# ## Deeper: a weighted sampler
+#
+# Rare classes are often drawn more often: `WeightedRandomSampler` draws with replacement, so that each class has its share. It does
+# not know of ranks. Here 8 of 80 samples are rare, and each rank draws its quarter of an epoch:
+
+# %%
+# %%ranks
+from torch.utils.data import WeightedRandomSampler
+
+rare = torch.arange(80) >= 72
+weights = torch.where(rare, 1 / 8, 1 / 72).double()
+for name, seed in (("one seed for all:", 0), ("a seed per rank: ", own_seed(0))):
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.tensor(list(WeightedRandomSampler(weights, 80 // world, generator=generator)))
+    print(
+        name, "equal on all ranks?", equal_everywhere(drawn), "- rare ones drawn:", rare[drawn].sum().item()
+    )
+
+# %% [markdown]
+# Draws with replacement are independent of each other, so a quarter of them per rank is what one process would draw, provided that
+# each rank has its own seed. This sampler is the exception to “one seed for all”: it does not divide anything. Give it
+# `num_samples` ÷ ranks, and a generator that is seeded from run, rank and epoch (it has no `set_epoch`).
+#
+# ## Deeper: settings of the loader
+#
+# - **Workers.** Each rank starts its own, so there are ranks × `num_workers` processes per machine. The `DataLoader` warns when the
+#   workers of *one* loader exceed the cores (`check_worker_number_rationality`, `torch/utils/data/dataloader.py`); it does not know of
+#   the other ranks. Start with cores ÷ ranks − 1.
+# - **`persistent_workers=True`** keeps the workers between epochs. They keep their copy of the data set, too, so what the rank
+#   changes in its own copy does not reach them:
+
+# %%
+# %%ranks 1
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Epochs(IterableDataset):
+    epoch = 0
+
+    def __iter__(self):
+        yield self.epoch
+
+
+for persistent in (False, True):
+    data = Epochs()
+    settings = {"num_workers": 1, "persistent_workers": persistent, "multiprocessing_context": "fork"}
+    loader = DataLoader(data, batch_size=None, **settings)
+    seen = []
+    for epoch in range(3):
+        data.epoch = epoch
+        seen += list(loader)
+    print(f"persistent_workers={persistent!s:5}  epochs that the worker saw:", seen)
+
+# %% [markdown]
+# - A `DistributedSampler` is safe: it lives in the rank, so `set_epoch` works with persistent workers.
+# - **`pin_memory=True`** puts batches into page-locked memory, from which `.to(device, non_blocking=True)` can copy while the GPU
+#   computes (`torch/utils/data/_utils/pin_memory.py`; read, not run here). It changes nothing on CPUs.
+# - **Resuming a loader with workers.** `StatefulDataLoader` of the package `torchdata` has `state_dict()` and `load_state_dict()`, and
+#   counts what its workers have read. Save one state per rank. (Read in its documentation, not run here.)
 #
 # ## Further reading
 #

@@ -7,7 +7,7 @@
 # backward on two ranks, with the buttons or the arrow keys.
 #
 # **You will be able to** write DDP yourself, say which gradients travel together and when, read a timeline, and choose
-# `bucket_cap_mb` for a network. 30 minutes. **Before this:** lesson 00.
+# `bucket_cap_mb` for a network. 40 minutes. **Before this:** lesson 00.
 
 # %%
 # %load_ext course_lib
@@ -16,24 +16,29 @@ from course_lib.lab.buckets import buckets_fill
 buckets_fill()
 
 # %% [markdown]
-# How large should a bucket be? Two ranks run the same backward with three values of `bucket_cap_mb`. Between them is a slow
-# network, with a latency of 8 ms per message and 100 MiB per second: each real all-reduce is held back until such a network
-# would have delivered it. (Layers sleep, too, as while a GPU computes.) The cell returns the caps, the fastest backward first.
+# How large should a bucket be? Two ranks run the same backward with three values of `bucket_cap_mb`. The model has 16 layers of
+# 0.5 MiB. This is a toy: each layer *sleeps* 5 ms in backward, as your program does while a GPU computes, and the slow network
+# between the ranks is also made of sleep (8 ms per message, 100 MiB per second). So the *shape* of what you see is that of a
+# cluster; its numbers are not. (`--as out` keeps what the ranks have in the end.)
 
 # %%
-# %%ranks 2
+# %%ranks 2 --as out
 from course_lib.lab.network import Network, sixteen_layers
 from torch.nn.parallel import DistributedDataParallel
 
-network, seconds = Network(latency=0.008, bandwidth=100), {}
+network, steps = Network(latency=0.008, bandwidth=100), {}
 for cap in (0.5, 2, 25):
     ddp = DistributedDataParallel(sixteen_layers(), bucket_cap_mb=cap)
-    seconds[cap] = network.seconds_per_step(ddp)
-sorted(seconds, key=seconds.get)
+    steps[cap] = network.fastest_step(ddp)
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.lab.network import draw_caps
+
+draw_caps(out["steps"][0], out["network"][0])
 
 # %% [markdown]
-# The model, its 8 MiB of gradients and the network are the same, and neither the smallest nor the largest buckets win. To
-# see why, write DDP yourself in five steps; then the network returns, with sliders.
+# The blue bars are the same in all rows: the same model computes the same gradients. Only the orange messages differ, and neither the
+# smallest nor the largest buckets win. To see why, write DDP yourself in five steps.
 #
 # ## The measure: one process, whole batch
 #
@@ -56,10 +61,10 @@ print("own half of the batch: right?", is_right(model))
 #
 # ## Step 1: average after backward
 #
-# The sum of the ranks' gradients, divided by the number of ranks. That is all the mathematics there is in DDP.
+# DDP computes the sum of the ranks' gradients, divided by the number of ranks:
 
 # %%
-# %%ranks --trace --as one_by_one
+# %%ranks --as one_by_one
 backward(model)
 for parameter in model.parameters():
     dist.all_reduce(parameter.grad)
@@ -69,7 +74,7 @@ print("averaged: right?", is_right(model))
 # %% [markdown]
 # It is the gradient of the whole batch, for three reasons: the loss is a mean; the halves have equal sizes (when they do not:
 # lesson 05); and no sample's loss depends on another sample. With a BatchNorm in the model (lesson 09) or a contrastive loss
-# (lesson 07), it is not. So three lines are a correct data-parallel trainer. They are slow, for two reasons.
+# (lesson 07), it is not. So three lines average correctly. They are slow, for two reasons.
 #
 # ## Step 2: one flat buffer
 #
@@ -77,16 +82,16 @@ print("averaged: right?", is_right(model))
 # 2 KiB or less. What does a call cost, and what do bytes cost?
 
 # %%
-from course_lib.lab.buckets import draw_backward, plot_costs
+from course_lib.lab.buckets import plot_costs
 
 plot_costs()
 
 # %% [markdown]
-# Up to some size you pay for the *call*; only then do bytes begin to count. So copy all gradients into one tensor and send
-# that. The price is memory for a second copy of all gradients.
+# The left part of the curve is nearly flat: up to some size you pay for the *call*, and not for its bytes. So copy all gradients
+# into one tensor and send that. The price is memory for a second copy of all gradients.
 
 # %%
-# %%ranks --trace --as flat
+# %%ranks --as flat
 backward(model)
 buffer = gradients(model)
 dist.all_reduce(buffer)
@@ -120,7 +125,7 @@ ready[:4] + ready[-2:]
 # rest. Whoever needs the result calls `wait()`.
 
 # %%
-# %%ranks --trace --as hooked
+# %%ranks
 works = []
 
 
@@ -138,27 +143,8 @@ print("averaged: right?", is_right(model))
 
 # %% [markdown]
 # The gradient is divided *before* it is sent. DDP does the same (`Reducer::mark_variable_ready_dense`); in half precision that
-# keeps a sum over many ranks from overflowing.
-#
-# What happens if you forget the `wait()`? Here rank 1 starts its backward only when rank 0 has finished its own. (`send` and
-# `recv` carry a tensor from one rank to another, and a `recv` waits for it. In this lesson they put events in order.)
-
-# %%
-# %%ranks
-works.clear()
-if rank == 1:
-    dist.recv(torch.empty(1), src=0)
-backward(model)
-if rank == 0:
-    print("backward() has returned: right?", is_right(model))
-    dist.send(torch.ones(1), dst=1)
-for work in works:
-    work.wait()
-print("after wait(): right?", is_right(model))
-
-# %% [markdown]
-# Rank 0 finished its `backward()` alone. An `optimizer.step()` in that place would raise nothing; it would use whatever is in
-# the tensors at that moment.
+# keeps a sum over many ranks from overflowing. Without the
+# `wait()`, an `optimizer.step()` would raise nothing and use whatever is in the tensors at that moment.
 #
 # ## Step 4: buckets
 #
@@ -166,7 +152,7 @@ print("after wait(): right?", is_right(model))
 # neighbouring layers in a **bucket**, and send it when its last gradient is there.
 
 # %%
-# %%ranks --trace --as bucketed
+# %%ranks
 for handle in handles:
     handle.remove()
 cap = 2**20  # bytes
@@ -190,31 +176,35 @@ for members, flat, work in under_way:
 print(len(under_way), "all-reduces, averaged: right?", is_right(model))
 
 # %% [markdown]
-# This is DDP in miniature, and it is right for this model, once. It fails in four cases, and the last task is to handle them:
-# a frozen parameter, which takes no hook; a first parameter that is not the last one ready, or never is, so that the rest is
-# never sent; buffers, which nobody shares; and a second iteration, because `under_way` is never emptied.
+# This is DDP in miniature, and it is right for this model, once. It fails in four cases, which the last task handles:
+#
+# - A frozen parameter takes no hook.
+# - The last bucket is sent when the *first* layer's gradient comes. In a model where another gradient comes last, or where the first
+#   layer is not used, some gradients are never sent.
+# - Buffers are not shared.
+# - In a second iteration `under_way` still has the messages of the first.
 #
 # ## Step 5: see the overlap
 #
-# The four cells above carried `--trace`, so each recorded what its ranks did, and at which time. Here is rank 0 in each of them:
+# On this machine the ranks compute and send with the same cores, so overlap may save no time. On the network of the first screen,
+# sending needs no core. Two ranks run your four versions there (the buckets have 2 MiB):
 
-# %%
-traced = {"one by one": one_by_one, "one flat buffer": flat, "hooks": hooked, "buckets": bucketed}
-on_rank_0 = {name: (outcome, 0) for name, outcome in traced.items()}
-draw_backward(on_rank_0, "Hooks and buckets send while backward still computes", one_clock=False)
+# %% tags=["nbval-ignore-output"]
+from course_lib.lab.network import Network, draw_by_hand
+
+draw_by_hand(Network(latency=0.008, bandwidth=100))
 
 # %% [markdown]
-# With hooks the orange bars begin early in the blue ones; without, they begin after blue has ended. The grey bars are the price
-# of the flat buffer: gradients are copied into it before it can be sent, and back afterwards. (Your buckets are copied too,
-# but within backward.) On this machine that may save no time, because the same processors compute and send. Where a
-# network card sends while a GPU computes, it does (Li et al., below); the network further down shows how much.
+# In the first two rows the orange bars begin where blue ends: nothing is sent while the layers compute. With hooks the first message
+# starts after the first layer, but sixteen messages queue up. Buckets send few messages, and early ones.
 #
 # ## The real one: what it sends, and when
 #
-# Now `DistributedDataParallel` itself, with its defaults, for three iterations of the same model (8 MiB).
+# Now `DistributedDataParallel` itself, with its defaults, for three iterations of the model with ten layers (8 MiB). (`--predicted`
+# says that a cell decides the question above it.)
 
 # %%
-p = predict("04.gradients_sent")
+p = predict("04.first_message")
 
 # %%
 # %%ranks --predicted --as out
@@ -235,31 +225,37 @@ for sent in out.collectives[0]:
 #   (`_verify_param_shape_across_processes`), then rank 0's weights go to everybody (`_sync_module_states`; both are called
 #   in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`). In training, parameters do not travel again:
 #   they stay equal because equal weights take equal steps. (At the end of a `join()` they do: lesson 05.)
-# - **Iteration 0.** *One* all-reduce of all 2,139,658 gradients, at the very end, so there is no overlap at all.
+# - **Iteration 0.** *One* all-reduce of all 2,139,658 gradients, at the very end. Nothing overlaps.
 # - **Rebuild.** Two small broadcasts of whole numbers, in the forward of iteration 1: which parameter goes into which
 #   bucket from now on (`Reducer::rebuild_buckets` and `sync_bucket_indices`,
 #   [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)).
 # - **Iterations 1, 2, ...** Two all-reduces: 267,786 numbers (1 MiB) early, then the rest.
 #
-# ### Who waits when one rank has no backward
+# ### Who waits: backward() or step()?
 #
-# DDP's all-reduces are asynchronous, like those of your hooks. Your `backward()` returned although rank 1 had not begun.
+# Both ranks call `backward()`. After it, only rank 0 calls `optimizer.step()`. Then both train on, with another `backward()`.
 
 # %%
-p = predict("04.skips_backward")
+p = predict("04.skips_step")
 
 # %% claims={"4": "holds"}
 # %%ranks --predicted
-optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-loss = loss_of(ddp)
+apart = DistributedDataParallel(make_model())
+optimizer = torch.optim.SGD(apart.parameters(), lr=0.1)
+backward(apart)
+print("after backward(), without a step: right?", is_right(apart.module))
 if rank == 0:
-    loss.backward()
     optimizer.step()
+backward(apart)
+rank_0s = apart.module[0].weight.detach().clone()
+dist.broadcast(rank_0s, src=0)
+torch.equal(rank_0s, apart.module[0].weight)
 
 # %% [markdown]
-# In `backward()`: when the last gradient is computed, `Reducer::finalize_backward`
-# ([`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)) waits for every bucket,
-# and only then does `backward()` return. `optimizer.step()` sends nothing. It does not know that there are ranks.
+# The gradients are averaged when `backward()` returns: `Reducer::finalize_backward`
+# ([`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)) waits for every bucket.
+# `optimizer.step()` sends nothing. It does not know that there are other ranks, so a step that one rank skips makes two models, and
+# no error is raised.
 #
 # > **On GPUs (NCCL).** All-reduces run on another CUDA stream than the one that computes (the comment at the top of class
 # > `ProcessGroupNCCL`,
@@ -268,11 +264,11 @@ if rank == 0:
 # > `WorkNCCL::wait` makes the current *stream* wait, and blocks the program only where a timeout or
 # > `TORCH_NCCL_BLOCKING_WAIT` is given (`synchronizeStream` and `wait` in
 # > [`ProcessGroupNCCL.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp)).
-# > So a rank without a backward is
+# > So a rank that is late is
 # > noticed later, where the program next waits for the GPU, as in `loss.item()`. (Read there, not run here.)
 #
-# The same wait is why no rank is left behind. Rank 1 now needs a fifth of a second longer than rank 0 in its backward.
-# Does its half of the gradient come too late?
+# What if one rank's gradients come late? Rank 1 now needs a fifth of a second longer than rank 0 in its backward. (`--trace` records
+# what each rank does, and at which time.)
 
 # %% claims={"36": "holds"}
 # %%ranks --trace --as late
@@ -284,48 +280,46 @@ backward(ddp)
 print("right?", is_right(ddp.module))
 
 # %% [markdown]
-# No gradient is thrown away; there is no deadline but the timeout of the process group. The price is paid by the fast rank:
+# No gradient is thrown away. There is no deadline but the timeout of the process group. The fast rank pays, in its striped bar:
 
 # %%
-both = {"rank 0": (late, 0), "rank 1": (late, 1)}
-draw_backward(both, "Rank 0 is done early, and waits in backward() for rank 1")
+from course_lib.lab.buckets import draw_backward
+
+draw_backward(late)
 
 # %% [markdown]
 # ## Where overlap pays: choose a network
 #
 # Back to the network of the first screen. It is a **communication hook**: DDP calls it for each bucket instead of its own
 # all-reduce, and takes the result from the future that it returns. This one starts the real all-reduce and completes the
-# future after `latency + bytes / bandwidth`, one message after the other. The layers of the model sleep 5 ms each in backward, as
-# your program does while a GPU computes. So neither needs a processor, and two ranks on a laptop show what a cluster would.
+# future after `latency + bytes / bandwidth`, one message after the other.
 
-# %%
-from course_lib.lab.network import CAPS, Network, draw_caps, measured_steps
+# %% tags=["nbval-ignore-output"]
+from course_lib.lab.network import CAPS, measured_steps
 
 network = Network(latency=0.008, bandwidth=100)
 draw_caps(measured_steps(CAPS, network), network)
 
 # %% [markdown]
-# Each row is a run. What is sent below the blue bars is free; what is left when blue has ended is waited for. Small buckets
-# start early, but sixteen times 8 ms are more than the backward can hide, so messages queue up. One large bucket pays the
-# latency once and hides nothing. The best cap is in between, and 25 is slower than the default, which is not 25 (you will see).
+# Each row is a run. Orange below blue is free; orange to the right of blue is waited for. Small buckets start early, but sixteen times
+# 8 ms are more than the backward can hide. One large bucket pays the latency once and hides nothing.
 #
-# The dashed lines are computed by ten lines (`computed_step??`): a bucket leaves when its last gradient is there and the
-# network is free. Measured steps are a little longer, because copying and real all-reduces take time as well.
+# The dashed lines are computed by a few lines of Python (`computed_step??`): a bucket leaves when its last gradient is there and the
+# network is free. Measured steps are a little longer, because copying and the real all-reduces take time as well.
 
 # %%
 p = predict("04.slow_messages")
 
 # %%
 # %%ranks --predicted --as out
-network, seconds = Network(latency=0.040, bandwidth=100), {}
+network, steps = Network(latency=0.040, bandwidth=100), {}
 for cap in (0.5, 2, 25):
     ddp = DistributedDataParallel(sixteen_layers(), bucket_cap_mb=cap)
-    seconds[cap] = network.seconds_per_step(ddp, 2)
-sorted(seconds, key=seconds.get)
+    steps[cap] = network.fastest_step(ddp, 2)
 
 # %% [markdown]
-# The more a message costs, the larger the best bucket. Move the sliders with the mouse or the arrow keys: which network makes
-# the smallest cap the best one, and which makes all caps equal? What is computed is there at once; then two ranks measure it.
+# The more a message costs, the larger the best bucket. Move the sliders: which network makes the smallest cap the best one, and which
+# makes all caps equal? Then choose a model and a network of real sizes (computed, because this machine has neither).
 
 # %%
 from course_lib.lab.network import explore_caps
@@ -333,7 +327,31 @@ from course_lib.lab.network import explore_caps
 explore_caps()
 
 # %% [markdown]
-# Where the best cap lies depends on network, model and GPU. So no forum can tell you: measure, on the machine that trains.
+# So should you touch `bucket_cap_mb`? Here is the same formula for two models of real sizes on four networks. It takes all tensors of
+# a model to be of the same size:
+
+# %%
+from course_lib.lab.network import draw_against_default
+
+draw_against_default()
+
+# %% [markdown]
+# On these, 25 and the default differ by less than 1 %. Very small caps hurt where messages are slow (the last row of each model). A cap of 100
+# hurts where it holds a large part of the model, because its messages leave late. A smaller cap than 25 helps where the network needs
+# about as long as the backward (-9.8 %). So estimate first.
+#
+# ### Estimate before measuring
+#
+# Write down three numbers for a model of yours: the bytes of its gradients (4 per parameter), the milliseconds that they take on your
+# network (bytes ÷ bandwidth), and how many of those do not fit below the backward. Then replace the numbers in this cell:
+
+# %%
+from course_lib.lab.network import NETWORKS, estimate
+
+estimate(parameters=1.1e9, tensors=200, backward_ms=400, network=NETWORKS["100 GbE: 50 us, 10 GiB/s"])
+
+# %% [markdown]
+# If the milliseconds that are left are few, `bucket_cap_mb` cannot save more than those.
 #
 # ## Which gradients travel together
 #
@@ -350,9 +368,8 @@ for cap in (0.5, 1, 4, 25, None):
     print(f"bucket_cap_mb={cap!s:4}  all-reduces in iterations 0 and 1:", counts)
 
 # %% [markdown]
-# “Smaller buckets, more all-reduces” holds, but not in iteration 0, which had one each time. Two surprises are left in this
-# table. First, `0.5` and `1` give the same number. Second, `None` is documented as 25 MiB; yet 25 gives one bucket and `None`
-# two.
+# “Smaller buckets, more all-reduces” holds, but not in iteration 0. Two surprises are left in this table. First, `0.5` and `1` give
+# the same number. Second, `None` is documented as 25 MiB; yet 25 gives one bucket and `None` two.
 #
 # ### When a bucket is closed
 
@@ -386,51 +403,33 @@ seen = buckets(ddp)
 len(seen.built), len(seen.rebuilt)
 
 # %%
-out["seen"][0].plot("Default: the small bucket holds the last layers and goes first")
+out["seen"][0].plot()
 
 # %% [markdown]
-# `bucket_cap_mb_list` gives each bucket a limit of its own; its last value holds for all that follow, and `bucket_cap_mb` is
-# then ignored (`_BucketCapacityConfig.create`). With `find_unused_parameters=True` the small bucket is sent *last*:
-
-# %%
-# %%ranks
-print("a list:     ", bucket_sizes(bucket_cap_mb_list=[1, 2, 4]))
-ddp = DistributedDataParallel(make_model(), find_unused_parameters=True)
-print("find_unused:", [round(bucket.bytes / 2**20, 2) for bucket in buckets(ddp).now])
-
-# %% [markdown]
-# With a list, there are several buckets in iteration 0 already (`compute_bucket_size_limits`). Their limits run the other way:
-# the constructor goes through the parameters as they are registered, fills buckets from the *first* layer on, and then reverses the
-# list of buckets (`_ddp_init_helper`, `distributed.py`). With `find_unused_parameters=True` those buckets stay for ever, so the
-# small one holds the first layers and leaves last.
-#
-# ### Rebuilt in the order of arrival
-#
-# You will read that buckets are filled “in reverse order of `model.parameters()`”. That is a guess about the order in which
-# gradients appear, and DDP uses it for iteration 0 only. Then it looks. In `crossed_model` the guess is wrong: its forward calls
-# `first`, `second` and `third`, but `first` is registered last. Before each iteration, its buckets are:
-
-# %%
-# %%ranks
-from course_lib.lab.buckets import crossed_model
-
-crossed = DistributedDataParallel(crossed_model(), bucket_cap_mb=0.0001)
-for iteration in range(3):
-    print(iteration, *[" ".join(bucket.parameters) for bucket in buckets(crossed).now], sep=" | ")
-    crossed(torch.ones(2, 8)).sum().backward()
-
-# %% [markdown]
-# In iteration 0 everything travels in one bucket, and the reducer notes the order of arrival (`push_rebuilt_params`). The
-# next forward makes the buckets anew in that order (so line 1, printed before it, still shows the old buckets). Rank 0's order is
-# broadcast, because ranks that put different gradients into “bucket 1” would add up gradients of different layers. It happens
-# once. A graph that changes later keeps the buckets it has.
-#
-# For the same reason buckets are started strictly in order, whichever is full first: bucket 1 waits until bucket 0 has been
-# sent (`next_bucket_` in `Reducer::mark_bucket_ready`).
-#
 # ## What goes wrong in real life
 #
-# **A layer that is not used.**
+# **A layer that is not used.** Its gradient never comes, and in iteration 0 all gradients share its bucket. So nothing is averaged, and
+# the error comes one step later. “Deeper” runs it; lesson 08 is about it.
+#
+# **Measured the first iteration.** It has one bucket and no overlap, and the second has the rebuild. Warm up for three.
+#
+# **“I set `bucket_cap_mb` to 25, the default, and it got slower.”** You have switched the small first bucket off. In the toy above the
+# whole model then fits into one bucket, which costs 6 %. In models of real sizes it costs less than 1 %: look for another reason.
+#
+# ## Rule of thumb
+#
+# > Averaging happens in `backward()`, bucket by bucket, last layers first; `step()` is local. Leave `bucket_cap_mb` alone until an
+# > estimate, then a timeline, shows a long wait at the end of `backward()`. Then try larger caps if messages queue up, smaller ones if
+# > the network is idle while backward runs. Set `gradient_as_bucket_view=True` when memory is short.
+#
+# ## Your turn
+#
+# Three tasks wait in [exercises/04_buckets](../exercises/04_buckets.ipynb): DDP in its first form, the list of buckets predicted
+# before DDP makes it, and DDP with buckets that copes with real models.
+#
+# ## Deeper: a layer that is not used
+#
+# Two layers, and a forward that calls only one of them:
 
 # %%
 p = predict("04.unused_layer")
@@ -461,28 +460,92 @@ ddp(torch.ones(1, 4))
 # call `ddp._check_reducer_finalized()` after the first backward (a private name, so it may change): it raises the same error
 # before the optimizer does any harm.
 #
-# **A hook that has the wrong parameter name.** DDP insists on the second one being called `bucket`, and the error does not say so:
+# ## Deeper: rebuilt in the order of arrival
+#
+# You will read that buckets are filled “in reverse order of `model.parameters()`”. That is a guess about the order in which
+# gradients appear, and DDP uses it for iteration 0 only. Then it looks. In `crossed_model` the guess is wrong: its forward calls
+# `first`, `second` and `third`, but `first` is registered last. Before each iteration, its buckets are:
+
+# %%
+# %%ranks
+from course_lib.lab.buckets import crossed_model
+
+crossed = DistributedDataParallel(crossed_model(), bucket_cap_mb=0.0001)
+for iteration in range(3):
+    print(iteration, *[" ".join(bucket.parameters) for bucket in buckets(crossed).now], sep=" | ")
+    crossed(torch.ones(2, 8)).sum().backward()
+
+# %% [markdown]
+# In iteration 0 everything travels in one bucket, and the reducer notes the order of arrival (`push_rebuilt_params`). The
+# next forward makes the buckets anew in that order (so line 1, printed before it, still shows the old buckets). Rank 0's order is
+# broadcast, because ranks that put different gradients into “bucket 1” would add up gradients of different layers. It happens
+# once. A graph that changes later keeps the buckets it has.
+#
+# For the same reason buckets are started strictly in order, whichever is full first: bucket 1 waits until bucket 0 has been
+# sent (`next_bucket_` in `Reducer::mark_bucket_ready`).
+#
+# ### A list of limits, and unused parameters
+#
+# `bucket_cap_mb_list` gives each bucket a limit of its own; its last value holds for all that follow, and `bucket_cap_mb` is
+# then ignored (`_BucketCapacityConfig.create`). With `find_unused_parameters=True` the small bucket is sent *last*:
+
+# %%
+# %%ranks
+print("a list:     ", bucket_sizes(bucket_cap_mb_list=[1, 2, 4]))
+ddp = DistributedDataParallel(make_model(), find_unused_parameters=True)
+print("find_unused:", [round(bucket.bytes / 2**20, 2) for bucket in buckets(ddp).now])
+
+# %% [markdown]
+# With a list, there are several buckets in iteration 0 already (`compute_bucket_size_limits`). Their limits run the other way:
+# the constructor goes through the parameters as they are registered, fills buckets from the *first* layer on, and then reverses the
+# list of buckets (`_ddp_init_helper`, `distributed.py`). With `find_unused_parameters=True` those buckets stay for ever, so the
+# small one holds the first layers and leaves last.
+#
+# ## Deeper: the names of a communication hook's parameters
+#
+# DDP insists on the second one being called `bucket`, and the error does not say so:
 
 # %% claims={"S18": "wrong"}
 # %%ranks --expect raises:KeyError
 crossed.register_comm_hook(None, lambda state, gradients: allreduce_hook(state, gradients))
 
 # %% [markdown]
-# **Measured the first iteration.** It has one bucket and no overlap, and the second has the rebuild. Warm up for three.
+# ## Deeper: the timeline of a GPU step
 #
-# **“I set `bucket_cap_mb` to 25, the default, and it got slower.”** You have switched the small first bucket off. The rows `25` and
-# `default` of the picture above show what that costs: the whole model is sent when nothing is left to compute.
+# `torch.profiler` records what the course's `--trace` shows, on CPUs and GPUs. Each rank writes a file for
+# [Perfetto](https://ui.perfetto.dev):
+
+# %%
+# %%ranks
+import tempfile
+from pathlib import Path
+
+from torch.profiler import ProfilerActivity, profile, schedule
+
+activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+ddp = DistributedDataParallel(make_model())
+with profile(activities=activities, schedule=schedule(wait=2, warmup=1, active=2)) as profiled:
+    for _ in range(5):
+        backward(ddp)
+        profiled.step()
+trace = Path(tempfile.mkdtemp()) / f"rank{rank}.json"
+profiled.export_chrome_trace(str(trace))
+print(
+    "all-reduces in the two recorded steps:",
+    sum("all_reduce" in event.name for event in profiled.events()) > 0,
+)
+
+# %% [markdown]
+# The schedule leaves the first steps out, because iteration 0 has one bucket and iteration 1 the rebuild. On a GPU, look at two rows:
+# the stream that computes and the one with the `ncclDevKernel_AllReduce` kernels. What is left of the second one after the first has
+# ended is what `bucket_cap_mb` could save. (CUDA not run here.)
 #
-# ## Rule of thumb
+# ## Deeper: torch.compile with DDP
 #
-# > Averaging happens in `backward()`, bucket by bucket, last layers first; `step()` is local. Leave `bucket_cap_mb` alone until a
-# > timeline shows you a long wait at the end of `backward()`; then try larger caps if messages queue up, smaller ones if the
-# > network is idle while backward runs. Set `gradient_as_bucket_view=True` when memory is short.
-#
-# ## Your turn
-#
-# Three tasks wait in [exercises/04_buckets](../exercises/04_buckets.ipynb): DDP in its first form, the list of buckets predicted
-# before DDP makes it, and DDP with buckets that copes with real models.
+# A compiled backward is one graph, and its gradients would all come at its end. So `torch.compile(ddp)` cuts the graph where a bucket is
+# full: each piece has its own backward, and DDP's hooks run between the pieces (`DDPOptimizer` in
+# `torch/_dynamo/backends/distributed.py`; read, not run here). Compile the wrapped model: a model that is compiled first and wrapped
+# then is not cut.
 #
 # ## Deeper: two models in one backward
 #

@@ -2,7 +2,15 @@
 
 import re
 
-from course_lib.lab.network import CAPS, CapsExplorer, Network, computed_step, measured_steps
+from course_lib.lab.network import (
+    CAPS,
+    CapsExplorer,
+    Network,
+    at_pace,
+    computed_step,
+    measured_steps,
+    steps_by_hand,
+)
 from course_lib.notebook.run import run_quietly
 
 
@@ -51,9 +59,30 @@ def test_a_slider_runs_what_is_missing_and_no_step_is_shorter_than_computed(monk
     assert len(asked) == 2, "what has been measured already is not run again"
 
     for cap, step in explorer.found.items():
-        computed = computed_step(cap, Network(0.001, 100), layer=0.001)
+        computed = computed_step(cap, Network(0.001, 100), at_pace(0.001))
         assert computed.seconds <= step.seconds
         assert len(step.sent) == len(computed.sent)
         assert step.sent[-1][1] <= step.seconds
         for (_, end), (start, _) in zip(step.sent, step.sent[1:], strict=False):
             assert end <= start, "messages do not overtake each other"
+
+
+def test_models_and_networks_of_real_sizes_are_computed_and_nothing_runs(monkeypatch):
+    monkeypatch.setattr("course_lib.lab.network.measured_steps", None)
+    explorer = CapsExplorer()
+    explorer.model.value = next(name for name in explorer.model.options if "GPT-2" in name)
+    explorer.carrier.value = next(name for name in explorer.carrier.options if "100 GbE" in name)
+    assert "backward of 148 layers" in explorer.picture.value
+    assert "Computed only" in explorer.status.value
+
+
+def test_the_ways_by_hand_send_as_many_messages_as_they_say_and_two_of_them_only_after_backward():
+    steps = run_quietly(steps_by_hand, Network(0.001, 1000), ranks=2).values[0]
+    assert {name: len(step.sent) for name, step in steps.items()} == {
+        "one by one": 16,
+        "one flat buffer": 1,
+        "hooks": 16,
+        "buckets": 4,
+    }
+    after = {name: step.sent[0][0] >= step.ready[-1] for name, step in steps.items()}
+    assert after == {"one by one": True, "one flat buffer": True, "hooks": False, "buckets": False}

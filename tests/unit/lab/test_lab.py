@@ -44,37 +44,23 @@ def test_who_waited_in_the_last_step():
 
 
 def test_a_late_forward_is_drawn_as_sleep():
-    drawing = draw_last_step(OUT, "Rank 1 sleeps")
+    drawing = draw_last_step(OUT)
     assert "asleep before its forward rank 1;" in drawing.alt
+    assert drawing.title == "Asleep: rank 1. Waiting in backward(): rank 0"
     svg = drawing.svg()
     assert svg.count(">asleep</text>") == 2  # in its bar, and in the legend
-    assert "asleep</text>" not in draw_last_step(traced(two_steps(0, 5), two_steps(0, 5)), "Nobody").svg()
+    assert "asleep</text>" not in draw_last_step(traced(two_steps(0, 5), two_steps(0, 5))).svg()
 
 
-def test_a_backward_is_drawn_from_its_own_beginning_or_from_the_first():
+def test_backward_is_drawn_from_the_first_one_on_and_the_title_names_who_waits():
     timeline = timeline_of(OUT)
     assert last_backward(timeline, 0) == pytest.approx(0.040)
     assert last_backward(timeline, 1) == pytest.approx(0.340)
-    rows = {"fast": (OUT, 0), "late": (OUT, 1)}
-
-    def starts(one_clock: bool) -> list[float]:
-        shapes = draw_backward(rows, "t", one_clock=one_clock).shapes
-        return [shape.x for shape in shapes if getattr(shape, "look", "") == "backward"]
-
-    fast, late, _ = starts(one_clock=False)  # the third is the legend's
-    assert fast == late
-    fast, late, _ = starts(one_clock=True)
+    drawing = draw_backward(OUT)
+    bars = [shape.x for shape in drawing.shapes if getattr(shape, "look", "") == "backward"]
+    fast, late, _ = bars  # the third is the legend's
     assert fast < late
-
-
-def test_what_is_copied_after_the_backward_is_drawn_and_operators_of_other_threads_and_times_are_not():
-    elsewhere = {**event("aten::cat", 32, 40), "thread": 2}
-    copies = (event("aten::cat", 5, 8), event("aten::cat", 32, 40), event("aten::mul", 41, 42), elsewhere)
-    out = traced((event(TRACED, 0, 100), event(GRADIENT, 20, 30), *copies))
-    drawing = draw_backward({"flat": (out, 0)}, "t")
-    copied = [s for s in drawing.shapes if getattr(s, "look", "") == "even" and s.hint]
-    assert [shape.hint for shape in copied] == ["aten::cat, 8.0 ms"]
-    assert "copying into a buffer, and back" in drawing.svg()
+    assert drawing.title == "Rank 0 waits longest in backward()"
 
 
 def test_a_run_without_a_trace_is_refused():

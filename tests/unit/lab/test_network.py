@@ -8,12 +8,17 @@ from course_lib.lab.network import (
     CAPS,
     LAYER_MIB,
     LAYERS,
+    MODELS,
+    NETWORKS,
     CapsExplorer,
     Network,
     Step,
+    against_default,
     buckets_of,
     computed_step,
+    draw_against_default,
     draw_caps,
+    estimate,
     fastest,
 )
 
@@ -75,9 +80,12 @@ def test_without_latency_small_buckets_are_best_and_on_a_network_that_takes_no_t
 
 
 def test_the_fastest_cap_is_that_of_the_slower_rank():
-    by_rank = {0: {0.5: 3.0, 2: 1.0, 25: 2.0}, 1: {0.5: 3.0, 2: 4.0, 25: 2.0}}
-    assert fastest(25)({"seconds": by_rank})
-    assert not fastest(2)({"seconds": by_rank})
+    seconds = {0: {0.5: 3.0, 2: 1.0, 25: 2.0}, 1: {0.5: 3.0, 2: 4.0, 25: 2.0}}
+    by_rank = {
+        rank: {cap: Step((), (), took) for cap, took in found.items()} for rank, found in seconds.items()
+    }
+    assert fastest(25)({"steps": by_rank})
+    assert not fastest(2)({"steps": by_rank})
 
 
 def test_the_shortest_measured_row_is_named_and_the_computed_times_stand_beside_the_measured():
@@ -113,9 +121,41 @@ def test_in_the_drawing_a_bucket_leaves_when_both_ranks_have_filled_it_and_in_or
 def test_the_explorer_begins_with_what_is_computed_and_that_is_shown_where_no_kernel_runs():
     explorer = CapsExplorer()
     data = explorer._repr_mimebundle_()
-    assert "Computed: step time against bucket_cap_mb" in data["text/plain"]
+    assert "Computed, 8 MiB: with" in data["text/plain"]
     assert explorer.static.svg() == explorer.picture.value
-    assert data["text/html"].startswith(
-        '<img alt="Computed: step time against bucket_cap_mb: '
-        "A row for each bucket_cap_mb of 0.5, 1, 2, 3, 4, 25, default"
-    )
+    assert data["text/html"].startswith('<img alt="Computed, 8 MiB: with')
+    assert "A row for each bucket_cap_mb of 0.5, 1, 2, 3, 4, 25, default" in data["text/html"]
+
+
+#: By model and network, in the order of the tables: percent that caps of 0.5, 4, 25 and 100 add to the default's step.
+TABLE = [
+    (-3.0, -2.5, 0.2, 12.2),
+    (-0.2, -0.2, 0.0, 0.8),
+    (0.6, -9.8, 0.4, 40.2),
+    (170.1, -2.4, 0.2, 12.0),
+    (-0.6, -0.4, 0.2, 4.3),
+    (0.0, 0.0, 0.0, 0.3),
+    (2.0, 0.6, 0.5, 4.3),
+    (58.7, -0.8, -0.4, 3.5),
+]
+
+
+def test_on_models_and_networks_of_real_sizes_25_and_the_default_differ_by_less_than_a_percent():
+    places = [(model, network) for model in MODELS.values() for network in NETWORKS.values()]
+    for (model, network), expected in zip(places, TABLE, strict=True):
+        found = [100 * against_default(cap, network, model) for cap in (0.5, 4, 25, 100)]
+        assert found == pytest.approx(expected, abs=0.06)
+        assert abs(found[2]) < 1
+    assert draw_against_default().title == "25 and the default differ by at most 0.5 %"
+
+
+def test_a_busy_machine_is_noticed():
+    measured = {2: Step((0.08,), ((0.02, 0.3),), 0.3), 25: Step((0.08,), ((0.08, 0.17),), 0.17)}
+    assert draw_caps(measured, SLOW).title.startswith("This machine is busy")
+    quiet = {2: Step((0.08,), ((0.02, 0.14),), 0.14), 25: Step((0.08,), ((0.08, 0.17),), 0.17)}
+    assert draw_caps(quiet, SLOW).title == "The shortest of these steps: 2"
+
+
+def test_an_estimate_has_the_bytes_of_the_parameters():
+    drawing = estimate(2**18 * 97, 160, 60, NETWORKS["100 GbE: 50 us, 10 GiB/s"])
+    assert drawing.title.startswith("Computed, 97 MiB")

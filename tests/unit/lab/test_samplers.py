@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from course_lib.lab.samplers import (
     DealExplorer,
+    at_most,
     draw_deal,
     draw_deals,
     draw_resumed,
@@ -25,7 +26,7 @@ def test_the_deck_asks_who_gets_the_places_that_are_left():
 
 
 def test_a_deal_says_when_each_rank_takes_a_sample_and_how_often_all_take_it():
-    drawing = draw_deal({0: [0, 2, 0], 1: [1, 2]}, 4, "t")
+    drawing = draw_deal({0: [0, 2, 0], 1: [1, 2]}, 4)
     assert drawing.alt == (
         "rank 0 takes 0, 2, 0; rank 1 takes 1, 2; dealt out more than once: 0, 2; to nobody: 3"
     )
@@ -36,7 +37,7 @@ def test_a_deal_says_when_each_rank_takes_a_sample_and_how_often_all_take_it():
 
 
 def test_the_look_of_a_sample_is_that_of_its_total():
-    shapes = draw_deal({0: [0, 1], 1: [1]}, 3, "t").shapes
+    shapes = draw_deal({0: [0, 1], 1: [1]}, 3).shapes
     assert [getattr(shape, "look", None) for shape in shapes if hasattr(shape, "look")] == [
         *("even", "odd", ""),
         *("", "odd", ""),
@@ -45,7 +46,7 @@ def test_the_look_of_a_sample_is_that_of_its_total():
 
 
 def test_places_are_ordinals():
-    svg = draw_deal({0: list(range(12))}, 12, "t").svg()
+    svg = draw_deal({0: list(range(12))}, 12).svg()
     assert [texts(svg, word) for word in ("1st", "2nd", "3rd", "4th", "11th", "12th")] == [1] * 6
 
 
@@ -90,3 +91,26 @@ def test_the_explorer_deals_anew_on_real_ranks_when_a_control_moves():
     assert bundle["text/html"] == explorer.static.html()
     explorer.samples.value = 3
     assert texts(explorer.picture.value, "2×") == 1  # sample 0, for the rank that would have none
+
+
+def test_the_title_of_a_deal_says_what_is_not_taken_once():
+    def title(per_rank, samples, settings=""):
+        return draw_deal(per_rank, samples, settings).title
+
+    assert title({0: [0, 2], 1: [1, 0]}, 4) == "Taken more than once: 0; never: 3"
+    assert title({0: [0], 1: [1]}, 2, "in order") == "In order: each sample is taken once"
+    assert title({0: [0, 1], 1: [1, 0]}, 2) == "Each sample is taken 2 times"
+
+
+def test_the_title_of_the_ways_to_resume_names_the_exact_ones():
+    found = {
+        "restarted": {0: [0, *range(20)]},
+        "forgot": {0: [0, *range(19)]},
+        "resumed": {0: list(range(20))},
+    }
+    assert draw_resumed(found).title == "Every sample once: set_epoch(1), skip 3"
+
+
+def test_the_largest_value_decides_what_is_at_most():
+    assert at_most(6)(SimpleNamespace(values={0: 6, 1: 5}))
+    assert not at_most(6)(SimpleNamespace(values={0: 6, 1: 10}))

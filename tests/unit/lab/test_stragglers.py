@@ -1,6 +1,7 @@
 """Lesson 05's pictures, its arithmetic, its explorer and what its predictions ask, mostly on plain data."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,14 +9,18 @@ from course_lib.draw import Box
 from course_lib.lab.lateness import always, by_chance, by_turns, gloos_reason
 from course_lib.lab.stragglers import (
     LatenessExplorer,
+    after_join,
+    always_late_took,
     draw_shadows,
     expected_delay,
     expected_maximum,
     late_rank,
     lost,
+    raised_on,
     same_and_right,
     same_and_wrong,
 )
+from course_lib.notebook.run import run_quietly
 
 
 def test_the_question_is_asked_of_every_rank_and_its_length_does_not_answer_it():
@@ -70,6 +75,22 @@ def test_everybody_waits_in_the_shadow_of_whoever_is_later():
     assert "20 on rank 0, 0 on rank 1; and every rank is 20 later" in drawing.alt
 
 
+def complete_when_rank_1_is_late() -> int:
+    """Runs on every rank of two."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from course_lib.lab.lateness import complete_before
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(3)))
+    ddp = DistributedDataParallel(model, bucket_cap_mb=0.001)
+    return complete_before(ddp, late=1)
+
+
+def test_no_all_reduce_is_complete_before_the_late_rank_has_joined():
+    assert run_quietly(complete_when_rank_1_is_late, ranks=2).values == {0: 0, 1: 0}
+
+
 def test_gloos_reason_is_the_same_in_every_run_and_what_is_unknown_is_not_renamed():
     for said in (
         "writev [::1]:7: Broken pipe",
@@ -81,6 +102,14 @@ def test_gloos_reason_is_the_same_in_every_run_and_what_is_unknown_is_not_rename
 
 
 def test_predictions_look_at_what_the_ranks_have():
+    out = {"took": {0: {("rank 2 is always late", 4): 331.0}}}
+    assert always_late_took(320, 100000)(out)
+    assert not always_late_took(150, 320)(out)
+    joined = SimpleNamespace(values={0: (True, False), 1: (True, False)})
+    assert after_join(True, False)(joined)
+    assert not after_join(True, True)(joined)
+    assert raised_on(0)(SimpleNamespace(errors={0: "late"}))
+    assert not raised_on(0, 1)(SimpleNamespace(errors={0: "late"}))
     right = {"same": {0: True}, "errors": {0: {2: (0.001, 0.0)}}}
     wrong = {"same": {0: True}, "errors": {0: {2: (0.3, 0.0)}}}
     assert (same_and_right(right), same_and_wrong(right)) == (True, False)
@@ -89,7 +118,7 @@ def test_predictions_look_at_what_the_ranks_have():
 
 def test_the_explorer_measures_on_real_ranks_what_it_has_computed():
     explorer = LatenessExplorer()
-    assert "ms lost per step" in repr(explorer)
+    assert "220 ms lost by all (computed)" in repr(explorer)
     bundle = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/html"] == explorer.static.html()
