@@ -446,6 +446,16 @@ def fails(outcome: Outcome) -> bool:
     return isinstance(outcome["off"][0], str)
 
 
+def right_gradients(outcome: Outcome) -> bool:
+    """They are off by rounding only."""
+    return word(outcome["off"][0]) == "right"
+
+
+def wrong_gradients(outcome: Outcome) -> bool:
+    """They are off by more."""
+    return word(outcome["off"][0]).startswith("wrong")
+
+
 def heads_hold(body: float, left: float, right: float) -> Callable[[Outcome], bool]:
     """The gradients of rank 0's body, left head and right head."""
     return lambda outcome: outcome.ok and list(outcome.values[0]) == [body, left, right]

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from course_lib.lab.alternation import BACKWARDS, ending, make_calls, measured, possible
+from course_lib.lab.alternation import (
+    BACKWARDS,
+    OrdersExplorer,
+    ending,
+    make_calls,
+    measured,
+    possible,
+)
 from course_lib.notebook.run import run_quietly
 from tests.support.ranks_and_kernels import ROOT
 from tools.plan import find_targets
@@ -53,6 +60,27 @@ def test_who_makes_fewer_averages_leaves_the_other_waiting():
     pairs = (tuple(dice.sample(longer, 2)) for _ in range(200))
     hangs = [pair for pair in pairs if ending(pair).waits is not None][:6]
     assert [measured(pair) for pair in hangs] == ["a deadlock, proved"] * 6
+
+
+def test_a_call_that_is_pressed_runs_on_two_real_ranks():
+    explorer = OrdersExplorer()
+    assert "12 and 32" in explorer._repr_mimebundle_()["text/html"]
+    explorer.undo.click()
+    explorer.undo.click()
+    assert (explorer.orders, explorer.calls["S"].disabled) == (["FF", "FF"], False)
+    explorer.calls["S"].click()
+    assert ("22 and 22: right" in explorer.picture.value, explorer.result.value) == (
+        True,
+        "two real ranks: 22 and 22",
+    )
+    assert explorer.calls["B"].disabled
+    explorer.whose.value = (1,)
+    explorer.clear.click()
+    for call in "FBFB":
+        explorer.calls[call].click()
+    assert explorer.orders == ["FFS", "FBFB"]
+    assert "rank 1 waits for ever" in explorer.picture.value
+    assert explorer.result.value == "two real ranks: a deadlock, proved"
 
 
 def tiny_ddp() -> str:

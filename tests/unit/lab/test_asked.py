@@ -31,8 +31,9 @@ def ledger(*steps):
 
 #: By question, for each answer a run in which it comes true; None for one that an expectation decides.
 RUNS = {
-    "06.one_backward": [Run("RuntimeError"), None, Run(12.0), Run(0.0)],
-    "06.two_backwards": [Run("RuntimeError"), None, Run(0.0), Run(12.0)],
+    "06.two_backwards": [Run(22.0, 22.0), Run(2.0, 2.0), Run(12.0, 32.0)],
+    "06.siamese": [Run(off={0: "RuntimeError"}), Run(off={0: 12.0}), Run(off={0: 0.0})],
+    "06.heads": [Run([22, 2, 20]), Run([12, 2, 10])],
     "09.buffers_sent": [
         Run(**sent(lambda before, now: True)),
         Run(**sent(lambda before, now: now.startswith("train"))),
