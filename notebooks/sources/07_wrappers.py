@@ -9,7 +9,7 @@
 # what belongs into it, and about what becomes of the things that are kept outside.
 #
 # **You will be able to** put several models, inputs and a loss into one `forward`; call other methods without losing
-# the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 50 minutes.
+# the average; say of any parameter whether DDP looks after it; and keep a teacher out of it. 85 minutes.
 #
 # **Before this:** lessons 00 and 04; lesson 06 helps.
 

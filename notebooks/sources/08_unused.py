@@ -9,7 +9,7 @@
 # deadlock, or nothing at all, and the third is the bad one.
 #
 # **You will be able to** read the error, tell it before DDP does, choose between three ways out by what your model does and
-# not by what the forum says, and build a mixture of experts that needs none of them. 40 minutes.
+# not by what the forum says, and build a mixture of experts that needs none of them. 65 minutes.
 #
 # **Before this:** lessons 00 and 04.
 

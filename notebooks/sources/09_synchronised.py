@@ -10,7 +10,7 @@
 #
 # **You will be able to** say for weights, buffers, gradients, losses, random numbers and running averages whether and when
 # DDP makes them equal; change weights on purpose without breaking it; and normalise over the batches of all ranks.
-# 45 minutes. **Before this:** lessons 00 and 04.
+# 65 minutes. **Before this:** lessons 00 and 04.
 
 # %%
 # %load_ext course_lib

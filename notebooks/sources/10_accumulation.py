@@ -10,7 +10,7 @@
 #
 # **You will be able to** accumulate so that the big batch's gradient comes out, with one reduction; tell from length and
 # direction of a gradient what is wrong; clip the right norm in the right place; and use 16 bits without losing what you have
-# accumulated. 50 minutes. **Before this:** lessons 04 and 05.
+# accumulated. 75 minutes. **Before this:** lessons 04 and 05.
 
 # %%
 # %load_ext course_lib

@@ -10,7 +10,7 @@
 # failed, and given a price.
 #
 # **You will be able to** say from the place of a failure what will follow, write a training step that survives it in forward
-# and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 60 minutes.
+# and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 100 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 

@@ -9,7 +9,7 @@
 # numbers into the formula that says how often to save.
 #
 # **You will be able to** make a script that loses a few steps and not a night, say which of that `torchrun` does and which you do,
-# let a job grow and shrink, choose the checkpoint interval, and say what per-step recovery does differently. 40 minutes.
+# let a job grow and shrink, choose the checkpoint interval, and say what per-step recovery does differently. 60 minutes.
 #
 # **Before this:** lessons 00, 02 and 03.
 

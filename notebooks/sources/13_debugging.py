@@ -10,7 +10,7 @@
 #
 # **You will be able to** see where every rank of a hung job is, without having prepared anything; read the flight
 # recorder, fix its analyser and know when not to believe it; say what `TORCH_DISTRIBUTED_DEBUG` finds, costs and breaks; and
-# solve six mysteries without the doctor. 40 minutes.
+# solve six mysteries without the doctor. 65 minutes.
 #
 # **Before this:** lessons 00 and 04.
 

@@ -9,7 +9,7 @@
 # writes. A bad checkpoint is noticed on the day you need it.
 #
 # **You will be able to** log numbers that are true on every rank, write a checkpoint that a kill cannot harm, say what has
-# to be in it so that a resumed run equals the other one bit by bit, and save what is too large for one rank. 45 minutes.
+# to be in it so that a resumed run equals the other one bit by bit, and save what is too large for one rank. 70 minutes.
 #
 # **Before this:** lessons 03 and 09.
 

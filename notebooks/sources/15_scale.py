@@ -8,7 +8,7 @@
 # for the size of a cluster, of a bucket, of a gradient. At the end DDP itself reaches a limit, and it is not speed.
 #
 # **You will be able to** fit latency and bandwidth, predict the efficiency of a job that does not exist yet, try DDP on
-# 1,024 ranks in one process, send fewer bytes and know what it costs, and say whether a model fits at all. 55 minutes.
+# 1,024 ranks in one process, send fewer bytes and know what it costs, and say whether a model fits at all. 85 minutes.
 #
 # **Before this:** lessons 04 and 05.
 #

@@ -9,7 +9,7 @@
 # raise no error. You repair it; real `torchrun` launches with real accidents say how far you are.
 #
 # **You will be able to** take a training script that you have not written and find out, by experiment, what it does on many ranks.
-# 15 minutes for this page, an evening for the script. **Before this:** all lessons up to 14, or as many as you like: each report
+# 20 minutes for this page, an evening for the script. **Before this:** all lessons up to 14, or as many as you like: each report
 # says which one to read.
 
 # %%
