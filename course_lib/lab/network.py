@@ -510,7 +510,7 @@ class CapsExplorer(Explorer):
     on two real ranks; models and networks of real sizes are computed only.
     """
 
-    controls = "model, network, backward, bucket_cap_mb"
+    controls = "model, network, latency, bandwidth, backward, bucket_cap_mb"
     TOY, SLIDERS = "the lesson's (8 MiB), run on two ranks", "that of the sliders"
 
     def __init__(self) -> None:
