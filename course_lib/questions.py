@@ -20,6 +20,7 @@ from pathlib import Path
 
 from course_lib.outcome.expect import Expectation, ExpectationError
 from course_lib.outcome.outcome import Outcome
+from course_lib.outcome.syntax import parsed_expression
 
 #: What makes an answer right.
 Decider = Expectation | Callable[[Outcome], bool]
@@ -155,7 +156,7 @@ def decider(when: str, values: Mapping[str, object] | None = None) -> Decider:
 def _predicate(when: str) -> Callable[[Outcome], bool] | None:
     """The predicate of this name, made from these literals if there are any; None where it has not such a form."""
     try:
-        tree = ast.parse(when, mode="eval").body
+        tree = parsed_expression(when)
     except SyntaxError:
         return None
     call = tree if isinstance(tree, ast.Call) else None
