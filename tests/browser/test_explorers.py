@@ -9,7 +9,10 @@ pytestmark = pytest.mark.browser
 
 CELLS = (
     "%load_ext course_lib",
-    "from course_lib.lab.process_groups import AGENT, Start, explore_start\nexplore_start(Start(AGENT, {}, frozenset()))",
+    (
+        "from course_lib.lab.process_groups import AGENT, Start, explore_start\n"
+        "explore_start(Start(AGENT, {}, frozenset()))"
+    ),
     "from course_lib.lab.samplers import explore_deals\nexplore_deals()",
     "from course_lib.lab.stragglers import explore_lateness\nexplore_lateness()",
 )
