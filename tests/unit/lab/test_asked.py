@@ -41,12 +41,12 @@ RUNS = {
         Run(**sent(lambda before, now: on(before))),
     ],
     "09.detached": [Run(**off(0.1)), Run(**off(10.0)), Run(**off(30.0))],
-    "10.overflow": [
-        Run(scale={0: 1024, 1: 512}),
-        Run(scale={0: 512, 1: 512}),
-        Run(scale={0: 1024, 1: 1024}),
+    "10.without_no_sync": [
+        Run(2222.0, 2222.0),
+        Run(4222.0, 4222.0),
+        Run(1222.0, 1222.0),
+        Run(1111.0, 3333.0),
     ],
-    "10.same_rate": [Run(same_rate={0: [1, 0, 0, loss]}) for loss in (0.5, 1.0, 2.0)],
     "11.one_text_less": [
         Run(**ledger([1, 1, 1], [2, 2, 2])),
         Run(**ledger([1, 1, 1], [2, 2, 2], [0, 3, 3])),
