@@ -215,7 +215,7 @@ def _strip(loop: Loop, step: str, title: str, seen: list[Seen] | None = None) ->
             shapes.append(Text(x, _TOP + _ROW * rank + 20, f"left: {each.left:g}", 13))
     if seen:
         told += [f"rank {rank}: {' '.join(f'{s:g}' for s in each.steps)}" for rank, each in enumerate(seen)]
-    return Drawing(760, _TOP + _ROW + 64, tuple(shapes), ", ".join(told), title)
+    return Drawing(760, _TOP + _ROW + (64 if seen else 42), tuple(shapes), ", ".join(told), title)
 
 
 def _both(x: float, width: float, look: str, text: str, hint: str) -> Iterator[Shape]:
@@ -251,7 +251,7 @@ def draw_clips(
         "rank 0": rank_0,
         "rank 1": rank_1,
         "mean of both": mean,
-        "clipped before the reduction": (before[0], before[1]),
+        "clipped before it": (before[0], before[1]),
         "clipped after it": (after[0], after[1]),
     }
     unit, x0, y0 = 150.0, 30.0, 212.0
@@ -264,9 +264,12 @@ def draw_clips(
     shapes.append(Text(x0 + 6, y0 - unit - 8, "length 1", 11, faint=True))
     for name, (east, north) in arrows.items():
         x, y = x0 + unit * east, y0 - unit * north
-        alone, below = name.startswith("rank"), name.endswith("it") or not north
+        alone, down = (
+            name.startswith("rank"),
+            {"rank 1": 16, "clipped after it": 16, "clipped before it": -16},
+        )
         shapes.append(Arrow(x0, y0, x, y, 1.5 if alone else 2.5, dashed=alone))
-        shapes.append(Text(x + 6, y + 16 if below else y - 4, name, 12))
+        shapes.append(Text(x + 6, y + down.get(name, -4), name, 12))
     alt = "; ".join(f"{name}: ({east:.2f}, {north:.2f})" for name, (east, north) in arrows.items())
     apart = abs(math.atan2(before[1], before[0]) - math.atan2(after[1], after[0])) > 0.02
     title = f"Clipped before the reduction, the mean has {'another' if apart else 'the same'} direction"

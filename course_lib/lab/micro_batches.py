@@ -58,9 +58,10 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 def make_net(norm: bool = False) -> nn.Sequential:
     """The same model on all ranks, with a BatchNorm if asked for."""
-    torch.manual_seed(0)
     norms = [nn.BatchNorm1d(32)] if norm else []
-    return nn.Sequential(nn.Linear(64, 32), *norms, nn.Tanh(), nn.Linear(32, 10))
+    with torch.random.fork_rng(devices=[]):  # what ranks draw afterwards stays different
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(64, 32), *norms, nn.Tanh(), nn.Linear(32, 10))
 
 
 def gradient_of(model: nn.Module) -> Tensor:

@@ -12,7 +12,7 @@
 #
 # **You will be able to** accumulate so that the big batch's gradient comes out, with one reduction; tell from a wrong
 # gradient which line is wrong; clip in the right place; and write one loop with accumulation, 16 bits, clipping and a scaler.
-# 35 minutes.
+# 40 minutes.
 #
 # **Before this:** lessons 04 and 05.
 
@@ -147,7 +147,8 @@ seen
 # two samples four times the weight of any other. Language models meet that in every step, since each micro-batch has another
 # number of *tokens*. The remedy is that of [lesson 05](05_stragglers.ipynb), for a whole group instead of one batch.
 #
-# All ranks need the same number of *groups*, too. With eight micro-batches on rank 0 and four on rank 1:
+# All ranks need the same number of *groups*, too: otherwise some ranks do not join a reduction, and the others wait for them. With
+# eight micro-batches on rank 0 and four on rank 1:
 
 # %%
 # %%ranks --expect hang
@@ -219,9 +220,9 @@ from course_lib.lab.accumulation import draw_clips
 draw_clips((1.6, 1.2), (4.0, 0.0), before=before.values[0], after=after.values[0])
 
 # %% [markdown]
-# (The broken arrows are what each rank has found.) Each rank is cut to 1 by itself, so the outlier no longer counts four times
-# as much, and the direction changes. That bounds what one bad rank can do. But it is not what one process with the whole batch
-# does. The same goes for a hook on a parameter: it runs before DDP's and sees that parameter of that rank alone.
+# (The dashed arrows are what each rank has found; *it* is the reduction.) Each rank is cut to 1 by itself. So rank 0 is divided
+# by 2 and rank 1 by 4, and the direction changes. That bounds what one bad rank can do. But it is not what one process with the whole batch
+# does.
 #
 # You will read that DDP needs an all-reduce of its own for a global norm. It does not. After the reduction all ranks hold the
 # same gradient, find the same norm and shorten by the same factor. A message is needed where gradients are *not* equal on all
@@ -229,7 +230,7 @@ draw_clips((1.6, 1.2), (4.0, 0.0), before=before.values[0], after=after.values[0
 #
 # ## The loop to keep
 #
-# The article's third sample has all of it in one loop, with apex:
+# The article's third sample accumulates and uses apex. Its loop, in short:
 #
 # ```python
 # for i, (images, labels) in enumerate(loader):
@@ -477,7 +478,7 @@ with toy.no_sync():
 toy.module.weight.grad.item()
 
 # %% [markdown]
-# 2 on both: the mean of 1 and 3, under `no_sync`. As long as all ranks do it, the result is right all the same. If one does it
+# 2 on both ranks, under `no_sync`: the mean of 1 and 3. As long as all ranks do it, the result is right all the same. If one does it
 # alone, it has issued one all-reduce more than the others, and theirs no longer belong together.
 #
 # ## Deeper: the norm of a model in parts
