@@ -84,8 +84,8 @@ class Returning(TwoHeads):
 
 
 def _loss(output: Any) -> Tensor:
-    first = output[0] if isinstance(output, tuple) else getattr(output, "y", output)
-    return torch.as_tensor(first).sum()
+    first: Tensor = output[0] if isinstance(output, tuple) else getattr(output, "y", output)
+    return first.sum()
 
 
 def take_steps(way: str, steps: Sequence[str], kind: str = "tensor") -> Iterator[Gradients | str]:

@@ -39,6 +39,7 @@ LOOKS = {
 }
 _SAMPLES = (1.0, 3.0)
 _SENT = "full: sent"
+_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -58,18 +59,18 @@ def _same(*steps: str, kind: str = "tensor") -> Graph:
 
 
 GRAPHS = {
-    "everything is used": _same(*["both"] * 4),
-    "a head is never used": _same(*["left"] * 4),
-    "each rank has its own head": Graph((("left",) * 4, ("right",) * 4)),
-    "rank 0 uses one head more": Graph((("both",) * 4, ("left",) * 4)),
+    "everything is used": _same(*["both"] * _STEPS),
+    "a head is never used": _same(*["left"] * _STEPS),
+    "each rank has its own head": Graph((("left",) * _STEPS, ("right",) * _STEPS)),
+    "rank 0 uses one head more": Graph((("both",) * _STEPS, ("left",) * _STEPS)),
     "another head in each step": _same(*["left", "right"] * 2),
     "... and on each rank": Graph((("left", "right") * 2, ("right", "left") * 2)),
     "a head is dropped in step 2": _same("both", "both", "left", "left"),
     "a head is added in step 2": _same("left", "left", "both", "both"),
-    "an output is not in the loss": _same(*["left"] * 4, kind="tuple"),
-    "the same, in a dataclass": _same(*["left"] * 4, kind="dataclass of two"),
-    "the output is a dataclass": _same(*["both"] * 4, kind="dataclass"),
-    "the output is an object": _same(*["both"] * 4, kind="object"),
+    "an output is not in the loss": _same(*["left"] * _STEPS, kind="tuple"),
+    "the same, in a dataclass": _same(*["left"] * _STEPS, kind="dataclass of two"),
+    "the output is a dataclass": _same(*["both"] * _STEPS, kind="dataclass"),
+    "the output is an object": _same(*["both"] * _STEPS, kind="object"),
 }
 #: The graph and the way that hang, so that they cannot be measured with the others.
 HANGS = ("rank 0 uses one head more", "default")
@@ -121,7 +122,29 @@ def _say_steps(way: str, steps: Sequence[Sequence[str]]) -> None:
     heads.say_steps(way, steps)
 
 
-# The sheet, drawn
+# The model and the sheet, drawn
+
+
+def draw_model() -> Drawing:
+    """What goes through what."""
+    return Drawing(
+        760,
+        108,
+        (
+            Text(96, 58, "1 on rank 0, 3 on rank 1", 12, "middle"),
+            Arrow(176, 54, 216, 54),
+            Box(220, 38, 120, 32, "even", "body"),
+            Arrow(344, 48, 398, 26),
+            Arrow(344, 60, 398, 82),
+            Box(402, 8, 120, 32, "even", "left"),
+            Box(402, 68, 120, 32, "even", "right"),
+            Arrow(526, 26, 580, 48),
+            Arrow(526, 82, 580, 60),
+            Text(592, 58, "their sum is the loss", 12),
+        ),
+        "the sample goes through the body, then through the left head, the right head or both; their sum is the loss",
+        "A body and two heads: one weight each, and every weight is 1",
+    )
 
 
 @dataclass(frozen=True)
@@ -264,7 +287,7 @@ class GraphExplorer(Explorer):
         self.way = widgets.ToggleButtons(
             options=list(WAYS), description="way", style={"button_width": "auto"}
         )
-        self.tiles = [[widgets.Button(description="left") for _ in range(4)] for _ in _SAMPLES]
+        self.tiles = [[widgets.Button(description="left") for _ in range(_STEPS)] for _ in _SAMPLES]
         for tile in (tile for row in self.tiles for tile in row):
             tile.on_click(self._turn)
         self.way.observe(lambda _: self._show(), names="value")
@@ -332,25 +355,30 @@ def explore_graphs() -> GraphExplorer:
 
 def draw_graphs(found: Sequence[Mapping[tuple[str, str], Found]]) -> Drawing:
     """A row for each graph, four places for each way: a sign for each step, the worst of both ranks."""
-    cells, told = {}, []
-    for row, (name, graph) in enumerate(GRAPHS.items()):
-        for column, way in enumerate(WAYS):
-            of_ranks = [[], []] if (name, way) == HANGS else [each[name, way] for each in found]
-            ends = worst(judged(graph.steps, of_ranks))
-            for number, end in enumerate(ends):
-                look, sign, hint = LOOKS[end]
-                cells[row, 5 * column + number] = Cell(look, sign, f"step {number}: {hint}")
-            told.append(f"{name}, {way}: {', '.join(LOOKS[end][2] for end in ends)}")
-    never = "a head is never used, default"
-    (silent,) = (each.removeprefix(never).count("wrong") for each in told if each.startswith(never))
-    columns = [way.partition("_")[0] if number == 1 else "" for way in WAYS for number in range(5)][:-1]
+    ends = {
+        (name, way): worst(
+            judged(GRAPHS[name].steps, [[] if (name, way) == HANGS else each[name, way] for each in found])
+        )
+        for name in GRAPHS
+        for way in WAYS
+    }
+    cells = {
+        (row, (_STEPS + 1) * column + number): Cell(*LOOKS[end][:2], f"step {number}: {LOOKS[end][2]}")
+        for row, name in enumerate(GRAPHS)
+        for column, way in enumerate(WAYS)
+        for number, end in enumerate(ends[name, way])
+    }
+    silent = ends["a head is never used", "default"].count("silent")
+    columns = [way.partition("_")[0] if number == 1 else "" for way in WAYS for number in range(_STEPS + 1)]
     return grid(
         [*GRAPHS],
-        columns,
+        columns[:-1],
         cells,
         title=f"A head is never used: by default {silent} silent wrong step, then an error",
-        alt="; ".join(told),
-        axis="four steps each.  " + "   ".join(f"{sign} {name}" for _, sign, name in LOOKS.values()),
+        alt="; ".join(
+            f"{name}, {way}: {', '.join(LOOKS[end][2] for end in each)}" for (name, way), each in ends.items()
+        ),
+        axis=f"{_STEPS} steps each.  " + "   ".join(f"{sign} {name}" for _, sign, name in LOOKS.values()),
     )
 
 

@@ -4,8 +4,8 @@
 # > *“Expected to have finished reduction in the prior iteration. Parameter indices which did not receive grad: 2. Which one is
 # > that? And everybody says: `find_unused_parameters=True`. Is that all?”*
 #
-# Ask two ranks. The model is a body and two heads, one weight each, every weight is 1; the second argument says which heads are
-# used. The sample is 1 on rank 0 and 3 on rank 1, so an averaged gradient is 2.
+# Ask two ranks. The model is a body and two heads; the second argument says which heads are used. The numbers are chosen so that
+# `.grad` says who was averaged: 2 is the mean of the ranks, 1 and 3 are what each rank computed alone.
 #
 # **You will be able to** read the error, find the wrong step before DDP does, choose between three ways out by what your model
 # does, and write a mixture of experts for DDP. 40 minutes.
@@ -14,6 +14,11 @@
 
 # %%
 # %load_ext course_lib
+
+# %%
+from course_lib.lab.unused import draw_model
+
+draw_model()
 
 # %%
 # %%ranks 2 --expect raises:RuntimeError
@@ -327,7 +332,8 @@ draw_graphs([out["found"][0], out["found"][1]])
 
 # %% [markdown]
 # (One place was not measured here, because it hangs: it is the cell under [Ranks that disagree](#Ranks-that-disagree). The rows
-# were chosen, so how many are wrong says nothing.)
+# were chosen, so how many are wrong says nothing. The warning is DDP's; what it warns of is counted
+# [below](#Deeper:-what-find_unused_parameters-costs).)
 #
 # **`find_unused_parameters` fails in two rows.** It looks for tensors in lists, tuples, dictionaries and dataclasses
 # (`_find_tensors`, `distributed.py`), not in other objects. An output that it cannot see uses nothing: all boxes are ticked,
@@ -418,7 +424,7 @@ ddp = DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
 (ddp(mine(), "left").sum() + touched(ddp)).backward()
 
 # %% [markdown]
-# ## Deeper: static_graph and no_sync
+# ## Deeper: accumulation
 #
 # Where gradients are added up over several backwards (lesson 10), the first backward must not be under `no_sync()`: with
 # `static_graph=True` it raises, and asks you to report that. (It has been reported: issue 143580 of `pytorch/pytorch`.)
@@ -431,7 +437,7 @@ with ddp.no_sync():
 
 # %% [markdown]
 # Leave `no_sync` out of the whole first step. From the second step on, the two go together. Four micro-batches with
-# gradients of 1, 10, 100 and 1000 times the share, so that 2222 is right for a head:
+# gradients of 1, 10, 100 and 1000 times the sample, so that 2222 is right for a head:
 
 # %%
 # %%ranks
@@ -446,6 +452,23 @@ for step in range(3):
     print(f"step {step}:", grads(ddp))
 
 # %% [markdown]
+# Without `static_graph`: two micro-batches, of which one leaves out the right head. Right is 6, 4 and 2.
+
+# %%
+# %%ranks
+for way in ("default", "find_unused_parameters"):
+    for first, last in (("left", "both"), ("both", "left")):
+        ddp = DistributedDataParallel(TwoHeads(), **WAYS[way])
+        with ddp.no_sync():
+            ddp(mine(), first).sum().backward()
+        ddp(mine(), last).sum().backward()
+        print(f"{way:24}{first}, then {last}: {grads(ddp)}")
+
+# %% [markdown]
+# In the default mode the last micro-batch decides: where it reaches every parameter, everything in `.grad` is averaged, and
+# where it does not, nothing is. `find_unused_parameters` is right in both orders, also for a head that only an earlier micro-batch
+# has used.
+#
 # ## Deeper: what find_unused_parameters costs
 #
 # A warning of DDP's tells you that the flag “can adversely affect performance”. What do you pay for? Count, in one step after the
@@ -496,8 +519,8 @@ for name, outcome in {"default": plain, "find_unused_parameters": searching, "st
 #
 # ## Deeper: send less where nothing was used
 #
-# With `skip_all_reduce_unused_params=True`, a bucket of which no rank has used any parameter is not sent. The left head of this
-# model has a weight of 64 numbers, the right one of 4,096, and the right one is never used:
+# With `skip_all_reduce_unused_params=True`, a rank does not send a bucket of which it has used no parameter. The left
+# head of this model has a weight of 64 numbers, the right one of 4,096, and the right one is never used:
 
 
 # %%
@@ -534,9 +557,21 @@ for name, outcome in {"without": whole, "with": less}.items():
     print(f"{name:8}", ", ".join(f"{c.sizes[0][0]} x {c.dtypes[0]}" for c in outcome.collectives[0]))
 
 # %% [markdown]
-# The 4,096 numbers stay at home, and the all-reduce of whole numbers is how the ranks know that they may. A bucket of which one
-# rank has used one parameter is sent as a whole. So it is worth its place where whole blocks are skipped on all ranks, as with
-# experts or random depth.
+# The 4,096 numbers are not sent. But each rank decides that from its own graph: DDP's docstring requires that unused parameters
+# are the same “across all ranks throughout the entire training process”, and warns of a hang. With a bucket for each
+# parameter and a head of its own for each rank, there is no hang:
+
+# %%
+# %%ranks
+options = {"find_unused_parameters": True, "bucket_cap_mb": 1e-6}
+for skip in (False, True):
+    ddp = DistributedDataParallel(TwoHeads(), skip_all_reduce_unused_params=skip, **options)
+    ddp(mine(), ("left", "right")[dist.get_rank()]).sum().backward()
+    print(f"skip {skip}:", grads(ddp))
+
+# %% [markdown]
+# Rank 0 sent the bucket of its left head, rank 1 that of its right head, and the two met in one all-reduce: 2 is the mean of
+# gradients of two different weights. (With gloo. The two buckets have the same size here.)
 #
 # ## Deeper: the part of the loss that is no mean
 #
@@ -546,14 +581,15 @@ for name, outcome in {"without": whole, "with": less}.items():
 
 # %%
 # %%ranks
-tokens = [torch.tensor([1.0, 1.0, 2.0, -1.0]), torch.tensor([-1.0, -2.0, 3.0, -1.0])]
+tokens = [torch.tensor([1.0, 1.0, 2.0, -1.0]), torch.tensor([-1.0, -2.0, 3.0, 1.0])]
 
 
 def balance(x, all_ranks):
     share = torch.stack([(x > 0).float().mean(), (x <= 0).float().mean()])
     if all_ranks:
         dist.all_reduce(share, dist.ReduceOp.AVG)  # one number for each expert
-    given = torch.stack([torch.sigmoid(router(x[:, None])).mean(), torch.sigmoid(-router(x[:, None])).mean()])
+    logit = router(x[:, None])
+    given = torch.stack([torch.sigmoid(logit).mean(), torch.sigmoid(-logit).mean()])
     return 2 * (share * given).sum()
 
 
@@ -564,9 +600,7 @@ for all_ranks in (False, True):
     alone, router = router.weight.grad.item(), DistributedDataParallel(router)
     router.zero_grad()
     balance(tokens[dist.get_rank()], all_ranks).backward()
-    print(
-        f"shares of all ranks: {all_ranks}. DDP {grads(router)[0]:.4f}, one process with all tokens {alone:.4f}"
-    )
+    print(f"shares of all ranks {all_ranks}: {grads(router)[0]:.4f}; one process {alone:.4f}")
 
 # %% [markdown]
 # Shares are counts and have no gradient, so a plain `all_reduce` before the loss is allowed, and what remains is linear in
