@@ -34,6 +34,18 @@ RUNS = {
     "06.two_backwards": [Run(22.0, 22.0), Run(2.0, 2.0), Run(12.0, 32.0)],
     "06.siamese": [Run(off={0: "RuntimeError"}), Run(off={0: 12.0}), Run(off={0: 0.0})],
     "06.heads": [Run([22, 2, 20]), Run([12, 2, 10])],
+    "08.last_step": [
+        None,
+        Run([2, None, 2], [2, None, 2]),
+        Run([1, None, 1], [3, None, 3]),
+        None,
+    ],
+    "08.no_rows": [
+        None,
+        Run([1.25, float("nan")], [1.25, float("nan")]),
+        Run([1.25, 1.5], [1.25, 1.5]),
+        Run([1.25, 0.75], [1.25, 0.75]),
+    ],
     "09.buffers_sent": [
         Run(**sent(lambda before, now: True)),
         Run(**sent(lambda before, now: now.startswith("train"))),

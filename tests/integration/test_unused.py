@@ -1,0 +1,72 @@
+"""Lesson 08: graphs that are composed, and its twelve, on two real ranks."""
+
+import pytest
+
+from course_lib.lab.unused import GRAPHS, HANGS, WAYS, GraphExplorer, judged, measured, worst
+from course_lib.notebook.run import run_quietly
+
+
+@pytest.mark.parametrize(
+    ("way", "steps", "ends"),
+    [
+        ("default", (["both", "both", "both", "left"],) * 2, [["right"] * 3 + ["silent"]] * 2),
+        (
+            "default",
+            (["both"] * 4, ["both", "both", "left", "both"]),
+            [["right", "right", "hangs"], ["right", "right", "silent", "raises"]],
+        ),
+        ("static_graph", (["left"] * 4, ["both"] * 4), [["right"] * 4] * 2),
+        ("static_graph", (["both", "left", "both", "both"],) * 2, [["right", "silent", "raises"]] * 2),
+        ("static_graph", (["left", "both", "left", "left"],) * 2, [["right", "raises"]] * 2),
+        (
+            "find_unused_parameters",
+            (["left", "right", "both", "left"], ["both", "left"] * 2),
+            [["right"] * 4] * 2,
+        ),
+        ("touch", (["left", "right", "both", "left"], ["both", "left"] * 2), [["right"] * 4] * 2),
+    ],
+)
+def test_a_graph_ends_as_the_lesson_says(way, steps, ends):
+    assert judged(steps, measured(way, steps)) == ends
+
+
+def test_a_tile_that_is_pressed_runs_on_two_real_ranks():
+    explorer = GraphExplorer()
+    assert "wrong, without an error" in explorer._repr_mimebundle_()["text/html"]
+    explorer.way.value = "touch"
+    assert ".grad 2, 2, 0" in explorer.picture.value
+    explorer.tiles[1][2].click()
+    assert explorer.steps == [["left"] * 4, ["left", "left", "right", "left"]]
+    assert ".grad 2, 0.5, 1.5" in explorer.picture.value
+
+
+def twelve_graphs():
+    from course_lib.lab.heads import measure_graphs
+
+    return measure_graphs()
+
+
+def test_the_twelve_graphs_end_as_the_lesson_says():
+    outcome = run_quietly(twelve_graphs, ranks=2, timeout=60)
+    found = [outcome.values[rank] for rank in (0, 1)]
+    ends = {
+        (name, way): worst(judged(GRAPHS[name].steps, [of_rank[name, way] for of_rank in found]))
+        for name in GRAPHS
+        for way in WAYS
+        if (name, way) != HANGS
+    }
+    failing = {
+        way: [name for name, each in ends if each == way and ends[name, way] != ["right"] * 4] for way in WAYS
+    }
+    assert failing["touch"] == []
+    assert failing["find_unused_parameters"] == ["the same, in a dataclass", "the output is an object"]
+    silent = [name for name in failing["static_graph"] if "silent" in ends[name, "static_graph"]]
+    assert silent == [
+        "a head is dropped in step 2",
+        "an output is not in the loss",
+        "the same, in a dataclass",
+        "the output is a dataclass",
+        "the output is an object",
+    ]
+    assert ends["the output is a dataclass", "static_graph"] == ["silent"] * 4
+    assert judged(GRAPHS[HANGS[0]].steps, measured(HANGS[1], GRAPHS[HANGS[0]].steps))[0] == ["hangs"]
