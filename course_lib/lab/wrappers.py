@@ -205,14 +205,14 @@ def draw_steps(ranks: Sequence[Steps], name: str) -> Drawing:
             text = "raises" if isinstance(value, str) else f"{value:g}"
             shapes.append(Box(x, y, 100, 32, look, text, str(value)))
     equal, words = ended(ranks)
-    title = f"{name}: {'equal' if equal else 'not equal'} once wrapped; gradients: {_WORDS.get(words, words)}"
+    title = f"{name}: {'equal' if equal else 'not equal'}; .grad {_WORDS.get(words, words)}"
     told = [
         f"rank {rank}: weight {steps[0]:g}, .grad {', '.join(map(str, steps[1:]))}"
         for rank, steps in enumerate(ranks)
     ]
     errors = [value for value in ranks[0] if isinstance(value, str)]
     shapes += [Text(90, 140, error, 12) for error in errors]
-    return Drawing(620, 152 if errors else 124, tuple(shapes), "; ".join(told), title)
+    return Drawing(760, 152 if errors else 124, tuple(shapes), "; ".join(told), title)
 
 
 class PlacesExplorer(Explorer):

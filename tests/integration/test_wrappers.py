@@ -54,7 +54,7 @@ def test_the_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_i
 
 def test_a_choice_runs_on_two_real_ranks():
     explorer = PlacesExplorer()
-    assert "in forward: equal once wrapped; gradients: averaged" in explorer.picture.value
+    assert "in forward: equal; .grad averaged" in explorer.picture.value
     explorer.place.value = "put in another's place after wrapping"
     assert "each rank's own, then an error" in explorer.picture.value.replace("&#x27;", "'")
     assert "Expected to have finished reduction" in explorer.picture.value

@@ -30,7 +30,7 @@ def test_a_parameter_is_equal_or_not_and_its_gradient_averaged_or_not(ranks, sai
 
 def test_a_place_shows_its_numbers_and_the_error():
     drawing = draw_steps(([1.0, 1.0, "waited"], [2.0, 3.0, "waited"]), "in a head")
-    assert drawing.title == "in a head: not equal once wrapped; gradients: each rank's own, then an error"
+    assert drawing.title == "in a head: not equal; .grad each rank's own, then an error"
     assert drawing.alt == "rank 0: weight 1, .grad 1.0, waited; rank 1: weight 2, .grad 3.0, waited"
     assert drawing.svg().count("raises") == 2
 
