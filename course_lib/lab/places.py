@@ -7,7 +7,6 @@ who is in it: 1 and 3 are what each rank computed alone, 2 on both is their mean
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
@@ -271,7 +270,7 @@ def steps(name: str, mode: str, around: bool = False) -> Iterator[float | str]:
     afterwards, parameter, output = function(net)
     ddp = DistributedDataParallel(net, **MODES[mode])
     afterwards()
-    yield float(parameter())
+    yield parameter().item()
     for _ in range(STEPS):
         try:
             output(ddp.module if around else ddp, mine()).sum().backward()
@@ -285,13 +284,6 @@ def steps(name: str, mode: str, around: bool = False) -> Iterator[float | str]:
         parameter().grad = None
 
 
-def look(name: str, mode: str, around: bool = False) -> list[float | str]:
-    """`steps`, without the warning of a search for unused parameters that finds none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return list(steps(name, mode, around))
-
-
 def look_everywhere() -> dict[tuple[str, str], list[float | str]]:
     """All places, in all modes."""
-    return {(name, mode): look(name, mode) for name in PLACES for mode in MODES}
+    return {(name, mode): list(steps(name, mode)) for name in PLACES for mode in MODES}

@@ -15,7 +15,7 @@ from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Collective, Outcome
 
-#: What `places.look` finds: the weight after wrapping, .grad in each step, and the words of an error.
+#: What `places.steps` finds: the weight after wrapping, .grad in each step, and the words of an error.
 Steps = Sequence[float | str]
 #: The places of `places.PLACES`, by what it does with them. A test compares.
 PLACES = (
@@ -185,10 +185,10 @@ def draw_places(found: Sequence[Mapping[tuple[str, str], Steps]]) -> Drawing:
 
 
 def _look(name: str, mode: str, around: bool) -> Steps:
-    """Runs on the ranks: `places.look`."""
-    from course_lib.lab.places import look
+    """Runs on the ranks: `places.steps`."""
+    from course_lib.lab.places import steps
 
-    return look(name, mode, around)
+    return list(steps(name, mode, around))
 
 
 def draw_steps(ranks: Sequence[Steps], name: str) -> Drawing:

@@ -104,11 +104,8 @@ grads(ddp)
 
 # %%
 # %%ranks
-import warnings
-
 from course_lib.lab.patterns import MODES
 
-warnings.simplefilter("ignore")  # where both doors are used, DDP warns that it searches in vain
 steps = {
     "one door": lambda ddp: ddp("encode", x),
     "chained": lambda ddp: ddp("decode", ddp("encode", x)),
@@ -120,6 +117,7 @@ for mode in ("default", "find_unused_parameters"):
         try:
             step(ddp).sum().backward()
             print(f"{mode:24}{name:14}{grads(ddp)}")
+            ddp("encode", x)  # the next step's forward
         except RuntimeError as error:
             print(f"{mode:24}{name:14}{str(error).partition('.')[0]}")
 
@@ -128,6 +126,8 @@ for mode in ("default", "find_unused_parameters"):
 # - **One door, with the flag:** the encoder is averaged, and the decoder, which nobody used, keeps `None`.
 # - **Side by side, with the flag:** an error. After each forward, DDP searches the graph behind *that* forward's output. The
 #   second one has used the decoder alone, so DDP declares the encoder unused, and then its gradient comes.
+#
+# (The warning comes from a search that finds nothing unused.)
 #
 # With the flag, one door has to lead into the other. Or give encoder and decoder a DDP each: then each waits for its own
 # parameters only.

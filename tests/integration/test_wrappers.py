@@ -20,7 +20,7 @@ def everywhere() -> tuple[Any, Any]:
     """All places through the wrapper, and those around it that are averaged through it."""
     from course_lib.lab import places
 
-    around = {name: places.look(name, "default", around=True) for name in places.PLACES}
+    around = {name: list(places.steps(name, "default", around=True)) for name in places.PLACES}
     return places.look_everywhere(), around
 
 
