@@ -1,6 +1,7 @@
 """What single lessons' questions ask of a run, on plain data: for each answer, a run in which it alone comes true."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -29,6 +30,13 @@ def ledger(*steps):
     return {"ledger": {1: list(steps)}}
 
 
+def ways(fails):
+    """A wrapper that is right in all runs, and two DDP models that are not in some."""
+    runs = product(("default", "find_unused_parameters", "static_graph"), (False, True), (False, True))
+    ended = {True: "raises", False: "right"}
+    return {"found": {0: {run: {"one wrapper": "right", "two DDP": ended[fails(*run)]} for run in runs}}}
+
+
 #: By question, for each answer a run in which it comes true; None for one that an expectation decides.
 RUNS = {
     "06.two_backwards": [Run(22.0, 22.0), Run(2.0, 2.0), Run(12.0, 32.0)],
@@ -46,6 +54,16 @@ RUNS = {
         Run([1.25, 1.5], [1.25, 1.5]),
         Run([1.25, 0.75], [1.25, 0.75]),
     ],
+    "07.around": [Run([2, 2], [2, 2]), Run([1, 1], [3, 3]), Run([1, 2], [3, 2])],
+    "07.second_term": [Run([22, 2], [22, 2]), Run([12, 2], [32, 2]), Run([2, 2], [2, 2])],
+    "07.wrapper": [
+        Run(**ways(lambda mode, buffers, different: True)),
+        Run(**ways(lambda mode, buffers, different: buffers)),
+        Run(**ways(lambda mode, buffers, different: False)),
+        Run(**ways(lambda mode, buffers, different: mode == "find_unused_parameters" and different)),
+        Run(**ways(lambda mode, buffers, different: mode == "static_graph" and different)),
+    ],
+    "07.temperature": [Run([2, 2], [2, 2]), Run([2, 1], [2, 3]), Run([1, 1], [3, 3])],
     "09.buffers_sent": [
         Run(**sent(lambda before, now: True)),
         Run(**sent(lambda before, now: now.startswith("train"))),

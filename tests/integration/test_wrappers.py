@@ -1,0 +1,65 @@
+"""Lesson 07: where a parameter lives, and one wrapper or two, on real ranks; and the controls that choose."""
+
+from typing import Any
+
+from course_lib.lab.wrappers import MODES, PLACES, PlacesExplorer, ended, needed
+from course_lib.notebook.run import run_quietly
+
+#: What becomes of the gradient in the three modes, where it is not averaged in all of them.
+ENDS = {
+    "in the module, used in the loss only": ("mean", "raises", "mean"),
+    "in a head outside": ("local",) * 3,
+    "in a plain list of the module": ("local",) * 3,
+    "added after wrapping": ("local",) * 3,
+    "put in another's place after wrapping": ("local, then raises", "local", "local"),
+    "frozen when wrapped, thawed later": ("local",) * 3,
+}
+
+
+def everywhere() -> tuple[Any, Any]:
+    """All places through the wrapper, and those around it that are averaged through it."""
+    from course_lib.lab import places
+
+    around = {name: list(places.steps(name, "default", around=True)) for name in places.PLACES}
+    return places.look_everywhere(), around
+
+
+def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper():
+    outcome = run_quietly(everywhere, ranks=2)
+    through, around = zip(*(outcome.values[rank] for rank in (0, 1)), strict=True)
+    assert tuple(around[0]) == PLACES
+    found = {
+        name: tuple(ended([each[name, mode] for each in through])[1] for mode in MODES) for name in PLACES
+    }
+    assert found == {name: ENDS.get(name, ("mean",) * 3) for name in PLACES}
+    unequal = [name for name in PLACES if not ended([each[name, "default"] for each in through])[0]]
+    assert unequal == list(PLACES[5:9])
+    assert {ended([each[name] for each in around])[1] for name in PLACES} == {"local"}
+
+
+def every_way() -> Any:
+    """One wrapper, and two DDP models."""
+    from course_lib.lab.places import all_ways
+
+    return all_ways()
+
+
+def test_the_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_is_searched():
+    outcome = run_quietly(every_way, ranks=2)
+    found = outcome.values[0]
+    assert len(found) == 12
+    assert {ends["one wrapper"] for ends in found.values()} == {"right"}
+    assert needed(found) == {("find_unused_parameters", buffers, True) for buffers in (False, True)}
+
+
+def test_a_choice_runs_on_two_real_ranks():
+    explorer = PlacesExplorer()
+    assert "in forward: equal; .grad averaged" in explorer.picture.value
+    explorer.place.value = "put in another's place after wrapping"
+    assert "each rank's own, then an error" in explorer.picture.value.replace("&#x27;", "'")
+    assert "Expected to have finished reduction" in explorer.picture.value
+    explorer.mode.value = "find_unused_parameters"
+    assert "Expected" not in explorer.picture.value
+    explorer.place.value = "in forward"
+    explorer.around.value = True
+    assert "rank 0: weight 1, .grad 1.0, 1.0, 1.0; rank 1: weight 1, .grad 3.0" in explorer.picture.value
