@@ -1,18 +1,79 @@
 # %% [markdown]
 # # 06 · Forward/backward alternation: your turn
 #
-# Four tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
+# Six tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
 # under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, on gangs of different
 # sizes, and is judged by what it does, not by how it looks.
 #
-# `%hint alternation.gan_step` gives a hint, and the next one when you run it again. `%solution alternation.gan_step` opens
+# `%hint alternation.sheet` gives a hint, and the next one when you run it again. `%solution alternation.sheet` opens
 # once you have passed.
 
 # %%
 # %load_ext course_lib
 
 # %% [markdown]
-# ## 1. Repair a GAN step
+# ## 1. A tally sheet of your own
+#
+# Two ranks call a wrapped model with one weight, each in an order of its own. A letter is a call:
+#
+# | letter | call |
+# | --- | --- |
+# | `F` | a forward |
+# | `N` | a forward in `no_sync` |
+# | `G` | a forward under `no_grad` |
+# | `M` | a forward through `.module` |
+# | `B` | a backward of the oldest loss that waits |
+# | `S` | one backward of all losses that wait |
+#
+# As in the lesson, the gradient of a loss is the input of its forward. A rank's first forward, whichever it is, sees 1 on rank
+# 0 and 3 on rank 1, its second one 10 and 30, its third one 100 and 300, and so on. At the start `.grad` is 0, nothing is armed
+# and no loss waits. Every backward has a loss to go back from.
+#
+# Return what the two ranks have in `.grad` in the end, rank 0's first: `sheet("FFBB", "FFBB")` is `(12.0, 32.0)`. If one of
+# them waits for ever, return `"hang"`. Every answer is compared with two real ranks that make these calls with DDP.
+
+# %%
+# %%task alternation.sheet
+def sheet(first, second):
+    """What rank 0, which calls `first`, and rank 1, which calls `second`, have in .grad; or "hang"."""
+    ### BEGIN SOLUTION
+    ### STUB: grads = ...
+    ### STUB: return grads
+    grads = [0.0, 0.0]
+    ranks = [backwards(first, 1.0), backwards(second, 3.0)]
+    while True:
+        at_average = [False, False]
+        for rank, rest in enumerate(ranks):
+            for gradient, armed in rest:  # up to this rank's next average, or to the end
+                grads[rank] += gradient
+                if armed:
+                    at_average[rank] = True
+                    break
+        if not any(at_average):
+            return tuple(grads)
+        if not all(at_average):
+            return "hang"
+        grads = [sum(grads) / 2] * 2  # all that is in .grad, not only what was added last
+
+
+def backwards(calls, x):
+    """The backwards of one rank: the gradient of each, and whether it is armed."""
+    armed, losses = False, []
+    for call in calls:
+        if call in "BS":
+            taken = len(losses) if call == "S" else 1
+            yield sum(losses[:taken]), armed
+            armed, losses = False, losses[taken:]
+            continue
+        armed = armed or call == "F"
+        if call != "G":
+            losses.append(x)
+        x *= 10
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 2. Repair a GAN step
 #
 # Many repositories have this step. Under DDP it is wrong, and nothing says so:
 #
@@ -53,7 +114,7 @@ def gan_step(generator, discriminator, generator_optimizer, discriminator_optimi
 
 
 # %% [markdown]
-# ## 2. A Siamese loss
+# ## 3. A Siamese loss
 #
 # Pairs of inputs, and for each pair whether both show the same thing (`same` is 1.0) or not (0.0). Both inputs go through the
 # same wrapped model. With `gap` the squared distance of the two outputs (the sum of the squared differences), the loss is the
@@ -87,7 +148,7 @@ def siamese_step(model, optimizer, first, second, same):
 
 
 # %% [markdown]
-# ## 3. Evaluate in the middle of training
+# ## 5. Evaluate in the middle of training
 #
 # Train a wrapped model that has a BatchNorm: one step for each `(x, y)` in `batches`, with `mse_loss`. After every `every`
 # steps, rank 0 evaluates the model in eval mode on `validation`, an `(x, y)` as well, and notes the loss. Rank 0 returns its
@@ -123,7 +184,7 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
 
 
 # %% [markdown]
-# ## 4. Find silent divergence
+# ## 6. Find silent divergence
 #
 # The check you would put before the first `optimizer.step()` of every new training script. Return the names of the parameters whose
 # gradient is not the same on all ranks (as `model.module.named_parameters()` has them, in any order), the same list on every
