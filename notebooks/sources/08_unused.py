@@ -778,7 +778,7 @@ with tempfile.TemporaryDirectory() as folder:
 #   `argmax`, a `no_grad`.
 # - **It comes after hours.** Random depth, a rare kind of batch: the first step in which this rank does without the layer.
 #   Look at the step *before* the error: that one went wrong.
-# - **With `static_graph=True` the model trains a little worse.** Compare gradients between ranks once (lesson 06, task 4).
+# - **With `static_graph=True` the model trains a little worse.** Compare gradients between ranks once (lesson 06, task 6).
 #
 # ## Rule of thumb
 #

@@ -148,6 +148,68 @@ def siamese_step(model, optimizer, first, second, same):
 
 
 # %% [markdown]
+# ## 4. Two heads, one backward
+#
+# A network with a body and two heads: `net(x)` gives the outputs of the left and of the right head. In `batches` are
+# `(x, left_target, right_target)`, one for each step. A target is `None` where there is none; that may be so on some ranks or
+# on all. A step like this is found in many
+# repositories, and under DDP it raises:
+#
+# ```python
+# def two_losses(net, batches, weights):
+#     model = DistributedDataParallel(net)
+#     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+#     losses = []
+#     for x, *targets in batches:
+#         optimizer.zero_grad()
+#         losses.append([])
+#         for output, target, weight in zip(model(x), targets, weights):
+#             loss = mse_loss(output, target) if target is not None else torch.zeros(())
+#             if target is not None:
+#                 (weight * loss).backward(retain_graph=True)
+#             losses[-1].append(loss.item())
+#         optimizer.step()
+#     return losses
+# ```
+#
+# Write it so that it is right in the *default* mode of the wrapper, with one backward for each step. A rank's loss is the sum
+# of `weight * mse_loss(output, target)` over its heads that have a target. All ranks are to end with the weights that one
+# process would have that trains on the mean of the ranks' losses.
+#
+# Return both losses of each step, without their weights, as the mean over all ranks; a rank without a target counts as 0.
+
+# %%
+# %%task alternation.two_losses
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+
+def two_losses(net, batches, weights):
+    """Trains `net`, with SGD and lr=0.1; returns for each step the two mean losses over all ranks."""
+    ### BEGIN SOLUTION
+    ### STUB: losses = ...
+    ### STUB: return losses
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for x, *targets in batches:
+        parts = [  # a head without a target is in the graph all the same, with a gradient of zero
+            0 * output.sum() if target is None else mse_loss(output, target)
+            for output, target in zip(model(x), targets, strict=True)
+        ]
+        optimizer.zero_grad()
+        sum(weight * part for weight, part in zip(weights, parts, strict=True)).backward()
+        optimizer.step()
+        means = torch.stack(parts).detach()
+        dist.all_reduce(means)
+        losses.append((means / dist.get_world_size()).tolist())
+    return losses
+    ### END SOLUTION
+
+
+# %% [markdown]
 # ## 5. Evaluate in the middle of training
 #
 # Train a wrapped model that has a BatchNorm: one step for each `(x, y)` in `batches`, with `mse_loss`. After every `every`
