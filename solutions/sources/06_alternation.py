@@ -152,8 +152,7 @@ def siamese_step(model, optimizer, first, second, same):
 #
 # A network with a body and two heads: `net(x)` gives the outputs of the left and of the right head. In `batches` are
 # `(x, left_target, right_target)`, one for each step. A target is `None` where there is none; that may be so on some ranks or
-# on all. A step like this is found in many
-# repositories, and under DDP it raises:
+# on all. Such a step is often written like this, and under DDP it raises:
 #
 # ```python
 # def two_losses(net, batches, weights):
