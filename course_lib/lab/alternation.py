@@ -1,41 +1,30 @@
 """Lesson 06: what DDP remembers between calls as a tally sheet, stepped through, played with, held against real ranks.
 
-Everything here speaks of a model with one weight. The k-th forward (from 0) sees the input 10^k on rank 0 and three
-times that on rank 1; the input is the weight's gradient, so `.grad` tells which forwards are in it, and whether they
-were averaged: 2, 20, 200 on both ranks are averages, 1 and 3, 10 and 30 are what each rank computed alone.
+What the sheet says of an order is computed in `tasks.alternation.orders`.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
 from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind, Outcome
+from course_lib.tasks.alternation.orders import (
+    CALLS,
+    FORWARDS,
+    SHARES,
+    Sheet,
+    after,
+    ending,
+    make_calls,
+    possible,
+)
 
-if TYPE_CHECKING:
-    from torch import nn
-
-#: What can be called, by its letter.
-CALLS = {
-    "F": "forward",
-    "N": "forward in no_sync",
-    "G": "forward in no_grad",
-    "M": "forward through .module",
-    "B": "backward of the oldest loss",
-    "S": "one backward of all losses",
-}
-FORWARDS, BACKWARDS = "FNGM", "BS"
-#: The input of the first forward, on rank 0 and on rank 1.
-SHARES = (1.0, 3.0)
-_LONGEST = 6
 #: A pattern, a mode of the wrapper, whether the model has buffers.
 Place = tuple[str, str, bool]
 #: Where rank 0 alone calls the wrapper: after which step, and with gradients or without.
@@ -54,134 +43,6 @@ LOOKS = {
     "rank": ("optimizer", "†"),
 }
 _NAMES = ("F", "F no_sync", "F no_grad", "F .module", "B", "B of all")
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """What one rank has between two calls.
-
-    Attributes:
-        forwards: how many it has made.
-        armed: whether the next backward averages.
-        losses: the gradients of the losses that wait for a backward, the oldest first.
-        grad: what `.grad` holds.
-        sends: whether the last call was a backward that takes part in an average.
-        wants: the gradients that backwards have gone through, added up: what `.grad` would be without DDP.
-    """
-
-    forwards: int = 0
-    armed: bool = False
-    losses: tuple[float, ...] = ()
-    grad: float = 0.0
-    sends: bool = False
-    wants: float = 0.0
-
-
-def after(sheet: Sheet, call: str, share: float) -> Sheet:
-    """The sheet after one more call, before an average has come back.
-
-    Args:
-        call: a letter of `CALLS`. share: this rank's one of `SHARES`.
-    """
-    if call in FORWARDS:
-        losses = () if call == "G" else (share * 10.0**sheet.forwards,)
-        armed = sheet.armed or call == "F"
-        return replace(
-            sheet, forwards=sheet.forwards + 1, armed=armed, losses=sheet.losses + losses, sends=False
-        )
-    taken = len(sheet.losses) if call == "S" else 1
-    new = sum(sheet.losses[:taken])
-    return Sheet(
-        sheet.forwards, False, sheet.losses[taken:], sheet.grad + new, sheet.armed, sheet.wants + new
-    )
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How two ranks end that make their calls.
-
-    Attributes:
-        sheets: of both ranks. waits: the rank that waits for ever in an all-reduce; None where no rank does.
-    """
-
-    sheets: tuple[Sheet, Sheet]
-    waits: int | None = None
-
-    @property
-    def grads(self) -> tuple[float, float]:
-        """What both ranks hold in `.grad`."""
-        return self.sheets[0].grad, self.sheets[1].grad
-
-    @property
-    def right(self) -> float:
-        """What both should hold: the mean of what each would have without DDP."""
-        return (self.sheets[0].wants + self.sheets[1].wants) / 2
-
-    def __str__(self) -> str:
-        if self.waits is not None:
-            return f"rank {self.waits} waits for ever: the other rank has made fewer averages"
-        held = " and ".join(f"{grad:g}" for grad in self.grads)
-        if self.grads == (self.right, self.right):
-            return f"{held}: right"
-        return f"{held}: no error, and wrong (right is {self.right:g} on both)"
-
-
-def ending(orders: Sequence[str]) -> Ending:
-    """What the sheet says of two ranks that make these calls: the n-th average of one meets the n-th of the other."""
-    sheets, made = [Sheet(), Sheet()], [0, 0]
-    while True:
-        for rank, order in enumerate(orders):
-            while made[rank] < len(order):
-                sheets[rank] = after(sheets[rank], order[made[rank]], SHARES[rank])
-                made[rank] += 1
-                if sheets[rank].sends:
-                    break
-        sends = [sheet.sends for sheet in sheets]
-        if not all(sends):
-            return Ending((sheets[0], sheets[1]), sends.index(True) if any(sends) else None)
-        mean = sum(sheet.grad for sheet in sheets) / 2
-        sheets = [replace(sheet, grad=mean, sends=False) for sheet in sheets]
-
-
-def possible(order: str) -> str:
-    """The letters of the calls that can come next: a backward needs a loss, and an order is not endless."""
-    if len(order) >= _LONGEST:
-        return ""
-    sheet = functools.reduce(lambda before, call: after(before, call, 1.0), order, Sheet())
-    return FORWARDS + (BACKWARDS if sheet.losses else "")
-
-
-def make_calls(orders: Sequence[str], wrap: Callable[[nn.Module], nn.Module] | None = None) -> float:
-    """Runs on two ranks: `.grad` after this rank's calls, on a wrapped model that has made three steps before.
-
-    Args:
-        wrap: what wraps the model; DDP, if left out.
-    """
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    rank, net = dist.get_rank(), torch.nn.Linear(1, 1, bias=False)
-    ddp = (wrap or DistributedDataParallel)(net)
-    for _ in range(
-        3
-    ):  # afterwards no forward sends anything: buckets are rebuilt, with static_graph in the third
-        ddp(torch.ones(1, 1)).sum().backward()
-    ddp.zero_grad(set_to_none=False)
-    losses: list[torch.Tensor] = []
-    forwards = 0
-    for call in orders[rank]:
-        if call in BACKWARDS:
-            taken, losses = (losses, []) if call == "S" else (losses[:1], losses[1:])
-            torch.stack(taken).sum().backward()
-            continue
-        x = torch.full((1, 1), 10.0**forwards * SHARES[rank])
-        forwards += 1
-        with {"N": getattr(ddp, "no_sync", nullcontext), "G": torch.no_grad}.get(call, nullcontext)():
-            loss = (net if call == "M" else ddp)(x).sum()
-        losses += [loss] if loss.requires_grad else []
-    assert net.weight.grad is not None
-    return float(net.weight.grad)
 
 
 def measured(orders: Sequence[str]) -> str:

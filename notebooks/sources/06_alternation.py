@@ -321,7 +321,7 @@ examine("scratch/gan.py", ranks=2).outcome
 # the new discriminator.
 #
 # - **Loss curves that differ a little more between ranks every hour.** Two backwards, `.module` or `autograd.grad` in the
-#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 4.
+#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 6.
 # - **“Expected to mark a variable ready only once.”** A backward for each head: add the losses. Reentrant checkpointing: take
 #   `use_reentrant=False`. `find_unused_parameters=True` with forwards on different paths: take the flag away. (Lessons 07 and
 #   08 have more causes.)
@@ -337,8 +337,8 @@ examine("scratch/gan.py", ranks=2).outcome
 #
 # ## Your turn
 #
-# Four tasks wait in [exercises/06_alternation](../exercises/06_alternation.ipynb): a GAN step, a Siamese loss, an evaluation
-# during training, and the check that finds silent divergence.
+# Six tasks wait in [exercises/06_alternation](../exercises/06_alternation.ipynb): a tally sheet of your own, a GAN step, a
+# Siamese loss, two heads with one backward, an evaluation during training, and the check that finds silent divergence.
 #
 # ## Deeper: every pattern, in three modes
 #

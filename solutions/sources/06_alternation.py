@@ -1,18 +1,79 @@
 # %% [markdown]
 # # 06 · Forward/backward alternation: your turn
 #
-# Four tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
+# Six tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
 # under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, on gangs of different
 # sizes, and is judged by what it does, not by how it looks.
 #
-# `%hint alternation.gan_step` gives a hint, and the next one when you run it again. `%solution alternation.gan_step` opens
+# `%hint alternation.sheet` gives a hint, and the next one when you run it again. `%solution alternation.sheet` opens
 # once you have passed.
 
 # %%
 # %load_ext course_lib
 
 # %% [markdown]
-# ## 1. Repair a GAN step
+# ## 1. A tally sheet of your own
+#
+# Two ranks call a wrapped model with one weight, each in an order of its own. A letter is a call:
+#
+# | letter | call |
+# | --- | --- |
+# | `F` | a forward |
+# | `N` | a forward in `no_sync` |
+# | `G` | a forward under `no_grad` |
+# | `M` | a forward through `.module` |
+# | `B` | a backward of the oldest loss that waits |
+# | `S` | one backward of all losses that wait |
+#
+# As in the lesson, the gradient of a loss is the input of its forward. A rank's first forward, whichever it is, sees 1 on rank
+# 0 and 3 on rank 1, its second one 10 and 30, its third one 100 and 300, and so on. At the start `.grad` is 0, nothing is armed
+# and no loss waits. Every backward has a loss to go back from.
+#
+# Return what the two ranks have in `.grad` in the end, rank 0's first: `sheet("FFBB", "FFBB")` is `(12.0, 32.0)`. If one of
+# them waits for ever, return `"hang"`. Every answer is compared with two real ranks that make these calls with DDP.
+
+# %%
+# %%task alternation.sheet
+def sheet(first, second):
+    """What rank 0, which calls `first`, and rank 1, which calls `second`, have in .grad; or "hang"."""
+    ### BEGIN SOLUTION
+    ### STUB: grads = ...
+    ### STUB: return grads
+    grads = [0.0, 0.0]
+    ranks = [backwards(first, 1.0), backwards(second, 3.0)]
+    while True:
+        at_average = [False, False]
+        for rank, rest in enumerate(ranks):
+            for gradient, armed in rest:  # up to this rank's next average, or to the end
+                grads[rank] += gradient
+                if armed:
+                    at_average[rank] = True
+                    break
+        if not any(at_average):
+            return tuple(grads)
+        if not all(at_average):
+            return "hang"
+        grads = [sum(grads) / 2] * 2  # all that is in .grad, not only what was added last
+
+
+def backwards(calls, x):
+    """The backwards of one rank: the gradient of each, and whether it is armed."""
+    armed, losses = False, []
+    for call in calls:
+        if call in "BS":
+            taken = len(losses) if call == "S" else 1
+            yield sum(losses[:taken]), armed
+            armed, losses = False, losses[taken:]
+            continue
+        armed = armed or call == "F"
+        if call != "G":
+            losses.append(x)
+        x *= 10
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 2. Repair a GAN step
 #
 # Many repositories have this step. Under DDP it is wrong, and nothing says so:
 #
@@ -53,7 +114,7 @@ def gan_step(generator, discriminator, generator_optimizer, discriminator_optimi
 
 
 # %% [markdown]
-# ## 2. A Siamese loss
+# ## 3. A Siamese loss
 #
 # Pairs of inputs, and for each pair whether both show the same thing (`same` is 1.0) or not (0.0). Both inputs go through the
 # same wrapped model. With `gap` the squared distance of the two outputs (the sum of the squared differences), the loss is the
@@ -87,7 +148,68 @@ def siamese_step(model, optimizer, first, second, same):
 
 
 # %% [markdown]
-# ## 3. Evaluate in the middle of training
+# ## 4. Two heads, one backward
+#
+# A network with a body and two heads: `net(x)` gives the outputs of the left and of the right head. In `batches` are
+# `(x, left_target, right_target)`, one for each step. A target is `None` where there is none; that may be so on some ranks or
+# on all. Such a step is often written like this, and under DDP it raises:
+#
+# ```python
+# def two_losses(net, batches, weights):
+#     model = DistributedDataParallel(net)
+#     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+#     losses = []
+#     for x, *targets in batches:
+#         optimizer.zero_grad()
+#         losses.append([])
+#         for output, target, weight in zip(model(x), targets, weights):
+#             loss = mse_loss(output, target) if target is not None else torch.zeros(())
+#             if target is not None:
+#                 (weight * loss).backward(retain_graph=True)
+#             losses[-1].append(loss.item())
+#         optimizer.step()
+#     return losses
+# ```
+#
+# Write it so that it is right in the *default* mode of the wrapper, with one backward for each step. A rank's loss is the sum
+# of `weight * mse_loss(output, target)` over its heads that have a target. All ranks are to end with the weights that one
+# process would have that trains on the mean of the ranks' losses.
+#
+# Return both losses of each step, without their weights, as the mean over all ranks; a rank without a target counts as 0.
+
+# %%
+# %%task alternation.two_losses
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+
+def two_losses(net, batches, weights):
+    """Trains `net`, with SGD and lr=0.1; returns for each step the two mean losses over all ranks."""
+    ### BEGIN SOLUTION
+    ### STUB: losses = ...
+    ### STUB: return losses
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for x, *targets in batches:
+        parts = [  # a head without a target is in the graph all the same, with a gradient of zero
+            0 * output.sum() if target is None else mse_loss(output, target)
+            for output, target in zip(model(x), targets, strict=True)
+        ]
+        optimizer.zero_grad()
+        sum(weight * part for weight, part in zip(weights, parts, strict=True)).backward()
+        optimizer.step()
+        means = torch.stack(parts).detach()
+        dist.all_reduce(means)
+        losses.append((means / dist.get_world_size()).tolist())
+    return losses
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 5. Evaluate in the middle of training
 #
 # Train a wrapped model that has a BatchNorm: one step for each `(x, y)` in `batches`, with `mse_loss`. After every `every`
 # steps, rank 0 evaluates the model in eval mode on `validation`, an `(x, y)` as well, and notes the loss. Rank 0 returns its
@@ -123,7 +245,7 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
 
 
 # %% [markdown]
-# ## 4. Find silent divergence
+# ## 6. Find silent divergence
 #
 # The check you would put before the first `optimizer.step()` of every new training script. Return the names of the parameters whose
 # gradient is not the same on all ranks (as `model.module.named_parameters()` has them, in any order), the same list on every

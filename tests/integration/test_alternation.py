@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from course_lib.lab.alternation import (
-    BACKWARDS,
-    OrdersExplorer,
-    ending,
-    make_calls,
-    measured,
-    possible,
-)
+from course_lib.lab.alternation import OrdersExplorer, measured
 from course_lib.notebook.run import run_quietly
+from course_lib.tasks.alternation.orders import BACKWARDS, ending, make_calls, possible
 from tests.support.ranks_and_kernels import ROOT
 from tools.plan import find_targets
 from tools.source import notebook_for

@@ -1,4 +1,4 @@
-"""Task 1: one step of a GAN, with every gradient averaged."""
+"""Task 2: one step of a GAN, with every gradient averaged."""
 
 from __future__ import annotations
 

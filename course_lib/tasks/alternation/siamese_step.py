@@ -1,4 +1,4 @@
-"""Task 2: one step on a Siamese network."""
+"""Task 3: one step on a Siamese network."""
 
 from __future__ import annotations
 

@@ -1,0 +1,180 @@
+"""Task 1: what two ranks that make some calls have in `.grad`, or that one of them waits for ever.
+
+Answers are compared with what the ranks have that make these calls themselves, after the answer has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import TypedDict
+
+from course_lib.tasks import toys
+from course_lib.tasks.alternation.orders import Ending, Rules, ending, make_calls, possible
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import Recognised, Trial, WrongKind, gate, models, recognise_by_models
+
+#: What both ranks have in `.grad`, or "hang".
+Found = list[float] | str
+_HANG = "hang"
+#: By misconception; a slash and a variant may follow.
+_RULES = {
+    "purse": Rules(purse=True),
+    "all_forwards_arm/no_grad": Rules(arm="FG"),
+    "all_forwards_arm/module": Rules(arm="FM"),
+    "all_forwards_arm/no_sync": Rules(arm="FN"),
+    "all_forwards_arm/no_grad and module": Rules(arm="FGM"),
+    "all_forwards_arm": Rules(arm="FNGM"),
+    "only_new": Rules(only_new=True),
+    "summed": Rules(summed=True),
+}
+#: In place of two numbers: any two.
+_NUMBERS = "numbers"
+#: What a rank sends after its last call. No gradient comes near it.
+_MARK = 2.0**100
+
+
+class Case(TypedDict):
+    """The calls of rank 0 and those of rank 1."""
+
+    orders: list[str]
+
+
+class Given(TypedDict):
+    """What was returned."""
+
+    given: Found
+
+
+class Seen(Given):
+    """The same, and what the ranks had that made the calls."""
+
+    real: Found
+
+
+class TallySheet(Compared[Case, Seen, Given]):
+    """What two ranks that make some calls have in `.grad`."""
+
+    name = "alternation.sheet"
+    world_sizes = (2,)
+    tolerance = Tolerance(1e-4, 1e-5)
+
+    def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
+        """For each misconception orders of which it is wrong; and unequal orders that hang, and that do not."""
+        for rules in _RULES.values():
+            for equal in (True, False):
+                yield {"orders": _drawn(chance, equal, partial(_tells, rules=rules))}
+        for rank in (0, 1):
+            yield {"orders": _drawn(chance, False, partial(_leaves_waiting, rank=rank))}
+
+    def describe(self, case: Case) -> str:
+        """Both orders."""
+        return " and ".join(case["orders"])
+
+    def trial(self, answer: Callable[[str, str], object], case: Case) -> Seen:
+        """What was returned, and what the ranks then have that make the calls."""
+        result = answer(*case["orders"])
+        real = _real(case["orders"])
+        return {"given": _read(result), "real": real}
+
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Given]]:
+        """What the sheet says, by DDP's rules and by those of misconceptions."""
+        orders = case["orders"]
+        ways = {name: _said(ending(orders, rules)) for name, rules in {"right": Rules(), **_RULES}.items()}
+        for name, found in tuple(ways.items()):
+            one, _, variant = name.partition("/")
+            both = f"{one} + hang_not_seen/{variant}" if one != "right" else "hang_not_seen"
+            ways[both] = _NUMBERS if found == _HANG else found
+        ways["unequal_hangs"] = ways["right"] if orders[0] == orders[1] else _HANG
+        return {name: [{"given": found}] * world_size for name, found in ways.items()}
+
+    gives_numbers = gate(
+        'Every rank returns two numbers, or "hang".', "with {case}, rank {rank} returned {given}"
+    )
+    as_real_ranks = compared(
+        "It is what two real ranks have that make these calls.",
+        "with {case}, rank {rank} returned {seen}; two real ranks: {right}",
+        of="given",
+        right=lambda trial, rank: trial.seen[rank]["real"],
+    )
+
+    def recognise(self, trials: Sequence[Trial[Case, Seen, dict[str, list[Given]]]]) -> Recognised:
+        """Rules that explain everything: of other mistakes, many agree with some of them here and there."""
+
+        def predicts(trial: Trial[Case, Seen, dict[str, list[Given]]], name: str) -> list[Given]:
+            return trial.oracle[name]
+
+        known = trials[0].oracle
+        names = [*self.gravest_first(known), *(name for name in known if " + " in name)]
+        together = models(names, predicts)
+        return recognise_by_models(
+            trials, lambda trial: trial.oracle["right"], [], self.alike, together=together
+        )
+
+    def alike(self, seen: object, predicted: object) -> bool:
+        """Two numbers are like any two where nothing more is predicted."""
+        if predicted == {"given": _NUMBERS}:
+            return isinstance(seen, dict) and seen["given"] != _HANG
+        return super().alike(seen, predicted)
+
+
+def _drawn(chance: Random, equal: bool, wanted: Callable[[list[str]], bool]) -> list[str]:
+    """The orders of two ranks, equal or not, each of up to six calls, that are as wanted."""
+    while True:
+        first = _order(chance)
+        orders = [first, first if equal else _order(chance)]
+        if wanted(orders) and (orders[0] == orders[1]) == equal:
+            return orders
+
+
+def _tells(orders: list[str], rules: Rules) -> bool:
+    """Whether no rank waits, and these rules say something wrong."""
+    right = ending(orders)
+    return right.waits is None and _said(ending(orders, rules)) != _said(right)
+
+
+def _leaves_waiting(orders: list[str], rank: int) -> bool:
+    return ending(orders).waits == rank
+
+
+def _order(chance: Random) -> str:
+    order = ""
+    for _ in range(chance.randint(2, 6)):
+        order += chance.choice(possible(order))
+    return order
+
+
+def _said(end: Ending) -> Found:
+    return _HANG if end.waits is not None else list(end.grads)
+
+
+def _real(orders: list[str]) -> Found:
+    """What this gang's ranks have in `.grad` after their calls, found without a hang.
+
+    A rank that has made its calls sends marks, until both have sent one in the same all-reduce. Where one meets a
+    gradient, the other rank would have waited for ever.
+    """
+    import torch
+    import torch.distributed as dist
+
+    grad, marks = make_calls(orders), 0
+    met = torch.zeros(())
+    while met != 2 * _MARK:
+        met = torch.tensor(_MARK)
+        dist.all_reduce(met)
+        marks += 1
+    grads = torch.zeros(3)
+    grads[dist.get_rank()], grads[2] = grad, marks
+    dist.all_reduce(grads)
+    return _HANG if grads[2] > 2 else grads[:2].tolist()
+
+
+def _read(result: object) -> Found:
+    if isinstance(result, str) and result.strip().lower() == _HANG:
+        return _HANG
+    found = toys.numbers(result)
+    if len(found) != 2:
+        raise WrongKind(f"{len(found)} numbers: {toys.short(found)}")
+    return found
