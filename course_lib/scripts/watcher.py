@@ -35,10 +35,10 @@ _MARK = "Watched by ddp-course"
 def watch(ranks: AttachedRanks) -> Outcome:
     """Watch the ranks until all have left the block, ending a proved deadlock; returns the explained outcome."""
     job = Job(Script(""), timeout=float("inf"), repair=False)
-    this = ranks.this = Run(
+    run = ranks.run = Run(
         job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
     )
-    outcome = run_job.follow(ranks, this, StopRequests())
+    outcome = run_job.follow(ranks, run, StopRequests())
     if outcome.ok:
         looks = ranks.look(5.0, detail=True)
         outcome = replace(outcome, recorded={rank: look.records for rank, look in sorted(looks.items())})

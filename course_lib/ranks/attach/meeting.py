@@ -48,8 +48,8 @@ class MeetingPlace:
         folder = private_folder()
         if folder is None:
             raise PermissionError("there is no folder for temporary files that only this user may enter")
-        run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
-        name = hashlib.sha256("\n".join(run).encode()).hexdigest()[:16]
+        of_run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
+        name = hashlib.sha256("\n".join(of_run).encode()).hexdigest()[:16]
         self.path = folder / f"{name}.watcher"
 
     def connect(self, start: Callable[[socket.socket], None]) -> socket.socket:
@@ -198,13 +198,13 @@ def exit_code_of(pid: int, process: int | None) -> int:
     return EXIT_UNKNOWN
 
 
-def excuse(links: Sequence[Link], this: Run) -> None:
+def excuse(links: Sequence[Link], run: Run) -> None:
     """A launcher ends all ranks when one has failed: those are not to blame for being gone."""
-    gone = [link for link in links if link.rank not in this.done and not link.alive]
+    gone = [link for link in links if link.rank not in run.done and not link.alive]
     excused = [link for link in gone if link.exit_code in (-signal.SIGTERM, EXIT_UNKNOWN)]
-    if len(excused) < len(gone) or any(done.error is not None for done in this.done.values()):
+    if len(excused) < len(gone) or any(done.error is not None for done in run.done.values()):
         for link in excused:
-            this.ended.add(link.rank)
+            run.ended.add(link.rank)
             link.killed_by_course = True
 
 
@@ -219,7 +219,7 @@ class AttachedRanks(Wires):
         self.job = ONLY_JOB
         self.links = links
         self.world_size = len(links)
-        self.this: Run | None = None
+        self.run: Run | None = None
         for link in links:
             self._watch_link(link)
             link.read()
@@ -227,8 +227,8 @@ class AttachedRanks(Wires):
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         super().pump(timeout)
-        if self.this is not None:
-            excuse(self.links, self.this)
+        if self.run is not None:
+            excuse(self.links, self.run)
 
     def say_goodbye(self) -> None:
         """The verdict stands: ranks that wait for it may go on."""

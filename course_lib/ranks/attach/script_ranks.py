@@ -31,7 +31,7 @@ class SetOfRanks(Wires):
         super().__init__()
         self.script = script
         self.job = ONLY_JOB
-        self.this: Run | None = None
+        self.run: Run | None = None
         #: By rank. The same list as the run's: who comes takes the place of an `Expected`.
         self.places: list[Link] = []
         self.links = self.places
@@ -54,12 +54,12 @@ class SetOfRanks(Wires):
         for place in self.places:
             self.script.take_told(place)
         self.fill()
-        if self.this is not None:
-            excuse(self.places, self.this)
+        if self.run is not None:
+            excuse(self.places, self.run)
 
     def fill(self) -> None:
         """Give everybody who has joined the place of the rank that it says it is, and those that are left to others."""
-        if self.this is not None and self.this.stopped_at:
+        if self.run is not None and self.run.stopped_at:
             return  # they are being ended: whoever comes now is too late
         for link in [*self.script.attached, *self._placed()]:
             link.hear()
@@ -108,18 +108,18 @@ class SetOfRanks(Wires):
         self.places[link.rank].close()
         self.places[link.rank] = link
         self.script.attached.remove(link)
-        if self.this is not None and link.done is not None:
-            self.this.done[link.rank] = link.done
+        if self.run is not None and link.done is not None:
+            self.run.done[link.rank] = link.done
 
     def _free(self) -> list[int]:
         return [place.rank for place in self.places if isinstance(place, Expected)]
 
     def _take_back(self, link: StartedLink) -> None:
         """It has not joined, or not as the rank whose place it was given: that is free again."""
-        if self.this is not None:
-            link.done = self.this.done.pop(link.rank, None)
-            self.this.died_first.pop(link.rank, None)
-            self.this.ended.discard(link.rank)
+        if self.run is not None:
+            link.done = self.run.done.pop(link.rank, None)
+            self.run.died_first.pop(link.rank, None)
+            self.run.ended.discard(link.rank)
         self.places[link.rank] = Expected(link.rank)
         self.script.attached.append(link)
 
@@ -172,22 +172,22 @@ class SetOfRanks(Wires):
             self.world_size = len(self.places)
 
     def _rename(self, place: Link, rank: int) -> None:
-        if self.this is not None and place.rank != rank:
-            _move(self.this.done, place.rank, rank)
-            _move(self.this.died_first, place.rank, rank)
+        if self.run is not None and place.rank != rank:
+            _move(self.run.done, place.rank, rank)
+            _move(self.run.died_first, place.rank, rank)
         place.rank = rank
 
     def dismiss(self) -> None:
         """The verdict stands: first those go whose error is the cause, so that the script hears of that one."""
-        this = self.this
+        run = self.run
         links = [place for place in self.places if isinstance(place, StartedLink)]
         first = [
             link
             for link in links
-            if this is not None
-            and link.rank not in this.stopped_at
-            and link.rank in this.done
-            and this.done[link.rank].error is not None
+            if run is not None
+            and link.rank not in run.stopped_at
+            and link.rank in run.done
+            and run.done[link.rank].error is not None
         ]
         for link in first:
             link.let_go()

@@ -30,9 +30,9 @@ _STARTING, _BUSY_SECONDS = {"init_process_group", "new_group"}, 3.0
 class DeadlockWatch:
     """Looks at the ranks now and then, and says when a deadlock is proved."""
 
-    def __init__(self, wires: Wires, this: Run) -> None:
+    def __init__(self, wires: Wires, run: Run) -> None:
         self.wires = wires
-        self.this = this
+        self.run = run
         self.next_look = FIRST_LOOK
         self.before: dict[int, Look] = {}
         self.asked: int | None = None
@@ -46,7 +46,7 @@ class DeadlockWatch:
     def step(self) -> bool:
         """Ask, or read the answers; True when the proof is complete (it is then in the run's `waiting`)."""
         if self.asked is None:
-            if self.this.seconds() >= self.next_look:
+            if self.run.seconds() >= self.next_look:
                 self._ask()
             return False
         for link in self.wires.links:
@@ -55,7 +55,7 @@ class DeadlockWatch:
                 if seen is not None:
                     self.replies[link.rank] = link.where(seen)
         living = [link for link in self.wires.links if link.alive]
-        if len(self.replies) < len(living) and self.this.seconds() < self.next_look:
+        if len(self.replies) < len(living) and self.run.seconds() < self.next_look:
             return False
         return self._judge()
 
@@ -63,7 +63,7 @@ class DeadlockWatch:
         self.wires.job += 1
         self.asked = self.wires.job
         self.replies = {}
-        self.next_look = self.this.seconds() + _IDLE_LOOK
+        self.next_look = self.run.seconds() + _IDLE_LOOK
         question = written(Where(brief=not self.thorough), self.asked).encode()
         for link in self.wires.links:
             if link.alive:
@@ -74,22 +74,22 @@ class DeadlockWatch:
         now, before = self.replies, self.before
         thorough, self.thorough = self.thorough, False
         self.before = now
-        self.this.looks = now
-        self.next_look = self.this.seconds() + _IDLE_LOOK
+        self.run.looks = now
+        self.next_look = self.run.seconds() + _IDLE_LOOK
         self._note_progress(now)
-        running = frozenset(link.rank for link in self.this.running())
-        silent = [link for link in self.this.running() if link.rank not in now]
+        running = frozenset(link.rank for link in self.run.running())
+        silent = [link for link in self.run.running() if link.rank not in now]
         stopped = frozenset(link.rank for link in silent if link.is_stopped())
         self._note_locked([link for link in silent if link.rank not in stopped])
         halted = stopped | self.locked.keys()
         found = None
         if len(halted) == len(silent):  # who does not answer otherwise is busy, for all that is known
             if all(now[rank].waiting_in is not None for rank in running - halted):
-                self.next_look = self.this.seconds() + _PROOF_LOOK
+                self.next_look = self.run.seconds() + _PROOF_LOOK
             found = self._both_looks(before, running, stopped)
         # A rank may have left the code since it was looked at: then this is no proof of anything.
-        if found is None or self._connecting(now) or running != {link.rank for link in self.this.running()}:
-            self.this.still = None
+        if found is None or self._connecting(now) or running != {link.rank for link in self.run.running()}:
+            self.run.still = None
             return False
         return self._stands_still(found, thorough, before)
 
@@ -98,7 +98,7 @@ class DeadlockWatch:
     ) -> deadlock.StandStill | None:
         """What the last two looks say, with the ranks that do not answer because they are stopped or locked."""
         halted = stopped | self.locked.keys()
-        found = deadlock.judge(before, self.replies, running, halted, failed_ranks(self.this))
+        found = deadlock.judge(before, self.replies, running, halted, failed_ranks(self.run))
         if found is None and halted == running and running:
             found = deadlock.StandStill(
                 {rank: Waiting(rank, None, "", "", state=RankState.STOPPED) for rank in sorted(stopped)}
@@ -119,37 +119,37 @@ class DeadlockWatch:
             if link.pid is not None
         }
         resting = [link for link in silent if link.rank in self.rests and self.rests[link.rank].look()]
-        self.this.locked = {link.rank for link in resting}
+        self.run.locked = {link.rank for link in resting}
         self.locked = {
-            link.rank: self.locked.get(link.rank) or of_unanswering(self.wires, self.this, link)
+            link.rank: self.locked.get(link.rank) or of_unanswering(self.wires, self.run, link)
             for link in resting
         }
 
     def _stands_still(self, found: deadlock.StandStill, thorough: bool, before: dict[int, Look]) -> bool:
-        since = self.this.still.since if self.this.still is not None else self.this.seconds()
-        if not thorough and (found.proved or self.this.seconds() - self.looked_closely >= _CLOSE_LOOK):
-            self.thorough, self.next_look = True, self.this.seconds()
+        since = self.run.still.since if self.run.still is not None else self.run.seconds()
+        if not thorough and (found.proved or self.run.seconds() - self.looked_closely >= _CLOSE_LOOK):
+            self.thorough, self.next_look = True, self.run.seconds()
             # It comes at once: a standstill is compared with the look some time ago, not against the last one.
             self.before = before
         if thorough:
-            self.looked_closely = self.this.seconds()
+            self.looked_closely = self.run.seconds()
             if found.proved:
-                self.this.waiting = dict(found.waiting)
+                self.run.waiting = dict(found.waiting)
                 return True
-            self.next_look = self.this.seconds() + _IDLE_LOOK
-        elif self.this.still is not None and not found.proved:
+            self.next_look = self.run.seconds() + _IDLE_LOOK
+        elif self.run.still is not None and not found.proved:
             found = dataclasses.replace(
-                found, waiting=self.this.still.found.waiting
+                found, waiting=self.run.still.found.waiting
             )  # those say who waits for whom
-        self.this.still = Still(since, found)
+        self.run.still = Still(since, found)
         return False
 
     def _note_progress(self, looks: dict[int, Look]) -> None:
         """Has any rank issued or counted anything since the last look?"""
         counts = {rank: (look.progress, sum(look.sequence.values())) for rank, look in looks.items()}
-        known = self.this.counts
+        known = self.run.counts
         if any(known.get(rank) != count for rank, count in counts.items()):
-            self.this.counts, self.this.progressed = {**known, **counts}, self.this.seconds()
+            self.run.counts, self.run.progressed = {**known, **counts}, self.run.seconds()
 
     def _connecting(self, looks: dict[int, Look]) -> bool:
         """True while ranks may still be finding each other: what they wait for may be a thread that gets no core."""
@@ -158,14 +158,14 @@ class DeadlockWatch:
             self.connecting_since = None
             return False
         if self.connecting_since is None:
-            self.connecting_since = self.this.seconds()
-        return self.this.seconds() - self.connecting_since < grace
+            self.connecting_since = self.run.seconds()
+        return self.run.seconds() - self.connecting_since < grace
 
     def _grace(self, looks: dict[int, Look]) -> float:
         """How long ranks without progress may look like this before it means something, in seconds."""
         stacks = [[frame.function for frame in look.stack] for look in looks.values()]
         # The store is rank 0's: it does not come once that has left. To one that all others have left, nobody comes.
-        awaited = 0 not in self.this.done and len(self.this.running()) > 1
+        awaited = 0 not in self.run.done and len(self.run.running()) > 1
         if awaited and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):
             return _CONNECT_SECONDS
         if any(_STARTING.intersection(stack) for stack in stacks) and machine_is_busy():

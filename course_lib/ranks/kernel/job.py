@@ -125,36 +125,36 @@ class Run:
         return time.monotonic() - self.started
 
 
-def collect(this: Run) -> None:
+def collect(run: Run) -> None:
     """Take in the answers that have come, and notice who has died without one."""
-    for link in this.links:
-        if link.rank not in this.done:
-            done = link.take(Done, this.number)
+    for link in run.links:
+        if link.rank not in run.done:
+            done = link.take(Done, run.number)
             if done is not None:
-                this.done[link.rank] = done
+                run.done[link.rank] = done
                 link.stdout.drain()
                 link.stderr.drain()
-            elif not link.alive and link.rank not in {*this.died_first, *this.killed, *this.ended}:
+            elif not link.alive and link.rank not in {*run.died_first, *run.killed, *run.ended}:
                 # The reply may still be on the wire: a rank can say `done` and die a moment later.
                 link.read()
-                done = link.take(Done, this.number)
+                done = link.take(Done, run.number)
                 if done is not None:
-                    this.done[link.rank] = done
+                    run.done[link.rank] = done
                 for written in (link.stdout, link.stderr, link.stack_dump):
                     written.drain()
-                cut = link.rank in this.cut_off
-                this.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
+                cut = link.rank in run.cut_off
+                run.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
 
 
-def progress_of(this: Run, still: Outcome | None = None) -> Progress:
+def progress_of(run: Run, still: Outcome | None = None) -> Progress:
     """What can be shown of the job now."""
-    running = frozenset(link.rank for link in this.running())
+    running = frozenset(link.rank for link in run.running())
     return Progress(
-        this.seconds(),
-        {link.rank: link.stdout.text() for link in this.links},
-        {link.rank: link.stderr.text() for link in this.links},
-        frozenset(this.done),
+        run.seconds(),
+        {link.rank: link.stdout.text() for link in run.links},
+        {link.rank: link.stderr.text() for link in run.links},
+        frozenset(run.done),
         running,
         still,
-        this.seconds() - this.still.since if this.still is not None else 0.0,
+        run.seconds() - run.still.since if run.still is not None else 0.0,
     )

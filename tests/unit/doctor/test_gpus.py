@@ -65,9 +65,9 @@ def finished(*sequences, before=None):
     gang = SimpleNamespace(
         links=[SimpleNamespace(alive=True)], init=True, numbers=before or {}, rebuild_group=lambda: 0
     )
-    this = Run(Job(Cell("")), 1, [])
-    this.done = {rank: Done(sequence=numbers) for rank, numbers in enumerate(sequences)}
-    return repair_group(gang, this)
+    run = Run(Job(Cell("")), 1, [])
+    run.done = {rank: Done(sequence=numbers) for rank, numbers in enumerate(sequences)}
+    return repair_group(gang, run)
 
 
 def test_a_cell_that_ends_well_and_leaves_gpus_waiting_for_each_other_is_told_so():

@@ -12,7 +12,7 @@ from course_lib.ranks.kernel.stop_ranks import machine_is_busy
 
 def grace(stack: list[str], *, done: set[int] = frozenset(), running: int = 2) -> float:
     watch = DeadlockWatch.__new__(DeadlockWatch)
-    watch.this = SimpleNamespace(done=done, running=lambda: [None] * running)
+    watch.run = SimpleNamespace(done=done, running=lambda: [None] * running)
     look = SimpleNamespace(stack=[SimpleNamespace(function=name) for name in stack])
     return watch._grace({1: look})
 
@@ -49,7 +49,7 @@ def test_a_collective_is_given_none(busy):
 def test_the_look_that_proves_is_held_against_one_of_some_time_ago():
     """It comes at once after the last: in a millisecond no thread of gloo's has its turns."""
     watch = DeadlockWatch.__new__(DeadlockWatch)
-    watch.this = SimpleNamespace(still=None, seconds=lambda: 1.0)
+    watch.run = SimpleNamespace(still=None, seconds=lambda: 1.0)
     watch.thorough, watch.looked_closely = False, 0.0
     earlier = {0: "a look"}
     assert not watch._stands_still(StandStill({}), False, earlier)
