@@ -14,7 +14,7 @@ from course_lib.doctor.words import fewer, names_in_a_row, steps
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
 from course_lib.outcome.places import Frame, Spot, is_learners
-from course_lib.ranks.look import MOST_RECORDS
+from course_lib.ranks.status import MOST_RECORDS
 
 _PASSES = (DDPStage.BUFFERS, DDPStage.GRADIENTS)
 

@@ -7,5 +7,5 @@
 * `attach/`: ranks that somebody else has started, such as `torchrun`, watched from outside.
 
 What they share: `protocol.py` is the framing, `messages.py` and `starting.py` are the kinds of messages, `codec.py`
-reads them, and `look.py` is what a rank says of where it is.
+reads them, and `status.py` is what a rank says of where it is.
 """

@@ -16,8 +16,8 @@ from course_lib.outcome.outcome import Collective, RankError
 from course_lib.outcome.packed import NotSent
 from course_lib.outcome.trace import TraceEvent
 from course_lib.ranks.codec import MalformedError, blob_of, decode, encode
-from course_lib.ranks.look import Look
 from course_lib.ranks.protocol import Message
+from course_lib.ranks.status import RankStatus
 
 #: A context manager of the course, as `module:function`, and its arguments.
 Around = tuple[str, Mapping[str, object]]
@@ -101,15 +101,15 @@ class Rebuild(Body):
 
 
 @dataclass(frozen=True)
-class Where(Body):
-    """Where is the main thread? Answered with `Seen` by the control thread, whatever the main thread does.
+class StatusRequest(Body):
+    """What is the rank's status? Answered with `StatusReply` by the control thread, whatever the main thread does.
 
     Attributes:
         detail: also which line issued each collective, and the rank's `Facts`.
         brief: without the collectives.
     """
 
-    kind: ClassVar[str] = "look"
+    kind: ClassVar[str] = "status_request"
     detail: bool = False
     brief: bool = False
 
@@ -273,11 +273,11 @@ class Rebuilt(Body):
 
 
 @dataclass(frozen=True)
-class Seen(Body):
-    """The answer to `Where`."""
+class StatusReply(Body):
+    """The answer to `StatusRequest`."""
 
-    kind: ClassVar[str] = "seen"
-    look: Look
+    kind: ClassVar[str] = "status_reply"
+    status: RankStatus
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class LastWords(Body):
     """A rank that C++ code is about to end says where it is (`inside/on_terminate.py`)."""
 
     kind: ClassVar[str] = "last_words"
-    look: Look
+    status: RankStatus
 
 
 # -- written and read -----------------------------------------------------------------------------------------------

@@ -40,8 +40,10 @@ def watch(ranks: AttachedRanks) -> Outcome:
     )
     outcome = run_job.follow(ranks, run, StopRequests())
     if outcome.ok:
-        looks = ranks.look(5.0, detail=True)
-        outcome = replace(outcome, recorded={rank: look.records for rank, look in sorted(looks.items())})
+        statuses = ranks.get_statuses(5.0, detail=True)
+        outcome = replace(
+            outcome, recorded={rank: status.records for rank, status in sorted(statuses.items())}
+        )
     if any(error.type == "KeyboardInterrupt" for error in outcome.errors.values()):
         outcome = replace(outcome, interrupted=True)
     return explained(outcome)

@@ -17,7 +17,7 @@ def proof_delay(monkeypatch):
     def noting(gang, run, why, **options):
         if why == "deadlock":
             now = time.time_ns()
-            issued = [r.time_ns for look in run.details.values() for r in look.records]
+            issued = [r.time_ns for status in run.details.values() for r in status.records]
             ended = [done.ended_ns for done in run.done.values() if done.ended_ns]
             delays.append((now - max([run.started_ns, *issued, *ended])) / 1e9)
         end(gang, run, why, **options)

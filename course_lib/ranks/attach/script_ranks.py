@@ -18,10 +18,10 @@ from course_lib.ranks.attach.script_processes import Expected, Processes, Starte
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Seen, Where, written
+from course_lib.ranks.messages import StatusReply, StatusRequest, written
 
-#: Between two looks at the script's own process while places are empty, in seconds.
-_LOOK_EVERY = 0.4
+#: Between two requests for the status of the script's own process while places are empty, in seconds.
+_ASK_EVERY = 0.4
 
 
 class SetOfRanks(Wires):
@@ -38,7 +38,7 @@ class SetOfRanks(Wires):
         self.world_size = 0
         self.wanted = 0
         self._asked: int | None = None
-        self._look_at = 0.0
+        self._ask_at = 0.0
         self._stack: tuple[Frame, ...] | None = None
         self._at_rest = False
         self._known: object = None
@@ -50,7 +50,7 @@ class SetOfRanks(Wires):
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         waiting = len(self._placed(joined=True)) < self.wanted
-        self.script.pump(min(timeout, _LOOK_EVERY) if waiting and timeout is not None else timeout)
+        self.script.pump(min(timeout, _ASK_EVERY) if waiting and timeout is not None else timeout)
         for place in self.places:
             self.script.take_told(place)
         self.fill()
@@ -67,7 +67,7 @@ class SetOfRanks(Wires):
         joined = [link for link in self.script.attached if link.rank_told is not None]
         if not joined and len(self._placed(joined=True)) == self.wanted:
             return
-        self._look_at_the_script()
+        self._ask_the_script()
         settled = self._nobody_else_comes()
         for link in self._placed():
             if link.rank_told != link.rank and (link.rank_told is not None or not settled):
@@ -125,8 +125,8 @@ class SetOfRanks(Wires):
 
     # -- when nobody else comes ----------------------------------------------------------------------------------
 
-    def _look_at_the_script(self) -> None:
-        """Does the script's own process wait in multiprocessing, at the same place as at the look before?
+    def _ask_the_script(self) -> None:
+        """Does the script's own process wait in multiprocessing, at the same place as in its status before?
 
         What was seen before a process began or ended says nothing: the script may have waited for just that one, to
         start the next.
@@ -136,17 +136,17 @@ class SetOfRanks(Wires):
         if (self.script.started, over) != self._known:
             self._known = self.script.started, over
             self._stack, self._at_rest, self._asked = None, False, None
-            self._look_at = now
+            self._ask_at = now
         if self._asked is not None:
-            seen = own.take(Seen, self._asked)
-            if seen is not None:
-                stack = seen.look.stack if seen.look.asleep else None
+            reply = own.take(StatusReply, self._asked)
+            if reply is not None:
+                stack = reply.status.stack if reply.status.asleep else None
                 self._at_rest = stack is not None and stack == self._stack and _waits_for_processes(stack)
                 self._stack, self._asked = stack, None
-                self._look_at = now + _LOOK_EVERY
-        elif own.answers and now >= self._look_at:
+                self._ask_at = now + _ASK_EVERY
+        elif own.answers and now >= self._ask_at:
             self._asked = -int(now * 1000)  # no number of a job
-            own.channel.send(written(Where(brief=True), self._asked))
+            own.channel.send(written(StatusRequest(brief=True), self._asked))
 
     def _nobody_else_comes(self) -> bool:
         own = self.script.own

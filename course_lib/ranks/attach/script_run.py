@@ -201,8 +201,8 @@ class Script(Processes):
         ranks.fill()
         outcome = run_job.follow(ranks, run, stop)
         if outcome.ok:
-            looks = ranks.look(_LINES_SECONDS, detail=True)
-            recorded = {rank: look.records for rank, look in sorted(looks.items())}
+            statuses = ranks.get_statuses(_LINES_SECONDS, detail=True)
+            recorded = {rank: status.records for rank, status in sorted(statuses.items())}
             outcome = dataclasses.replace(outcome, recorded=recorded)
         elif outcome.exits:
             # Its processes share the script's standard error.

@@ -27,13 +27,24 @@ from course_lib.ranks.inside.process_group import RENDEZVOUS
 from course_lib.ranks.inside.tracebacks import current_stack
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
-from course_lib.ranks.look import NOBODY, GpuQueue, Look
-from course_lib.ranks.messages import Body, Cannot, Free, Freed, Seen, Stop, Where, number_of, read, written
+from course_lib.ranks.messages import (
+    Body,
+    Cannot,
+    Free,
+    Freed,
+    StatusReply,
+    StatusRequest,
+    Stop,
+    number_of,
+    read,
+    written,
+)
 from course_lib.ranks.process import STACK_SIGNAL
 from course_lib.ranks.protocol import BlockingChannel, Message
+from course_lib.ranks.status import NOBODY, GpuQueue, RankStatus
 
 #: What this thread reads and says.
-QUESTIONS = (Where, Free, Seen, Freed, Cannot)
+QUESTIONS = (StatusRequest, Free, StatusReply, Freed, Cannot)
 
 
 class Jobs:
@@ -84,7 +95,7 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
         if message is None:
             # The kernel is gone, or the learner's code has closed the wire: nobody can tell here.
             leave(EXIT_CUT_OFF)
-        elif message.kind in (Where.kind, Free.kind):
+        elif message.kind in (StatusRequest.kind, Free.kind):
             try:
                 reply = answer(message, main_thread, store_port)
             except Exception as error:
@@ -104,10 +115,10 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
 
 
 def answer(question: Message, main_thread: int, store_port: int) -> Body:
-    """What to say to `Where` (is the main thread) or `Free` (wake it from its collective)."""
-    if question.kind == Where.kind:
-        asked = read(Where, question)
-        return Seen(look(main_thread, asked.detail, asked.brief))
+    """What to say to `StatusRequest` (where is the main thread?) or `Free` (wake it from its collective)."""
+    if question.kind == StatusRequest.kind:
+        asked = read(StatusRequest, question)
+        return StatusReply(get_status(main_thread, asked.detail, asked.brief))
     return Freed(free_blocked(None if read(Free, question).store else store_port))
 
 
@@ -123,11 +134,11 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
+def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> RankStatus:
     """Where the main thread is, what this rank has used of its core, what it has moved, and what it has issued.
 
-    With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
-    the collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
+    With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` status has
+    no collectives: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
     """
     stack = current_stack(main_thread)
     moved, awake = traffic(), awake_threads(our_threads())
@@ -175,7 +186,7 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     if detail:
         with contextlib.suppress(Exception):
             facts = self_report.facts_of(main_thread)
-    return Look(
+    return RankStatus(
         rank=NOBODY,
         stack=tuple(stack),
         waiting_in=blocked_in,

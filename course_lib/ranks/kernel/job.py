@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.outcome.progress import Progress
 from course_lib.ranks.kernel.deadlock import StandStill
-from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Around, Call, Cell, Done, Script
+from course_lib.ranks.status import RankStatus
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.rank_handle import Link
@@ -89,8 +89,10 @@ class Run:
     stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
     killed: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)  # by their launcher
-    looks: dict[int, Look] = field(default_factory=dict)
-    details: dict[int, Look] = field(default_factory=dict)  # the last look, with lines, stages and facts
+    statuses: dict[int, RankStatus] = field(default_factory=dict)
+    details: dict[int, RankStatus] = field(
+        default_factory=dict
+    )  # the last status, with lines, stages and facts
     still: Still | None = None
     doubts: tuple[str, ...] = ()  # of a standstill that has lasted when the run was ended
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # what ranks have issued and counted

@@ -11,8 +11,8 @@ from course_lib.outcome.places import Frame, is_learners
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, what_was_run
 from course_lib.ranks.kernel.stop_ranks import main_stack
-from course_lib.ranks.look import Look
 from course_lib.ranks.messages import LastWords
+from course_lib.ranks.status import RankStatus
 
 #: What torch says on a rank whose peers are gone.
 PEER_LOST = (
@@ -41,7 +41,7 @@ def conclude(wires: Wires, run: Run) -> Outcome:
     }
     kind = _kind(run, endings, exits)
     if kind is not Kind.OK and not run.details:
-        run.details = wires.look(1.0, detail=True)
+        run.details = wires.get_statuses(1.0, detail=True)
     run.details = {**run.details, **_last_words(run)}
     waiting = {rank: seen for rank, seen in run.waiting.items() if rank in run.stopped_at}
     return Outcome(
@@ -163,10 +163,10 @@ def _kind(run: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
     return Kind.OK
 
 
-def _last_words(run: Run) -> dict[int, Look]:
+def _last_words(run: Run) -> dict[int, RankStatus]:
     """What ranks that C++ has ended could still say."""
     told = {link.rank: link.take(LastWords, 0) for link in run.links if link.rank in run.died_first}
-    return {rank: words.look.of_rank(rank) for rank, words in told.items() if words is not None}
+    return {rank: words.status.of_rank(rank) for rank, words in told.items() if words is not None}
 
 
 def _recorded(run: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
@@ -177,17 +177,19 @@ def _recorded(run: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
 
 
 def _seen(run: Run) -> dict[int, tuple[Collective, ...]]:
-    """The collectives of the run that the ranks told when they were looked at last."""
+    """The collectives of the run that the ranks told with their last status."""
     return {
         # What an earlier cell has left open is part of the story.
-        rank: tuple(record for record in look.records if record.time_ns >= run.started_ns or not record.done)
-        for rank, look in sorted({**run.looks, **run.details}.items())
+        rank: tuple(
+            record for record in status.records if record.time_ns >= run.started_ns or not record.done
+        )
+        for rank, status in sorted({**run.statuses, **run.details}.items())
     }
 
 
 def _facts(run: Run) -> dict[int, Facts]:
     """What the ranks told of themselves: when they raised, at the end, or while they were blocked."""
-    told = {rank: look.facts for rank, look in run.details.items() if look.facts is not None}
+    told = {rank: status.facts for rank, status in run.details.items() if status.facts is not None}
     told.update({rank: done.facts for rank, done in run.done.items() if done.facts is not None})
     return dict(sorted(told.items()))
 
@@ -197,7 +199,7 @@ def _last_place(run: Run, rank: int) -> tuple[Frame, ...]:
     if rank in run.details:
         # C++ has ended it, and it could still be asked: what had it issued that was not over? Its main thread may have
         # gone on meanwhile, and a dump of frames that move breaks off.
-        look = run.details[rank]
-        issued = [record.origin for record in look.records if not record.done and record.origin is not None]
-        return tuple(issued[:1]) or tuple(frame for frame in look.stack if is_learners(frame.file))
+        status = run.details[rank]
+        issued = [record.origin for record in status.records if not record.done and record.origin is not None]
+        return tuple(issued[:1]) or tuple(frame for frame in status.stack if is_learners(frame.file))
     return main_stack(next(link for link in run.links if link.rank == rank))

@@ -15,10 +15,10 @@ import psutil
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Body, Done, Picture, Ready, Seen, Stop, number_of, read, written
+from course_lib.ranks.messages import Body, Done, Picture, Ready, StatusReply, Stop, number_of, read, written
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.starting import RankConfig
+from course_lib.ranks.status import RankStatus
 
 _Reply = TypeVar("_Reply", bound=Body)
 
@@ -33,7 +33,7 @@ class Link(abc.ABC):
 
     #: What the outermost frame of the main thread says in a dump of its stack.
     outermost = "in _run_module_as_main"
-    #: What the rank has last told of itself (`Look.uses_gpus`); until it has, whether it was given a GPU.
+    #: What the rank has last told of itself (`RankStatus.uses_gpus`); until it has, whether it was given a GPU.
     uses_gpus = False
 
     def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
@@ -113,10 +113,10 @@ class Link(abc.ABC):
                     return read(kind, message)
         return None
 
-    def where(self, seen: Seen) -> Look:
+    def status_of(self, reply: StatusReply) -> RankStatus:
         """What the rank tells of itself, with its number."""
-        self.uses_gpus = seen.look.uses_gpus
-        return seen.look.of_rank(self.rank)
+        self.uses_gpus = reply.status.uses_gpus
+        return reply.status.of_rank(self.rank)
 
     def take_all(self, kind: type[_Reply]) -> list[_Reply]:
         """The messages of this kind that have come, to whatever they belong.

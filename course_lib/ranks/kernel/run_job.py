@@ -1,8 +1,8 @@
 """Run one job on a gang, from sending it to the `Outcome`: stream output, watch for deadlocks, stop what must stop.
 
-What a job is stands in `job`, when ranks are looked at in `deadlock_watch`, how they are made to leave it in
-`stop_ranks`, how its outcome is made in `make_outcome`, and how the gang is made usable again in `rebuild_group`.
-`follow` does the same for ranks that somebody else has started.
+What a job is stands in `job`, when ranks are asked for their status in `deadlock_watch`, how they are made to leave it
+in `stop_ranks`, how its outcome is made in `make_outcome`, and how the gang is made usable again in `rebuild_group`.
+`follow` does the same for ranks that another launcher has started.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def _with_group_repaired(gang: ReadyGang, run: Run, outcome: Outcome) -> Outcome
     started, ended = run.started_ns, time.time_ns()
     if outcome.ok and (_has_mismatch(outcome) or _has_open_collective(gang, run)):
         # Which lines were those? Only now is it worth asking for them.
-        looks = gang.look(_LINES_SECONDS, detail=True)
+        statuses = gang.get_statuses(_LINES_SECONDS, detail=True)
         outcome = dataclasses.replace(
             outcome,
-            recorded=deadlock.issued_between(looks, started, ended),
+            recorded=deadlock.issued_between(statuses, started, ended),
             facts=outcome.facts
-            or {rank: look.facts for rank, look in sorted(looks.items()) if look.facts is not None},
+            or {rank: status.facts for rank, status in sorted(statuses.items()) if status.facts is not None},
         )
     outcome = dataclasses.replace(outcome, notes=notes)
     return LiveOutcome.of(outcome, Handle(gang, started, ended)) if fetchable else outcome
@@ -106,12 +106,12 @@ def _has_open_collective(gang: ReadyGang, run: Run) -> bool:
     names = {name for numbers in grown.values() for name in numbers}
     if all(len({each[name] for each in grown.values() if name in each}) < 2 for name in names):
         return False
-    looks = gang.look(_LINES_SECONDS)
+    statuses = gang.get_statuses(_LINES_SECONDS)
     for name in names:
-        members = {look.members[name] for look in looks.values() if name in look.members}
-        if len(members) != 1 or not set(*members) <= set(looks):
+        members = {status.members[name] for status in statuses.values() if name in status.members}
+        if len(members) != 1 or not set(*members) <= set(statuses):
             continue
-        if len({looks[rank].issued(name) for rank in next(iter(members))}) > 1:
+        if len({statuses[rank].issued(name) for rank in next(iter(members))}) > 1:
             return True
     return False
 
@@ -123,10 +123,10 @@ def follow(wires: Wires, run: Run, stop: StopRequests) -> Outcome:
     shown_at = 0.0
     while run.running():
         now = run.seconds()
-        if watch is None and now >= deadlock_watch.FIRST_LOOK:
+        if watch is None and now >= deadlock_watch.FIRST_REQUEST:
             watch = DeadlockWatch(wires, run)
-        next_look = deadlock_watch.FIRST_LOOK if watch is None else watch.next_look
-        wait = min(job.timeout - now, next_look - now, job.patience - (now - run.progressed))
+        next_request = deadlock_watch.FIRST_REQUEST if watch is None else watch.next_request
+        wait = min(job.timeout - now, next_request - now, job.patience - (now - run.progressed))
         if job.on_progress is not None:
             wait = min(wait, _SHOW_EVERY)
         wires.pump(wait)
@@ -153,7 +153,7 @@ def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | No
     if stop.pressed:
         stop.acknowledge()
         run.interrupted = True
-        _look_before_the_end(wires, run)
+        _note_statuses(wires, run)
         end(wires, run, "stopped")
         return True
     if watch is not None and watch.step():
@@ -162,7 +162,7 @@ def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | No
         end(wires, run, "deadlock", free_first=True)
         return True
     if run.seconds() >= run.job.timeout and run.running():
-        _look_before_the_end(wires, run)
+        _note_statuses(wires, run)
         if run.running():
             run.timed_out = True
             end(wires, run, "timeout")
@@ -172,7 +172,7 @@ def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | No
     return False
 
 
-def _look_before_the_end(wires: Wires, run: Run) -> None:
+def _note_statuses(wires: Wires, run: Run) -> None:
     """Where the ranks are, while they still are there; some may leave meanwhile."""
     found = run.lasting()
     run.doubts = () if found is None or found.passing else found.doubts
@@ -183,7 +183,7 @@ def _look_before_the_end(wires: Wires, run: Run) -> None:
 def _out_of_patience(wires: Wires, run: Run) -> bool:
     """Nothing has been issued or counted for as long as patience lasts: say so once, or end the run (then True)."""
     run.stalled_for = run.seconds() - run.progressed
-    _look_before_the_end(wires, run)
+    _note_statuses(wires, run)
     if not run.running():
         return False
     if run.job.on_stall is not None:

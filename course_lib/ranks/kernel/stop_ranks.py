@@ -20,9 +20,9 @@ from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, collect
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Free, Freed
 from course_lib.ranks.process import STACK_SIGNAL
+from course_lib.ranks.status import RankStatus
 
 GRACE_SECONDS = 1.0
 #: How long a rank may take to say where it is before it is called silent. The first answer with lines loads symbols,
@@ -83,12 +83,12 @@ def give_up_on_broken_wires(run: Run) -> None:
 
 def see_where(wires: Wires, run: Run) -> None:
     """Before ending ranks that are late: where is each of them?"""
-    looks = wires.look(SEE_SECONDS, detail=True)
-    run.details = looks
+    statuses = wires.get_statuses(SEE_SECONDS, detail=True)
+    run.details = statuses
     for link in run.running():
-        if link.rank in looks:
-            look = looks[link.rank]
-            waiting = deadlock.describe(look, looks, state_of(look), failed_ranks(run))
+        if link.rank in statuses:
+            status = statuses[link.rank]
+            waiting = deadlock.describe(status, statuses, state_of(status), failed_ranks(run))
             run.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, run))
         else:
             run.waiting[link.rank] = of_unanswering(wires, run, link)
@@ -104,17 +104,17 @@ def of_unanswering(wires: Wires, run: Run, link: Link) -> Waiting:
     return Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
-def state_of(look: Look) -> RankState:
+def state_of(status: RankStatus) -> RankState:
     """What a rank is doing that has to be ended, as `Waiting.state` has it."""
-    if look.pause is not None and look.pause[1] == PauseKind.GPU:
+    if status.pause is not None and status.pause[1] == PauseKind.GPU:
         return RankState.GPU  # CUDA spins or sleeps while it waits: being awake does not tell
-    if not look.asleep:
+    if not status.asleep:
         return RankState.COMPUTING
     return (
         RankState.BLOCKED
-        if look.waiting_in is not None
+        if status.waiting_in is not None
         else RankState.ASLEEP
-        if look.pause
+        if status.pause
         else RankState.COMPUTING
     )
 
@@ -133,11 +133,11 @@ def _seconds_of(waiting: Waiting, run: Run) -> float | None:
 
 def see_details(wires: Wires, run: Run) -> None:
     """A deadlock is proved: whose line issued what, and what else the ranks can say of themselves."""
-    looks = wires.look(1.0, detail=True)
-    run.details = looks
+    statuses = wires.get_statuses(1.0, detail=True)
+    run.details = statuses
     for rank, waiting in run.waiting.items():
-        if rank in looks and waiting.state == RankState.BLOCKED:
-            run.waiting[rank] = deadlock.describe(looks[rank], looks, failed=failed_ranks(run))
+        if rank in statuses and waiting.state == RankState.BLOCKED:
+            run.waiting[rank] = deadlock.describe(statuses[rank], statuses, failed=failed_ranks(run))
 
 
 def _stack_from_signal(wires: Wires, link: Link) -> tuple[Frame, ...]:

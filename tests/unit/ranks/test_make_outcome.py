@@ -37,7 +37,7 @@ def concluded(errors, deaths=None, **known):
         if rank not in deaths:
             text = errors.get(rank)
             run.done[rank] = Done(error=error("RuntimeError", text) if text is not None else None)
-    return conclude(SimpleNamespace(links=links, world_size=4, look=lambda *_, **__: {}), run)
+    return conclude(SimpleNamespace(links=links, world_size=4, get_statuses=lambda *_, **__: {}), run)
 
 
 CLOSED = "[gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:2345"
@@ -85,5 +85,5 @@ def test_how_a_rank_that_the_course_stopped_has_ended_depends_on_why(why, raised
 def test_a_rank_outside_the_job_that_died_is_named():
     links = [link(0), link(1, -9)]
     run = Run(Job(Cell(""), only=(0,)), 1, links[:1], done={0: Done()})
-    found = conclude(SimpleNamespace(links=links, world_size=2, look=lambda *_, **__: {}), run)
+    found = conclude(SimpleNamespace(links=links, world_size=2, get_statuses=lambda *_, **__: {}), run)
     assert (found.kind, found.exits, found.ranks) == (Kind.DIED, {1: -9}, (0,))

@@ -28,9 +28,9 @@ from course_lib.outcome.probe_notes import (
 from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.ranks import messages, starting
 from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Done, Rebuild, Script, number_of, read, read_job, written
 from course_lib.ranks.protocol import Decoder, Message
+from course_lib.ranks.status import RankStatus
 from tests.support.outcomes import collective, error
 
 CRC = Digest(7, (1.0, None))
@@ -63,7 +63,7 @@ FACTS = Facts(
     init=InitArguments(0, 2, "gloo", "env://", 30.0),
     probe=PROBE,
 )
-LOOK = Look(
+STATUS = RankStatus(
     rank=-1,
     stack=(Frame("train.py", 3, "main", "x = 1"),),
     waiting_in="all_reduce",
@@ -116,7 +116,7 @@ EVERYTHING = [
     messages.Script("/tmp/train.py", ("--epochs", "3")),
     messages.Fetch(None, "module:function"),
     messages.Rebuild(2),
-    messages.Where(detail=True),
+    messages.StatusRequest(detail=True),
     messages.Free(store=True),
     messages.Stop(),
     messages.Verdict(),
@@ -132,10 +132,10 @@ EVERYTHING = [
     Done(records=(), has_value=True),
     messages.Fetched(True, None, b"\x80"),
     messages.Rebuilt(3, error()),
-    messages.Seen(LOOK),
+    messages.StatusReply(STATUS),
     messages.Freed(4),
     messages.Cannot("TypeError"),
-    messages.LastWords(LOOK),
+    messages.LastWords(STATUS),
     starting.Start(
         1,
         "/tmp",
@@ -230,7 +230,7 @@ def test_a_number_that_is_none_belongs_to_no_job(number):
 def test_a_rank_does_what_is_a_job_and_nothing_else():
     job = Script("/tmp/train.py", ("--epochs", "3"))
     assert read_job(travelled(job)) == job
-    for body in (messages.Where(), messages.Stop(), Done()):
+    for body in (messages.StatusRequest(), messages.Stop(), Done()):
         with pytest.raises(MalformedError):
             read_job(travelled(body))
 
