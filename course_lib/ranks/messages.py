@@ -40,7 +40,7 @@ _Body = TypeVar("_Body", bound=Body)
 
 @dataclass(frozen=True, kw_only=True)
 class Work(Body):
-    """Code to be run on the main thread; the answer is `Done`.
+    """Code to be run on the main thread; the answer is `JobReply`.
 
     Attributes:
         trace: record a timeline.
@@ -220,7 +220,7 @@ class Picture(Body):
 
 
 @dataclass(frozen=True)
-class Done(Body):
+class JobReply(Body):
     """How a job went on one rank, in its own words: the last message about the job.
 
     Attributes:
@@ -237,7 +237,7 @@ class Done(Body):
         gpu_busy: when the code had ended, the rank's GPU did not finish what it was given within a moment.
     """
 
-    kind: ClassVar[str] = "done"
+    kind: ClassVar[str] = "job_reply"
     error: RankError | None = None
     shown: str | None = None
     value: bytes = b""

@@ -21,7 +21,7 @@ from course_lib.ranks.inside import control_thread, self_report, worker
 from course_lib.ranks.inside.control_thread import answer
 from course_lib.ranks.inside.tracebacks import report_exception
 from course_lib.ranks.kernel.interrupts import deferred
-from course_lib.ranks.messages import Body, Done, Verdict, number_of, written
+from course_lib.ranks.messages import Body, JobReply, Verdict, number_of, written
 from course_lib.ranks.protocol import BlockingChannel
 
 
@@ -77,7 +77,7 @@ class Watched:
             at, main = self_report.facts_at, self_report.facts_of
             facts = at(error.__traceback__) if error is not None else main(self.main_thread)
             facts = replace(facts, left_behind=left_behind)
-        done = Done(
+        done = JobReply(
             error=report_exception(error) if error is not None else None,
             facts=facts,
             sequence=worker.sequence_numbers(),

@@ -9,7 +9,7 @@ from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.rank_handle import Link, RankLink
-from course_lib.ranks.messages import Attached, Done, Joined, ProcessEnded, ProcessStarted
+from course_lib.ranks.messages import Attached, JobReply, Joined, ProcessEnded, ProcessStarted
 from course_lib.ranks.protocol import BufferedChannel
 
 #: How long a process whose wire is closed may take until its exit code is known.
@@ -72,7 +72,7 @@ class StartedLink(AttachedLink):
         self.index = hello.index
         self.rank_told: int | None = None
         self.world_size = 0
-        self.done: Done | None = None
+        self.done: JobReply | None = None
 
     def hear(self) -> None:
         """Take in whether it has joined."""

@@ -44,9 +44,9 @@ from course_lib.ranks.messages import (
     Body,
     Call,
     Cell,
-    Done,
     Fetch,
     Fetched,
+    JobReply,
     Picture,
     RankJob,
     Ready,
@@ -76,7 +76,9 @@ _NO_DEBUGGER = {
 
 
 # Here, in the process that forks: it takes some milliseconds, in each rank.
-prepare(Cell, Call, Script, Fetch, Rebuild, Ready, Picture, Done, Fetched, Rebuilt, *control_thread.QUESTIONS)
+prepare(
+    Cell, Call, Script, Fetch, Rebuild, Ready, Picture, JobReply, Fetched, Rebuilt, *control_thread.QUESTIONS
+)
 
 
 class Rank:
@@ -128,7 +130,7 @@ class Rank:
             reply = self._reply(read_job(message))
         except KeyboardInterrupt as error:
             # The interrupt came between the learner's code and ours.
-            reply = Done(error=report_exception(error))
+            reply = JobReply(error=report_exception(error))
         if os.getpid() != self.pid:
             # A process the learner's code forked came out of the cell: it is not a rank and must not answer for one.
             with contextlib.suppress(BaseException):
@@ -236,7 +238,7 @@ class Rank:
     def _show_picture(self, png: bytes) -> None:
         self.channel.send(written(Picture(png)))
 
-    def _cell(self, job: Cell) -> Done:
+    def _cell(self, job: Cell) -> JobReply:
         space = self.main.__dict__
 
         def body() -> object:
@@ -250,7 +252,7 @@ class Rank:
 
         return self._run_learners(job, body)
 
-    def _call(self, job: Call) -> Done:
+    def _call(self, job: Call) -> JobReply:
         import cloudpickle
 
         never_struck: list[str] = []
@@ -265,7 +267,7 @@ class Rank:
         done = self._run_learners(job, body)
         return replace(done, never_struck=tuple(never_struck))
 
-    def _run_learners(self, job: Work, body: Callable[[], object]) -> Done:
+    def _run_learners(self, job: Work, body: Callable[[], object]) -> JobReply:
         self.open_streams()
         self_report.NOTED.clear()  # what an earlier job was asked to note
         started = time.time_ns()
@@ -282,9 +284,9 @@ class Rank:
             done, trace=trace, started_ns=started, ended_ns=time.time_ns(), sequence=sequence_numbers()
         )
 
-    def _in_learners_code(self, job: Work, body: Callable[[], object]) -> tuple[Done, Tracer | None]:
+    def _in_learners_code(self, job: Work, body: Callable[[], object]) -> tuple[JobReply, Tracer | None]:
         """What comes of the learner's code, and who has traced it. Here, and nowhere else, an interrupt raises."""
-        done = Done()
+        done = JobReply()
         tracer: Tracer | None = None
         try:
             try:
@@ -298,7 +300,7 @@ class Rank:
                     self.main.__dict__["_"] = value
                     text = shown(value)
                 self.kept_value = value
-                done = Done(shown=text, has_value=value is not None, gpu_busy=not finished)
+                done = JobReply(shown=text, has_value=value is not None, gpu_busy=not finished)
                 blob, not_sent = values.pack(value)  # may call the learner's __reduce__
                 done = replace(done, value=blob, not_sent=not_sent)
             finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.outcome.progress import Progress
 from course_lib.ranks.kernel.deadlock import StandStill
-from course_lib.ranks.messages import Around, Call, Cell, Done, Script
+from course_lib.ranks.messages import Around, Call, Cell, JobReply, Script
 from course_lib.ranks.status import RankStatus
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Run:
     links: list[Link]
     started: float = field(default_factory=time.monotonic)
     started_ns: int = field(default_factory=time.time_ns)
-    done: dict[int, Done] = field(default_factory=dict)
+    done: dict[int, JobReply] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
     killed: set[int] = field(default_factory=set)
@@ -131,15 +131,15 @@ def collect(run: Run) -> None:
     """Take in the answers that have come, and notice who has died without one."""
     for link in run.links:
         if link.rank not in run.done:
-            done = link.take(Done, run.number)
+            done = link.take(JobReply, run.number)
             if done is not None:
                 run.done[link.rank] = done
                 link.stdout.drain()
                 link.stderr.drain()
             elif not link.alive and link.rank not in {*run.died_first, *run.killed, *run.ended}:
-                # The reply may still be on the wire: a rank can say `done` and die a moment later.
+                # The reply may still be on the wire: a rank can send it and die a moment later.
                 link.read()
-                done = link.take(Done, run.number)
+                done = link.take(JobReply, run.number)
                 if done is not None:
                     run.done[link.rank] = done
                 for written in (link.stdout, link.stderr, link.stack_dump):

@@ -15,7 +15,17 @@ import psutil
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
-from course_lib.ranks.messages import Body, Done, Picture, Ready, StatusReply, Stop, number_of, read, written
+from course_lib.ranks.messages import (
+    Body,
+    JobReply,
+    Picture,
+    Ready,
+    StatusReply,
+    Stop,
+    number_of,
+    read,
+    written,
+)
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.starting import RankConfig
 from course_lib.ranks.status import RankStatus
@@ -44,7 +54,7 @@ class Link(abc.ABC):
         self.inbox: list[Message] = []
         self.pictures: list[bytes] = []
         self.killed_by_course = False
-        #: The job whose `done` may come; `unasked` turns true when one comes that nobody waits for. A rank answers each
+        #: The job whose `JobReply` may come; `unasked` turns true when one comes for another job. A rank answers each
         #: job once, so what it runs has then spoken in its name.
         self.awaited: int | None = None
         self.unasked = False
@@ -80,10 +90,10 @@ class Link(abc.ABC):
                 self._started(message)
             elif message.kind == Picture.kind:
                 self.pictures.append(message.blob)
-            elif message.kind == Done.kind and number_of(message) != self.awaited:
+            elif message.kind == JobReply.kind and number_of(message) != self.awaited:
                 self.unasked = True
             else:
-                if message.kind == Done.kind:
+                if message.kind == JobReply.kind:
                     self.awaited = None
                 self.inbox.append(message)
 
@@ -131,7 +141,7 @@ class Link(abc.ABC):
 
     def said_how(self) -> Message | None:
         """The message that says how its job went, where it has come and nobody has taken it yet."""
-        return next((message for message in self.inbox if message.kind == Done.kind), None)
+        return next((message for message in self.inbox if message.kind == JobReply.kind), None)
 
     def signal(self, number: int) -> None:
         """Send a signal to the rank's process."""

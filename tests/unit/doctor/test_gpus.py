@@ -12,7 +12,7 @@ from course_lib.ranks.inside.freeing import ABORT_SECONDS
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.rebuild_group import repair_group
 from course_lib.ranks.kernel.stop_ranks import patience, state_of
-from course_lib.ranks.messages import Cell, Done
+from course_lib.ranks.messages import Cell, JobReply
 from course_lib.ranks.status import RankStatus
 from tests.support.outcomes import error, outcome
 
@@ -66,7 +66,7 @@ def finished(*sequences, before=None):
         links=[SimpleNamespace(alive=True)], init=True, numbers=before or {}, rebuild_group=lambda: 0
     )
     run = Run(Job(Cell("")), 1, [])
-    run.done = {rank: Done(sequence=numbers) for rank, numbers in enumerate(sequences)}
+    run.done = {rank: JobReply(sequence=numbers) for rank, numbers in enumerate(sequences)}
     return repair_group(gang, run)
 
 

@@ -7,7 +7,7 @@ import pytest
 from course_lib.outcome.outcome import Ending, Kind
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.make_outcome import PEER_LOST, conclude
-from course_lib.ranks.messages import Cell, Done
+from course_lib.ranks.messages import Cell, JobReply
 from tests.support.outcomes import error
 
 NOTHING = SimpleNamespace(text=lambda: "")
@@ -36,7 +36,7 @@ def concluded(errors, deaths=None, **known):
     for rank in range(4):
         if rank not in deaths:
             text = errors.get(rank)
-            run.done[rank] = Done(error=error("RuntimeError", text) if text is not None else None)
+            run.done[rank] = JobReply(error=error("RuntimeError", text) if text is not None else None)
     return conclude(SimpleNamespace(links=links, world_size=4, get_statuses=lambda *_, **__: {}), run)
 
 
@@ -84,6 +84,6 @@ def test_how_a_rank_that_the_course_stopped_has_ended_depends_on_why(why, raised
 
 def test_a_rank_outside_the_job_that_died_is_named():
     links = [link(0), link(1, -9)]
-    run = Run(Job(Cell(""), only=(0,)), 1, links[:1], done={0: Done()})
+    run = Run(Job(Cell(""), only=(0,)), 1, links[:1], done={0: JobReply()})
     found = conclude(SimpleNamespace(links=links, world_size=2, get_statuses=lambda *_, **__: {}), run)
     assert (found.kind, found.exits, found.ranks) == (Kind.DIED, {1: -9}, (0,))

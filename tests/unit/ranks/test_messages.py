@@ -28,7 +28,7 @@ from course_lib.outcome.probe_notes import (
 from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.ranks import messages, starting
 from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.messages import Done, Rebuild, Script, number_of, read, read_job, written
+from course_lib.ranks.messages import JobReply, Rebuild, Script, number_of, read, read_job, written
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.status import RankStatus
 from tests.support.outcomes import collective, error
@@ -85,7 +85,7 @@ STATUS = RankStatus(
     progress=4,
     seen_through=False,
 )
-DONE = Done(
+REPLY = JobReply(
     error=error("ValueError", "no"),
     shown="3",
     value=b"\x80",
@@ -127,9 +127,9 @@ EVERYTHING = [
     messages.Joined(1, 2),
     messages.Ready(1, 77, error()),
     messages.Picture(b"png"),
-    Done(),
-    DONE,
-    Done(records=(), has_value=True),
+    JobReply(),
+    REPLY,
+    JobReply(records=(), has_value=True),
     messages.Fetched(True, None, b"\x80"),
     messages.Rebuilt(3, error()),
     messages.StatusReply(STATUS),
@@ -178,7 +178,7 @@ def test_every_kind_of_message_is_among_them():
 
 
 def test_what_is_as_usual_is_not_said():
-    assert written(Done(), 3).data == {"id": 3}
+    assert written(JobReply(), 3).data == {"id": 3}
 
 
 NONSENSE = [
@@ -206,12 +206,12 @@ NONSENSE = [
 @pytest.mark.parametrize("data", NONSENSE, ids=json.dumps)
 def test_nonsense_is_no_message(data):
     with pytest.raises(MalformedError):
-        read(Done, Message(Done.kind, {"id": 1, **data}))
+        read(JobReply, Message(JobReply.kind, {"id": 1, **data}))
 
 
 def test_a_message_of_another_kind_is_not_taken_for_it():
     with pytest.raises(MalformedError):
-        read(Done, written(Rebuild(1)))
+        read(JobReply, written(Rebuild(1)))
 
 
 def test_nesting_that_has_no_end_is_no_message():
@@ -224,13 +224,13 @@ def test_nesting_that_has_no_end_is_no_message():
 
 @pytest.mark.parametrize("number", ["3", 3.5, None, [3]])
 def test_a_number_that_is_none_belongs_to_no_job(number):
-    assert number_of(Message("done", {"id": number})) == 0
+    assert number_of(Message("job_reply", {"id": number})) == 0
 
 
 def test_a_rank_does_what_is_a_job_and_nothing_else():
     job = Script("/tmp/train.py", ("--epochs", "3"))
     assert read_job(travelled(job)) == job
-    for body in (messages.StatusRequest(), messages.Stop(), Done()):
+    for body in (messages.StatusRequest(), messages.Stop(), JobReply()):
         with pytest.raises(MalformedError):
             read_job(travelled(body))
 
