@@ -21,7 +21,7 @@ class More(NamedTuple):
 
 @dataclass(frozen=True)
 class PassCounts:
-    """How often a rank has done a thing; None where nobody counted.
+    """How often a rank has done a thing; None where it was not counted.
 
     Attributes:
         forwards: calls of DDP models with gradients on. backwards: backward passes that reduce gradients, the one

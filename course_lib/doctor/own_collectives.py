@@ -55,7 +55,7 @@ def _own_meets(outcome: Outcome, here: Side, there: Side) -> Diagnosis | None:
     way_here, way_there = path_of(mine), path_of(theirs)
     if way_here == way_there:
         return _in_one_pass(outcome, here, there) if way_here and theirs.stage else None
-    # Where every rank has made a backward pass for each of its forward passes, nobody has left one out.
+    # Where every rank has made a backward pass for each of its forward passes, no rank has left one out.
     if theirs.stage and not _equally_whole(outcome, min(ranks), min(others)):
         return None
     if not theirs.stage and not _come_to(outcome, theirs, ranks):

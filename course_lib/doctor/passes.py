@@ -140,7 +140,7 @@ def _old(outcome: Outcome, rank: int, record: Collective) -> bool:
 
 
 def _distinct(record: Collective, known: Collection[tuple[Spot, ...]]) -> str:
-    """The innermost line on the way that nobody else has come through."""
+    """The innermost line on the way that no other rank has come through."""
     lines = {line for path in known for line in path}
     own = [frame for frame in record.frames if is_learners(frame.file)]
     frame = next((frame for frame in own if frame not in lines), own[0])

@@ -141,7 +141,7 @@ class Verdict(Body):
 
 @dataclass(frozen=True)
 class Hello(Body):
-    """A rank that somebody else has started opens a wire: `questions`, or `crashes` (`attach`).
+    """A rank that another launcher has started opens a wire: `questions`, or `crashes` (`attach`).
 
     Attributes:
         started_ns: when it began to be watched.

@@ -16,7 +16,7 @@ _CPU_SECONDS = 0.005
 #: seen that there is nothing to do.
 _TURNS = 2
 #: A rank does not say which one it is: the kernel knows on whose wire its status came.
-NOBODY = -1
+NO_RANK = -1
 #: How many collectives it tells of, the newest.
 MOST_RECORDS = 400
 
@@ -41,7 +41,7 @@ class RankStatus:
     """What one rank said of itself at one moment (see `control_thread.get_status`).
 
     Attributes:
-        rank: `NOBODY` until the kernel has filled it in (`of_rank`).
+        rank: `NO_RANK` until the kernel has filled it in (`of_rank`).
         stack: the frames of its main thread, outermost first.
         waiting_in: the communication call in which that is, if it is in one.
         cpu_seconds: used by all threads but gloo's and the one that answers.
@@ -126,7 +126,7 @@ class RankStatus:
             and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
             and self.in_flight == other.in_flight
             and self.moved == other.moved
-            # Bytes may lie in a connection for ever, when nobody has asked for them; gloo's threads must have had the
+            # Bytes may lie in a connection for ever, when no call has asked for them; gloo's threads must have had the
             # time to take them.
             and all(
                 turns - other.loops.get(thread, (turns, wants))[0] >= _TURNS

@@ -272,7 +272,7 @@ class Probe:
     def looked_for_changes(
         self, model: Model, wrapper: DistributedDataParallel, step: int | None = None
     ) -> None:
-        """Has anybody changed this model's weights since its optimizer's last step, or since it was wrapped?"""
+        """Have this model's weights been changed since its optimizer's last step, or since it was wrapped?"""
         found = _versions(wrapper)
         if model.versions and found != model.versions and self.stepping < 0:
             model.touched.append(self.steps if step is None else step)
@@ -287,7 +287,7 @@ class Probe:
         model.output = "" if _tensors_found(wrapper, output) else type(output).__name__
 
     def due(self, step: int | None = None) -> bool:
-        """True when weights are to be compared now: by plan, or because somebody has changed them between two steps."""
+        """True when weights are to be compared now: by plan, or because they were changed between two steps."""
         for each in self.optimizers.touched():
             self.touched_at = self.steps
             numbers = each.models([model.wrapper() for model in self.models])

@@ -32,14 +32,14 @@ def main(fd: int, folder: str) -> None:
     with contextlib.suppress(OSError):
         while True:
             channel.send(written(_reply(read(Grade, jobs.get()))))
-    # Nobody is there any more: the listener has noticed, too, and ends this process when it has tidied up.
+    # The grader is gone: the listener has noticed, too, and ends this process when it has tidied up.
     threading.Event().wait()
 
 
 def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: str) -> None:
     while (message := channel.receive()) is not None:
         jobs.put(message)
-    # Whatever the main thread is doing: nobody wants it any more.
+    # Whatever the main thread is doing: the grader does not need it any more.
     close_for_good()
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):

@@ -68,7 +68,7 @@ class _Worker:
                 env={
                     **without_secrets(os.environ),
                     "TMPDIR": folder,
-                    ZYGOTE: "",  # answers of strangers: their ranks descend from nobody but this worker
+                    ZYGOTE: "",  # answers of strangers: their ranks descend from this worker alone
                     "PYTHONPATH": os.pathsep.join(
                         filter(None, [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH")])
                     ),

@@ -1,4 +1,4 @@
-"""Ranks that somebody else has started (`torchrun`), watched over a wire they have opened themselves.
+"""Ranks that another launcher has started (`torchrun`), watched over a wire they have opened themselves.
 
 The two ends are `MeetingPlace`, by which the processes of one run find their watcher, and `AttachedRanks`, how the
 watcher holds them. A rank is not the watcher's child, so its exit code is read from /proc while it is a zombie, which
@@ -98,7 +98,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
                         raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
                     quiet.remove(wire)  # the rank has already left the code: its answer is read later
                 continue
-            # First whoever waits at the door: in a run that was over before anybody looked, all have come.
+            # First the connections that wait already: in a run that was over before this loop, all ranks have come.
             wire, _ = listener.accept()
             stack.callback(wire.close)
             channel = BlockingChannel(wire)

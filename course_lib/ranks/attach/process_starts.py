@@ -139,7 +139,7 @@ class _Starts:
             vars(process).pop("_bootstrap", None)
         self.count += 1
         self._tell(ProcessStarted(process.pid))
-        # Whoever asks how the process has ended comes through here: `join`, `exitcode`, `is_alive`.
+        # Every question how the process has ended comes through here: `join`, `exitcode`, `is_alive`.
         popen = process._popen
         popen.poll = functools.partial(self._poll, process.pid, popen.poll)
 
@@ -224,7 +224,7 @@ class Attaching:
     # -- joining -------------------------------------------------------------------------------------------------
 
     def _hear_of_groups(self) -> None:
-        """Have `init_process_group` say so before it waits for anybody.
+        """Have `init_process_group` say so before it waits for another rank.
 
         Scripts import that function by name, so it is too late to replace it. What it calls first is looked up when it
         runs.

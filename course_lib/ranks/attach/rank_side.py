@@ -1,4 +1,4 @@
-"""A rank that somebody else has started, while it is watched: it answers questions, and says at its end how it went.
+"""A rank that another launcher has started, while it is watched: it answers questions, and says at its end how it went.
 
 Runs inside the rank. `scripts.observe` uses it for ranks that `torchrun` has started, `process_starts` for those that a
 script starts itself.
@@ -34,7 +34,7 @@ class Watched:
     """
 
     def __init__(self, connect: Callable[[], socket.socket], hello: Callable[[str, int], Body]) -> None:
-        """Open both wires, saying on each `hello(its name, self.started_ns)`; raises OSError where nobody listens."""
+        """Open both wires, saying on each `hello(its name, self.started_ns)`; OSError where no watcher listens."""
         self.main_thread = threading.get_ident()
         self.started_ns = time.time_ns()
         self.crashes, self.channel = BlockingChannel(connect()), BlockingChannel(connect())

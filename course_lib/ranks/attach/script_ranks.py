@@ -1,7 +1,7 @@
 """The ranks that a script has started itself, as they come: a set, with a place for each of them.
 
 A process that calls `init_process_group` is a rank and says which one; the first of them begins a set of as many as it
-says. The others have a place kept for them until they come, or until it is clear that nobody else will: the script
+says. The others have a place kept for them until they come, or until it is clear that no other process will: the script
 itself waits, and every process it has started has attached.
 """
 
@@ -58,9 +58,9 @@ class SetOfRanks(Wires):
             excuse(self.places, self.run)
 
     def fill(self) -> None:
-        """Give everybody who has joined the place of the rank that it says it is, and those that are left to others."""
+        """Give each process that has joined the place of the rank it says it is, and those that are left to others."""
         if self.run is not None and self.run.stopped_at:
-            return  # they are being ended: whoever comes now is too late
+            return  # they are being ended: a process that comes now is too late
         for link in [*self.script.attached, *self._placed()]:
             link.hear()
         self._count()
@@ -68,7 +68,7 @@ class SetOfRanks(Wires):
         if not joined and len(self._placed(joined=True)) == self.wanted:
             return
         self._ask_the_script()
-        settled = self._nobody_else_comes()
+        settled = self._no_other_comes()
         for link in self._placed():
             if link.rank_told != link.rank and (link.rank_told is not None or not settled):
                 self._take_back(link)
@@ -123,7 +123,7 @@ class SetOfRanks(Wires):
         self.places[link.rank] = Expected(link.rank)
         self.script.attached.append(link)
 
-    # -- when nobody else comes ----------------------------------------------------------------------------------
+    # -- when no other process comes -----------------------------------------------------------------------------
 
     def _ask_the_script(self) -> None:
         """Does the script's own process wait in multiprocessing, at the same place as in its status before?
@@ -148,13 +148,13 @@ class SetOfRanks(Wires):
             self._asked = -int(now * 1000)  # no number of a job
             own.channel.send(written(StatusRequest(brief=True), self._asked))
 
-    def _nobody_else_comes(self) -> bool:
+    def _no_other_comes(self) -> bool:
         own = self.script.own
         over = not own.alive or own.said_how() is not None
         return over or (self._at_rest and not self.script.pending)
 
     def _settle(self) -> None:
-        """Processes that have not joined take the places that are left; what is left then is nobody's."""
+        """Processes that have not joined take the places that are left; what is left then stays empty."""
         rest = sorted(
             self.script.attached,
             key=lambda each: (each.index is None, not each.failed, each.over, each.order),

@@ -33,7 +33,7 @@ from course_lib.ranks.protocol import BlockingChannel
 
 #: What surrounds the script in its process, which alone loads it.
 _STARTING = "course_lib.ranks.attach.process_starts:starting"
-#: What torchrun sets and nobody else does, and where its ranks meet: a script that is started by hand finds none of it.
+#: What torchrun alone sets, and where its ranks meet: a script that is started by hand finds none of it.
 _BY_TORCHRUN = (
     "RANK",
     "LOCAL_RANK",
@@ -186,7 +186,7 @@ class Script(Processes):
                 link.let_go()
 
     def ranks_have_come(self) -> bool:
-        """True when somebody has joined a process group, or one of `spawn`'s processes has failed before that."""
+        """True when a process has joined a process group, or one of `spawn`'s processes has failed before that."""
         for link in self.attached:
             link.hear()
         return not self.let_go and any(

@@ -41,7 +41,7 @@ from course_lib.ranks.messages import (
 )
 from course_lib.ranks.process import STACK_SIGNAL
 from course_lib.ranks.protocol import BlockingChannel, Message
-from course_lib.ranks.status import NOBODY, GpuQueue, RankStatus
+from course_lib.ranks.status import NO_RANK, GpuQueue, RankStatus
 
 #: What this thread reads and says.
 QUESTIONS = (StatusRequest, Free, StatusReply, Freed, Cannot)
@@ -93,7 +93,7 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
         if message is None and dismissed:
             return  # the main thread is closing the learner's files
         if message is None:
-            # The kernel is gone, or the learner's code has closed the wire: nobody can tell here.
+            # The kernel is gone, or the learner's code has closed the wire: which of the two is not known here.
             leave(EXIT_CUT_OFF)
         elif message.kind in (StatusRequest.kind, Free.kind):
             try:
@@ -187,7 +187,7 @@ def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> R
         with contextlib.suppress(Exception):
             facts = self_report.facts_of(main_thread)
     return RankStatus(
-        rank=NOBODY,
+        rank=NO_RANK,
         stack=tuple(stack),
         waiting_in=blocked_in,
         cpu_seconds=cpu_seconds,

@@ -6,7 +6,7 @@ which no call of CUDA's allows that returns when the GPU has finished.
 
 First the main thread asks for the current stream, and sleeps, in turns: a collective is on that stream, or it waits for
 one. What is left then is on other streams: the learner's, or NCCL's, where a collective with `async_op=True` is that
-nobody has waited for. CUDA does not list them; it only waits for all of them, and does so in a thread of its own.
+the code has not waited for. CUDA does not list them; it only waits for all of them, and does so in a thread of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Question:
         self.answered.set()
 
 
-#: What nobody has answered yet; no second thread is sent after it.
+#: What is not answered yet; no second thread is sent after it.
 _open_question: _Question | None = None
 
 

@@ -62,7 +62,7 @@ from course_lib.ranks.process import die_with_parent
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
 from course_lib.ranks.starting import RankConfig
 
-#: Nobody can type on a rank. What to do instead depends on what is run.
+#: A rank has no keyboard. What to do instead depends on what is run.
 _NO_INPUT = {
     "cell": "input() has nobody to ask on a rank: ask in a plain cell and send the answer along.",
     "script": "input() has nobody to ask here: give the script its answers as arguments.",

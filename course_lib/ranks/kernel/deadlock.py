@@ -5,8 +5,8 @@ asleep, without using its core and without issuing anything, when no thread of a
 its way between them, then nothing moves; only another rank could set a blocked one free, and all of them stand still
 or have left the code. So nothing will ever happen. Two are needed because a collective may be just about to end.
 
-What is seen is no proof, though nothing moves, as long as somebody who cannot be looked into might still act: another
-thread of the learner's, a lock that somebody could release. These are the doubts (`doubts.py`). A standstill with
+What is seen is no proof, though nothing moves, as long as something that cannot be looked into might still act: another
+thread of the learner's, a lock that a thread could release. These are the doubts (`doubts.py`). A standstill with
 doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process
 that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
 """
@@ -43,8 +43,8 @@ class StandStill:
     Attributes:
         waiting: who waits where and for whom, of the ranks that still run.
         doubts: why this is no proof, a clause each; none: it is one.
-        passing: True when somebody is likely to go on by himself (a short timeout, `time.sleep`, a child process): then
-            it is not even probable that nobody can.
+        passing: True when a rank is likely to go on by itself (a short timeout, `time.sleep`, a child process): then a
+            deadlock is not even probable.
     """
 
     waiting: Mapping[int, Waiting]
@@ -53,7 +53,7 @@ class StandStill:
 
     @property
     def proved(self) -> bool:
-        """True when nobody can ever go on."""
+        """True when no rank can ever go on."""
         return not self.doubts and not self.passing
 
 
@@ -176,7 +176,7 @@ def _absent(status: RankStatus, statuses: Mapping[int, RankStatus]) -> tuple[int
 
 
 def _receives(other: RankStatus | None, sent: Partners, rank: int) -> bool:
-    """True when that rank is blocked in a receive of what this one sends, also from anybody."""
+    """True when that rank is blocked in a receive of what this one sends, also from any rank."""
     theirs = other.partners if other is not None else None
     if theirs is None or not theirs.meets(sent):
         return False
@@ -237,7 +237,7 @@ def judge(
     stopped: frozenset[int] = frozenset(),
     failed: frozenset[int] = frozenset(),
 ) -> StandStill | None:
-    """Which ranks make no progress, and whether that proves that nobody can go on; None while anything moves.
+    """Which ranks make no progress, and whether that proves that no rank can go on; None while anything moves.
 
     Args:
         before: an earlier status of every living rank.

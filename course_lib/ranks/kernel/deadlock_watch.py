@@ -170,7 +170,7 @@ class DeadlockWatch:
     def _grace(self, statuses: dict[int, RankStatus]) -> float:
         """How long ranks without progress may look like this before it means something, in seconds."""
         stacks = [[frame.function for frame in status.stack] for status in statuses.values()]
-        # The store is rank 0's: it does not come once that has left. To one that all others have left, nobody comes.
+        # The store is rank 0's: it does not come once that has left. To one that all others have left, no rank comes.
         awaited = 0 not in self.run.done and len(self.run.running()) > 1
         if awaited and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):
             return _CONNECT_SECONDS

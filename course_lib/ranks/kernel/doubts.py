@@ -19,7 +19,7 @@ class Doubt:
 
     Attributes:
         text: a clause.
-        likely: somebody is so likely to go on that a deadlock is not even probable.
+        likely: a rank is so likely to go on that a deadlock is not even probable.
     """
 
     text: str

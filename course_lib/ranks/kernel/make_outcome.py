@@ -141,14 +141,14 @@ def _exits(wires: Wires, run: Run, parts: Mapping[int, Ending]) -> dict[int, int
     return dict(sorted(exits.items()))
 
 
-def _was_freed(run: Run, rank: int, ending: Ending, error: RankError | None, somebody_died: bool) -> bool:
+def _was_freed(run: Run, rank: int, ending: Ending, error: RankError | None, a_rank_died: bool) -> bool:
     """True when the rank's part did not end by itself: the course freed it, or a rank that it waited for died."""
     why = run.stopped_at.get(rank)
     if ending is Ending.RAISED and why not in (None, "stopped"):
         return True
     if ending is Ending.FINISHED and why == "deadlock":
         return True
-    return somebody_died and error is not None and any(sign in error.message.lower() for sign in PEER_LOST)
+    return a_rank_died and error is not None and any(sign in error.message.lower() for sign in PEER_LOST)
 
 
 def _kind(run: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:

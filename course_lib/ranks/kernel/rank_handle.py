@@ -34,7 +34,7 @@ _Reply = TypeVar("_Reply", bound=Body)
 
 #: How long a rank may take to close the learner's files when it is dismissed.
 LEAVE_SECONDS = 1.0
-#: The same where it has a GPU to give back. Nobody waits for it, but its memory is missing meanwhile.
+#: The same where it has a GPU to give back. The kernel does not wait for it, but its memory is missing meanwhile.
 LEAVE_SECONDS_ON_GPUS = 5.0
 
 
@@ -140,7 +140,7 @@ class Link(abc.ABC):
         return [read(kind, message) for message in found]
 
     def said_how(self) -> Message | None:
-        """The message that says how its job went, where it has come and nobody has taken it yet."""
+        """The message that says how its job went, where it has come and has not been taken yet."""
         return next((message for message in self.inbox if message.kind == JobReply.kind), None)
 
     def signal(self, number: int) -> None:

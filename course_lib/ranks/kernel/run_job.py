@@ -119,7 +119,7 @@ def _has_open_collective(gang: ReadyGang, run: Run) -> bool:
 def follow(wires: Wires, run: Run, stop: StopRequests) -> Outcome:
     """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
     job = run.job
-    watch: DeadlockWatch | None = None  # most cells are over before anybody looks
+    watch: DeadlockWatch | None = None  # most cells are over before the first request
     shown_at = 0.0
     while run.running():
         now = run.seconds()
@@ -140,7 +140,7 @@ def follow(wires: Wires, run: Run, stop: StopRequests) -> Outcome:
             try:
                 job.on_progress(progress_of(run, if_ended_now(wires, run)))
             except BaseException:
-                # Whoever watches has failed: the ranks must not be left in the middle of a job nobody waits for.
+                # The caller has failed: the ranks must not be left in the middle of a job that is not followed.
                 for link in run.running():
                     link.kill()
                 raise

@@ -162,7 +162,7 @@ class Forkserver:
         pid = os.fork()
         if pid == 0:
             run_and_exit(role)
-        # Set on both sides: whoever comes first, the group exists before anybody kills it.
+        # Set on both sides: whichever comes first, the group exists before it can be killed.
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         return pid
