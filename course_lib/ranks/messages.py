@@ -131,7 +131,7 @@ class Stop(Body):
 
 @dataclass(frozen=True)
 class Verdict(Body):
-    """What has become of the run is known: a rank that waits for it may go on (`attach`)."""
+    """Releases a rank that waits for the result of the run (`attach`)."""
 
     kind: ClassVar[str] = "verdict"
 
@@ -307,7 +307,7 @@ class LastWords(Body):
 # -- written and read -----------------------------------------------------------------------------------------------
 
 
-def written(body: Body, number: int = 0) -> Message:
+def encode_message(body: Body, number: int = 0) -> Message:
     """What goes over the wire; `number` is that of the job or question to which it belongs."""
     return Message(body.kind, {_NUMBER: number, **encode(body)}, blob_of(body))
 
@@ -318,7 +318,7 @@ def number_of(message: Message) -> int:
     return number if isinstance(number, int) else 0
 
 
-def read(kind: type[_Body], message: Message) -> _Body:
+def decode_message(kind: type[_Body], message: Message) -> _Body:
     """The message as one of this kind.
 
     Raises:
@@ -336,7 +336,7 @@ RankJob = Cell | Call | Script | Fetch | Rebuild
 _JOBS: tuple[type[RankJob], ...] = (Cell, Call, Script, Fetch, Rebuild)
 
 
-def read_job(message: Message) -> RankJob:
+def decode_job(message: Message) -> RankJob:
     """What the kernel wants the main thread to do.
 
     Raises:
@@ -344,5 +344,5 @@ def read_job(message: Message) -> RankJob:
     """
     for kind in _JOBS:
         if message.kind == kind.kind:
-            return read(kind, message)
+            return decode_message(kind, message)
     raise MalformedError(f"{message.kind!r:.40} is no job")

@@ -18,7 +18,7 @@ import threading
 from course_lib.grading.classroom.messages import Failed, Grade, Graded
 from course_lib.grading.grader import grade
 from course_lib.ranks.kernel.launcher import close_for_good, warm_up
-from course_lib.ranks.messages import Body, read, written
+from course_lib.ranks.messages import Body, decode_message, encode_message
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 
@@ -31,7 +31,7 @@ def main(fd: int, folder: str) -> None:
     warm_up()
     with contextlib.suppress(OSError):
         while True:
-            channel.send(written(_reply(read(Grade, jobs.get()))))
+            channel.send(encode_message(_reply(decode_message(Grade, jobs.get()))))
     # The grader is gone: the listener has noticed, too, and ends this process when it has tidied up.
     threading.Event().wait()
 

@@ -22,7 +22,7 @@ from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Hello, Verdict, read, written
+from course_lib.ranks.messages import Hello, Verdict, decode_message, encode_message
 from course_lib.ranks.private_sockets import connected, locked, private_folder
 from course_lib.ranks.process import STAT_EXIT_CODE, stat_fields
 from course_lib.ranks.protocol import BlockingChannel, BufferedChannel
@@ -105,7 +105,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
             message = channel.receive()
             if message is None:
                 continue
-            hello = read(Hello, message)
+            hello = decode_message(Hello, message)
             world_size = hello.world_size
             if hello.wire == "crashes":
                 crashes[hello.rank] = wire
@@ -121,9 +121,9 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
 
 def nothing_written() -> OutputBuffer:
     """What a rank prints goes where its launcher has sent it."""
-    read, write = os.pipe()
+    decode_message, write = os.pipe()
     os.close(write)
-    return OutputBuffer(read)
+    return OutputBuffer(decode_message)
 
 
 class AttachedLink(Link):
@@ -167,7 +167,7 @@ class AttachedLink(Link):
     def let_go(self) -> None:
         """The verdict stands: a rank that waits for it may go on."""
         if self.alive:
-            self.channel.send(written(Verdict()))
+            self.channel.send(encode_message(Verdict()))
 
     def interrupt(self) -> None:
         """SIGINT to the rank alone: its process group may be the launcher's."""

@@ -21,7 +21,7 @@ from course_lib.ranks.inside import control_thread, self_report, worker
 from course_lib.ranks.inside.control_thread import answer
 from course_lib.ranks.inside.tracebacks import report_exception
 from course_lib.ranks.kernel.interrupts import deferred
-from course_lib.ranks.messages import Body, JobReply, Verdict, number_of, written
+from course_lib.ranks.messages import Body, JobReply, Verdict, encode_message, number_of
 from course_lib.ranks.protocol import BlockingChannel
 
 
@@ -39,7 +39,7 @@ class Watched:
         self.started_ns = time.time_ns()
         self.crashes, self.channel = BlockingChannel(connect()), BlockingChannel(connect())
         for wire, name in ((self.crashes, "crashes"), (self.channel, "questions")):
-            wire.send(written(hello(name, self.started_ns)))
+            wire.send(encode_message(hello(name, self.started_ns)))
         self.verdict = threading.Event()
         self._our_faulthandler = False
 
@@ -85,7 +85,7 @@ class Watched:
             ended_ns=time.time_ns(),
         )
         with contextlib.suppress(OSError):
-            self.channel.send(written(done, ONLY_JOB))
+            self.channel.send(encode_message(done, ONLY_JOB))
 
     def _answer(self) -> None:
         while True:
@@ -95,7 +95,7 @@ class Watched:
                 return
             with contextlib.suppress(Exception):
                 reply = answer(message, self.main_thread, _store_port())
-                self.channel.send(written(reply, number_of(message)))
+                self.channel.send(encode_message(reply, number_of(message)))
 
 
 def _store_port() -> int:

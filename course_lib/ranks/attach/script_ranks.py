@@ -18,7 +18,7 @@ from course_lib.ranks.attach.script_processes import Expected, Processes, Starte
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import StatusReply, StatusRequest, written
+from course_lib.ranks.messages import StatusReply, StatusRequest, encode_message
 
 #: Between two requests for the status of the script's own process while places are empty, in seconds.
 _ASK_EVERY = 0.4
@@ -146,7 +146,7 @@ class SetOfRanks(Wires):
                 self._ask_at = now + _ASK_EVERY
         elif own.answers and now >= self._ask_at:
             self._asked = -int(now * 1000)  # no number of a job
-            own.channel.send(written(StatusRequest(brief=True), self._asked))
+            own.channel.send(encode_message(StatusRequest(brief=True), self._asked))
 
     def _no_other_comes(self) -> bool:
         own = self.script.own

@@ -28,7 +28,7 @@ from course_lib.ranks.kernel.gang import Gang, State
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job, Run, collect
 from course_lib.ranks.kernel.make_outcome import conclude
-from course_lib.ranks.messages import Attached, read, written
+from course_lib.ranks.messages import Attached, decode_message, encode_message
 from course_lib.ranks.protocol import BlockingChannel
 
 #: What surrounds the script in its process, which alone loads it.
@@ -148,7 +148,7 @@ class Script(Processes):
         run = Run(job, ONLY_JOB, [self.own])
         self.own.forget_last_job()
         self.own.awaited = ONLY_JOB
-        self.own.channel.send(written(dataclasses.replace(job.work, around=around), ONLY_JOB))
+        self.own.channel.send(encode_message(dataclasses.replace(job.work, around=around), ONLY_JOB))
         sets: list[Outcome] = []
         alone = _Alone(self)
         outcome = None
@@ -168,7 +168,7 @@ class Script(Processes):
         wire, _ = self.listener.accept()
         channel = BlockingChannel(wire)
         message = channel.receive()
-        hello = read(Attached, message) if message is not None else None
+        hello = decode_message(Attached, message) if message is not None else None
         if hello is None:
             wire.close()
         elif hello.wire == "crashes":

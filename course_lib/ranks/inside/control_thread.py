@@ -35,9 +35,9 @@ from course_lib.ranks.messages import (
     StatusReply,
     StatusRequest,
     Stop,
+    decode_message,
+    encode_message,
     number_of,
-    read,
-    written,
 )
 from course_lib.ranks.process import STACK_SIGNAL
 from course_lib.ranks.protocol import BlockingChannel, Message
@@ -102,7 +102,7 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
                 # The learner's code may have replaced anything, also what an answer needs.
                 reply = Cannot(type(error).__name__)
             try:
-                channel.send(written(reply, number_of(message)))
+                channel.send(encode_message(reply, number_of(message)))
             except OSError:
                 leave(EXIT_CUT_OFF)
         elif message.kind == Stop.kind:
@@ -117,9 +117,9 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
 def answer(question: Message, main_thread: int, store_port: int) -> Body:
     """What to say to `StatusRequest` (where is the main thread?) or `Free` (wake it from its collective)."""
     if question.kind == StatusRequest.kind:
-        asked = read(StatusRequest, question)
+        asked = decode_message(StatusRequest, question)
         return StatusReply(get_status(main_thread, asked.detail, asked.brief))
-    return Freed(free_blocked(None if read(Free, question).store else store_port))
+    return Freed(free_blocked(None if decode_message(Free, question).store else store_port))
 
 
 def _leave_soon() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from course_lib.ranks.inside import control_thread
-from course_lib.ranks.messages import LastWords, written
+from course_lib.ranks.messages import LastWords, encode_message
 from course_lib.ranks.protocol import BlockingChannel
 
 _HANDLER = ctypes.CFUNCTYPE(None)
@@ -36,7 +36,7 @@ def last_words(channel: BlockingChannel) -> Iterator[None]:
     def terminating() -> None:
         if os.getpid() == process:
             with contextlib.suppress(BaseException):
-                channel.send(written(LastWords(control_thread.get_status(main_thread, detail=True))))
+                channel.send(encode_message(LastWords(control_thread.get_status(main_thread, detail=True))))
         if before:
             _HANDLER(before)()
 

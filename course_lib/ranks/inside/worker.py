@@ -54,9 +54,9 @@ from course_lib.ranks.messages import (
     Rebuilt,
     Script,
     Work,
+    decode_job,
+    encode_message,
     number_of,
-    read_job,
-    written,
 )
 from course_lib.ranks.process import die_with_parent
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
@@ -114,7 +114,7 @@ class Rank:
             daemon=True,
         ).start()
         problem = self._start_group()
-        self.channel.send(written(Ready(self.rank, self.pid, problem)))
+        self.channel.send(encode_message(Ready(self.rank, self.pid, problem)))
         while True:
             self.jobs.wait()
             job = self.jobs.begin()
@@ -127,7 +127,7 @@ class Rank:
     def _answer(self, message: Message) -> None:
         self.job_kind = message.kind
         try:
-            reply = self._reply(read_job(message))
+            reply = self._reply(decode_job(message))
         except KeyboardInterrupt as error:
             # The interrupt came between the learner's code and ours.
             reply = JobReply(error=report_exception(error))
@@ -138,7 +138,7 @@ class Rank:
                 sys.stderr.flush()
             os._exit(0)
         try:
-            self.channel.send(written(reply, number_of(message)))
+            self.channel.send(encode_message(reply, number_of(message)))
         except Exception:
             # The wire is closed, or the learner's code has replaced what Python itself provides.
             control_thread.leave(EXIT_CUT_OFF)
@@ -236,7 +236,7 @@ class Rank:
                 print(shown(thing))
 
     def _show_picture(self, png: bytes) -> None:
-        self.channel.send(written(Picture(png)))
+        self.channel.send(encode_message(Picture(png)))
 
     def _cell(self, job: Cell) -> JobReply:
         space = self.main.__dict__

@@ -17,7 +17,7 @@ from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, Still
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.kernel.stop_ranks import failed_ranks, machine_is_busy, of_unanswering
-from course_lib.ranks.messages import StatusReply, StatusRequest, written
+from course_lib.ranks.messages import StatusReply, StatusRequest, encode_message
 from course_lib.ranks.status import RankStatus
 
 #: Seconds to the first request for the ranks' status, to the next one while a rank computes, and between the two of a
@@ -68,7 +68,7 @@ class DeadlockWatch:
         self.asked = self.wires.job
         self.replies = {}
         self.next_request = self.run.seconds() + _IDLE_REQUEST
-        question = written(StatusRequest(brief=not self.thorough), self.asked).encode()
+        question = encode_message(StatusRequest(brief=not self.thorough), self.asked).encode()
         for link in self.wires.links:
             if link.alive:
                 link.channel.send_encoded(question)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Body, Cannot, StatusReply, StatusRequest, written
+from course_lib.ranks.messages import Body, Cannot, StatusReply, StatusRequest, encode_message
 from course_lib.ranks.protocol import BufferedChannel
 from course_lib.ranks.status import RankStatus
 
@@ -105,7 +105,7 @@ class Wires:
         self.job += 1
         job = self.job
         links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
-        encoded = written(question, job).encode()
+        encoded = encode_message(question, job).encode()
         for link in links:
             link.channel.send_encoded(encoded)
         answers: dict[int, _Reply | Cannot] = {}

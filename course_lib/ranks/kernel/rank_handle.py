@@ -22,9 +22,9 @@ from course_lib.ranks.messages import (
     Ready,
     StatusReply,
     Stop,
+    decode_message,
+    encode_message,
     number_of,
-    read,
-    written,
 )
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.starting import RankConfig
@@ -99,7 +99,7 @@ class Link(abc.ABC):
 
     def _started(self, message: Message) -> None:
         try:
-            self.ready = read(Ready, message)
+            self.ready = decode_message(Ready, message)
         except MalformedError:
             self.channel.give_up()
 
@@ -120,7 +120,7 @@ class Link(abc.ABC):
             if message.kind == kind.kind:
                 self.inbox.remove(message)
                 if number_of(message) == job:
-                    return read(kind, message)
+                    return decode_message(kind, message)
         return None
 
     def status_of(self, reply: StatusReply) -> RankStatus:
@@ -137,7 +137,7 @@ class Link(abc.ABC):
         found = [message for message in self.inbox if message.kind == kind.kind]
         for message in found:
             self.inbox.remove(message)
-        return [read(kind, message) for message in found]
+        return [decode_message(kind, message) for message in found]
 
     def said_how(self) -> Message | None:
         """The message that says how its job went, where it has come and has not been taken yet."""
@@ -223,5 +223,5 @@ class RankLink(Link):
         """Ask the rank to close its files and leave, and see to it that it does."""
         self.killed_by_course = True
         if self.pid is not None and self.alive:
-            self.channel.send(written(Stop()))
+            self.channel.send(encode_message(Stop()))
             self.launcher.kill(self.pid, after=LEAVE_SECONDS_ON_GPUS if self.uses_gpus else LEAVE_SECONDS)

@@ -28,7 +28,7 @@ from course_lib.ranks.kernel.stop_ranks import (
     see_details,
     see_where,
 )
-from course_lib.ranks.messages import written
+from course_lib.ranks.messages import encode_message
 
 _SHOW_EVERY = 0.1
 #: Ranks that are idle say which line issued what within this; the first time it takes a second to load the symbols.
@@ -43,7 +43,7 @@ def run(gang: ReadyGang, job: Job, stop: StopRequests) -> Outcome:
     for link in gang.links:
         link.forget_last_job()
     work = dataclasses.replace(job.work, trace=job.trace, around=job.around)
-    message = written(work, run.number).encode()
+    message = encode_message(work, run.number).encode()
     for taking_part in links:
         taking_part.awaited = run.number
         taking_part.channel.send_encoded(message)
