@@ -26,7 +26,7 @@ from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 
 
 def probable(outcome: Outcome) -> Diagnosis | None:
-    """Nothing moved any more when the run was ended, and that is no proof of a deadlock."""
+    """Nothing moved any more when the run was ended, and that does not prove a deadlock."""
     if not outcome.doubts or outcome.exits or outcome.interrupted:
         return None
     return _probably(outcome)

@@ -13,7 +13,7 @@ from course_lib.outcome.wrapped import WrappedModel
 
 
 class Digest(NamedTuple):
-    """A tensor in short: a checksum, None where there is no data, and some of its values, None where not finite."""
+    """A summary of a tensor: a checksum, None where there is no data, and some of its values, None where not finite."""
 
     crc: int | None
     values: tuple[float | None, ...]

@@ -1,4 +1,4 @@
-"""Whether a rank that does not answer waits inside of itself, with Python's lock (the GIL) held.
+"""Whether a rank that does not answer is blocked in C code that holds the GIL.
 
 The thread that answers the kernel needs that lock. A rank that does not answer computes in C code that keeps it, or has
 too little of a core, or waits in such code for another thread of its own process. Only the last sleeps: its main thread

@@ -5,10 +5,10 @@ asleep, without using its core and without issuing anything, when no thread of a
 its way between them, then nothing moves; only another rank could set a blocked one free, and all of them stand still
 or have left the code. So nothing will ever happen. Two are needed because a collective may be just about to end.
 
-What is seen is no proof, though nothing moves, as long as something that cannot be looked into might still act: another
-thread of the learner's, a lock that a thread could release. These are the doubts (`doubts.py`). A standstill with
-doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process
-that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
+What is seen does not prove it, though nothing moves, as long as something that cannot be looked into might still act:
+another thread of the learner's, a lock that a thread could release. These are the doubts (`doubts.py`). A standstill
+with doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child
+process that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ def issued_between(
 
 
 @dataclass(frozen=True)
-class StandStill:
+class Standstill:
     """Nothing moves on any rank.
 
     Attributes:
         waiting: who waits where and for whom, of the ranks that still run.
-        doubts: why this is no proof, a clause each; none: it is one.
-        passing: True when a rank is likely to go on by itself (a short timeout, `time.sleep`, a child process): then a
-            deadlock is not even probable.
+        doubts: why this does not prove a deadlock, a clause each; none: it does.
+        may_resume: True when a rank is likely to go on by itself (a short timeout, `time.sleep`, a child process): then
+            a deadlock is not even probable.
     """
 
     waiting: Mapping[int, Waiting]
     doubts: tuple[str, ...] = ()
-    passing: bool = False
+    may_resume: bool = False
 
     @property
     def proved(self) -> bool:
         """True when no rank can ever go on."""
-        return not self.doubts and not self.passing
+        return not self.doubts and not self.may_resume
 
 
 def describe(
@@ -236,7 +236,7 @@ def judge(
     running: frozenset[int],
     stopped: frozenset[int] = frozenset(),
     failed: frozenset[int] = frozenset(),
-) -> StandStill | None:
+) -> Standstill | None:
     """Which ranks make no progress, and whether that proves that no rank can go on; None while anything moves.
 
     Args:
@@ -264,8 +264,8 @@ def judge(
     for rank in stopped:
         waiting[rank] = Waiting(rank, None, "", "", state=RankState.STOPPED)
     doubts = doubts_about(now, awake, waiting)
-    passing = any(now[rank].ends_by_itself for rank in awake) or any(doubt.likely for doubt in doubts)
-    return StandStill(waiting, tuple(doubt.text for doubt in doubts), passing)
+    may_resume = any(now[rank].ends_by_itself for rank in awake) or any(doubt.likely for doubt in doubts)
+    return Standstill(waiting, tuple(doubt.text for doubt in doubts), may_resume)
 
 
 def _state(status: RankStatus) -> RankState:

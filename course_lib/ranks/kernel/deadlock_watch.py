@@ -91,7 +91,7 @@ class DeadlockWatch:
             if all(now[rank].waiting_in is not None for rank in running - halted):
                 self.next_request = self.run.seconds() + _PROOF_REQUEST
             found = self._both_statuses(before, running, stopped)
-        # A rank may have left the code since it gave its status: then this is no proof of anything.
+        # A rank may have left the code since it gave its status: then this proves nothing.
         if found is None or self._connecting(now) or running != {link.rank for link in self.run.running()}:
             self.run.still = None
             return False
@@ -99,12 +99,12 @@ class DeadlockWatch:
 
     def _both_statuses(
         self, before: dict[int, RankStatus], running: frozenset[int], stopped: frozenset[int]
-    ) -> deadlock.StandStill | None:
+    ) -> deadlock.Standstill | None:
         """What the last two statuses say, with the ranks that do not answer because they are stopped or locked."""
         halted = stopped | self.locked.keys()
         found = deadlock.judge(before, self.replies, running, halted, failed_ranks(self.run))
         if found is None and halted == running and running:
-            found = deadlock.StandStill(
+            found = deadlock.Standstill(
                 {rank: Waiting(rank, None, "", "", state=RankState.STOPPED) for rank in sorted(stopped)}
             )
         if found is None or not self.locked:
@@ -116,7 +116,7 @@ class DeadlockWatch:
         )
 
     def _note_locked(self, silent: list[Link]) -> None:
-        """Which of the ranks that do not answer wait inside of themselves, and where."""
+        """Which of the ranks that do not answer are blocked in C code that holds the GIL, and where."""
         self.rests = {
             link.rank: self.rests.get(link.rank) or AtRest(link.pid)
             for link in silent
@@ -130,7 +130,7 @@ class DeadlockWatch:
         }
 
     def _stands_still(
-        self, found: deadlock.StandStill, thorough: bool, before: dict[int, RankStatus]
+        self, found: deadlock.Standstill, thorough: bool, before: dict[int, RankStatus]
     ) -> bool:
         since = self.run.still.since if self.run.still is not None else self.run.seconds()
         if not thorough and (found.proved or self.run.seconds() - self.detailed_at >= _CLOSE_REQUEST):

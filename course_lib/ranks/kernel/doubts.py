@@ -1,4 +1,4 @@
-"""Why a standstill of all ranks is no proof of a deadlock: who might still act, and what cannot be seen."""
+"""Why a standstill of all ranks does not prove a deadlock: who might still act, and what cannot be seen."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.outcome.progress import Progress
-from course_lib.ranks.kernel.deadlock import StandStill
+from course_lib.ranks.kernel.deadlock import Standstill
 from course_lib.ranks.messages import Around, Call, Cell, JobReply, Script
 from course_lib.ranks.status import RankStatus
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from course_lib.ranks.kernel.rank_handle import Link
 
 
-#: When nothing has moved on any rank for as long as this, in seconds, that is worth saying, though it is no proof.
+#: When nothing has moved on any rank for as long as this, in seconds, that is worth saying, though it proves nothing.
 PROBABLE_SECONDS = 5.0
 
 
@@ -72,7 +72,7 @@ class Still:
     """Nothing moves on any rank, since so many seconds of the job."""
 
     since: float
-    found: StandStill
+    found: Standstill
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Run:
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # what ranks have issued and counted
     progressed: float = 0.0  # when those last changed
     stalled_for: float = 0.0  # how long they had not, when the run was ended for it
-    locked: set[int] = field(default_factory=set)  # wait inside of themselves, with Python's lock held
+    locked: set[int] = field(default_factory=set)  # blocked in C code that holds the GIL
     freed: bool = False
     proved: bool = False
     timed_out: bool = False
@@ -116,7 +116,7 @@ class Run:
         sequences = [done.sequence for done in self.done.values() if done.error is None]
         return len(sequences) == len(self.links) and all(each == sequences[0] for each in sequences)
 
-    def lasting(self) -> StandStill | None:
+    def lasting(self) -> Standstill | None:
         """What has been standing still for so long that it means something; None while ranks get on."""
         if self.still is None or self.seconds() - self.still.since < PROBABLE_SECONDS:
             return None

@@ -81,7 +81,7 @@ def if_ended_now(wires: Wires, run: Run) -> Outcome | None:
     found = run.lasting()
     if found is None:
         return None
-    return _so_far(wires, run, found.waiting, () if found.passing else found.doubts)
+    return _so_far(wires, run, found.waiting, () if found.may_resume else found.doubts)
 
 
 def stalled(wires: Wires, run: Run) -> Outcome:

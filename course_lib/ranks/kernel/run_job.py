@@ -175,7 +175,7 @@ def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | No
 def _note_statuses(wires: Wires, run: Run) -> None:
     """Where the ranks are, while they still are there; some may leave meanwhile."""
     found = run.lasting()
-    run.doubts = () if found is None or found.passing else found.doubts
+    run.doubts = () if found is None or found.may_resume else found.doubts
     see_where(wires, run)
     collect(run)
 

@@ -212,7 +212,7 @@ def _was_at_work(run: Run, link: Link) -> bool:
 
 
 def _must_have_heard(link: Link, used: Mapping[int, float]) -> bool:
-    """Whether a rank has computed for so long since it was asked that asking again is of no use.
+    """Whether a rank has used so much processor time since the first request that another one would not help.
 
     Args:
         used: the processor seconds of each rank when it was asked first.

@@ -79,27 +79,27 @@ def test_a_rank_that_only_waits_for_a_free_core_is_no_proof():
 
 
 def test_a_wait_that_ends_by_itself_is_not_even_probable():
-    assert found(changed(SKIPPED, 3, ends_by_itself=True), {0, 1, 3}).passing
+    assert found(changed(SKIPPED, 3, ends_by_itself=True), {0, 1, 3}).may_resume
 
 
 def test_another_thread_anywhere_makes_it_probable():
     still = found(changed(SKIPPED, 2, threads=(("prefetch", "lock"),)), {0, 1, 3})
     assert not still.proved
-    assert not still.passing
+    assert not still.may_resume
     assert still.doubts == ("thread 'prefetch' of rank 2 lives and might still act",)
 
 
 @pytest.mark.parametrize("kind", ["sleep", "other"])
 def test_a_thread_that_will_wake_makes_it_not_even_probable(kind):
-    assert found(changed(SKIPPED, 2, threads=(("timer", kind),)), {0, 1, 3}).passing
+    assert found(changed(SKIPPED, 2, threads=(("timer", kind),)), {0, 1, 3}).may_resume
 
 
-@pytest.mark.parametrize(("kind", "passing"), [("lock", False), ("sleep", True), ("child", True)])
-def test_a_rank_asleep_outside_communication_is_never_a_proof(kind, passing):
+@pytest.mark.parametrize(("kind", "may_resume"), [("lock", False), ("sleep", True), ("child", True)])
+def test_a_rank_asleep_outside_communication_is_never_a_proof(kind, may_resume):
     statuses = [*SKIPPED[:2], status(2, waiting_in=None, pause=("x.acquire()", kind)), SKIPPED[3]]
     still = found(statuses, set(EVERYONE))
     assert still.doubts == ("rank 2 sleeps in x.acquire(), which is no communication",)
-    assert still.passing is passing
+    assert still.may_resume is may_resume
     assert still.waiting[2].state == "asleep"
 
 
@@ -107,7 +107,7 @@ def test_a_child_process_might_set_the_key_that_a_rank_waits_for():
     store = [status(0, waiting_in="get"), gone(1)]
     assert found(store, {0}).proved
     child = {77: ("python", 0.5)}
-    assert found([store[0], dataclasses.replace(store[1], children=child)], {0}).passing
+    assert found([store[0], dataclasses.replace(store[1], children=child)], {0}).may_resume
     assert found(
         [*SKIPPED[:2], dataclasses.replace(SKIPPED[2], children=child), SKIPPED[3]], {0, 1, 3}
     ).proved
@@ -310,7 +310,7 @@ def test_only_where_all_have_joined_does_it_matter_what_the_system_does_not_tell
 def test_a_rank_that_sleeps_nobody_knows_where_is_told_as_that():
     still = found([*SKIPPED[:2], status(2, waiting_in=None), SKIPPED[3]], set(EVERYONE))
     assert still.doubts == ("rank 2 sleeps",)
-    assert still.passing
+    assert still.may_resume
 
 
 def test_one_that_will_go_on_is_enough_whoever_is_asked_after_it():
@@ -318,15 +318,15 @@ def test_one_that_will_go_on_is_enough_whoever_is_asked_after_it():
         status(1, waiting_in=None, pause=("sleep(9)", "sleep")),
         status(2, waiting_in=None, pause=("l", "lock")),
     ]
-    assert found([SKIPPED[0], *asleep, SKIPPED[3]], set(EVERYONE)).passing
-    assert found(changed(SKIPPED, 2, threads=(("a", "sleep"), ("b", "lock"))), {0, 1, 3}).passing
+    assert found([SKIPPED[0], *asleep, SKIPPED[3]], set(EVERYONE)).may_resume
+    assert found(changed(SKIPPED, 2, threads=(("a", "sleep"), ("b", "lock"))), {0, 1, 3}).may_resume
     ending = changed([SKIPPED[0], *asleep[1:], SKIPPED[3]], 0, ends_by_itself=True)
-    assert found(ending, {0, 2, 3}).passing
+    assert found(ending, {0, 2, 3}).may_resume
 
 
 def test_a_thread_in_a_communication_call_makes_it_probable_not_passing():
     still = found(changed(SKIPPED, 2, threads=(("sender", "communication"),)), {0, 1, 3})
-    assert (still.proved, still.passing) == (False, False)
+    assert (still.proved, still.may_resume) == (False, False)
 
 
 def test_the_children_that_might_set_a_key_are_named():
@@ -447,7 +447,7 @@ def test_no_record_no_proof_where_the_collective_may_be_nccls():
     """With TORCH_NCCL_BLOCKING_WAIT ranks sleep in a collective that all have joined while their GPUs compute."""
     still = found([on_gpus(0), on_gpus(1)], {0, 1})
     assert not still.proved
-    assert still.passing
+    assert still.may_resume
     assert "no record tells what rank 0 waits for" in still.doubts[0]
 
 
@@ -472,5 +472,5 @@ def test_a_brief_look_has_no_records_at_all_and_leaves_it_to_the_next_one():
 def test_a_rank_that_waits_for_its_gpu_may_go_on_whatever_the_others_do():
     waits = on_gpus(0, waiting_in=None, pause=("item()", "gpu"))
     still = found([waits, on_gpus(1, [collective()]), gone(2)], {0, 1})
-    assert still.passing
+    assert still.may_resume
     assert "rank 0 waits in item() for its GPU, which may still compute" in still.doubts

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.ranks.kernel.deadlock import StandStill
+from course_lib.ranks.kernel.deadlock import Standstill
 from course_lib.ranks.kernel.deadlock_watch import DeadlockWatch
 from course_lib.ranks.kernel.stop_ranks import machine_is_busy
 
@@ -52,7 +52,7 @@ def test_the_look_that_proves_is_held_against_one_of_some_time_ago():
     watch.run = SimpleNamespace(still=None, seconds=lambda: 1.0)
     watch.thorough, watch.detailed_at = False, 0.0
     earlier = {0: "a status"}
-    assert not watch._stands_still(StandStill({}), False, earlier)
+    assert not watch._stands_still(Standstill({}), False, earlier)
     assert watch.thorough
     assert watch.before is earlier
-    assert watch._stands_still(StandStill({}), True, earlier), "the thorough status has found the same"
+    assert watch._stands_still(Standstill({}), True, earlier), "the thorough status has found the same"

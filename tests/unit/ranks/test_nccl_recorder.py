@@ -223,7 +223,7 @@ def test_a_gpu_that_lacks_a_rank_is_probably_a_deadlock_and_never_a_proof():
     assert still.waiting[0].missing == (1,)
     assert still.waiting[0].state == "gpu"
     assert not still.proved
-    assert not still.passing
+    assert not still.may_resume
     assert still.doubts == ("whether the GPU of rank 0 waits for rank 1 or still computes is not told",)
 
 
