@@ -66,9 +66,9 @@ def milliseconds(
 
 
 def _run(gang: Gang, source: str, watched: bool) -> float:
-    # Every job of a gang is looked at now and then for deadlocks; without that nobody watches at all.
-    first_look = deadlock_watch.FIRST_LOOK if watched else math.inf
-    with mock.patch.object(deadlock_watch, "FIRST_LOOK", first_look):
+    # The ranks of every job are asked for their status now and then; without that nothing watches at all.
+    first_request = deadlock_watch.FIRST_REQUEST if watched else math.inf
+    with mock.patch.object(deadlock_watch, "FIRST_REQUEST", first_request):
         outcome = gang.run_cell(source, around=as_around() if watched else None)
     if not outcome.ok:
         raise Failed(repr(outcome))

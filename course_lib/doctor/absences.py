@@ -1,4 +1,4 @@
-"""Ranks that wait for others which have left the code, for each other in a circle, or for nobody."""
+"""Ranks that wait for others which have left the code, for each other in a circle, or for what no rank does."""
 
 from __future__ import annotations
 
@@ -94,6 +94,6 @@ def waiting_in_a_circle(hang: Hang) -> Diagnosis:
 
 
 def nobody_answers(hang: Hang) -> Diagnosis:
-    """All ranks wait for something that nobody does."""
+    """All ranks wait for something that no rank does."""
     kind = "nobody_answers.sent" if "send" in (hang.first.call or "") else "nobody_answers"
     return diagnosis(kind, hang.outcome, ranks=hang.one.ranks, first=hang.first)

@@ -20,8 +20,8 @@ class More(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Done:
-    """How often a rank has done a thing; None where nobody counted.
+class PassCounts:
+    """How often a rank has done a thing; None where it was not counted.
 
     Attributes:
         forwards: calls of DDP models with gradients on. backwards: backward passes that reduce gradients, the one
@@ -33,7 +33,7 @@ class Done:
     batches: int | None = None
     steps: int | None = None
 
-    def more_passes_than(self, other: Done) -> More:
+    def more_passes_than(self, other: PassCounts) -> More:
         """Of which passes this rank has made more than the other; of none where one of these was not counted."""
         if (
             self.forwards is None
@@ -45,29 +45,29 @@ class Done:
         return More(self.forwards > other.forwards, self.backwards > other.backwards)
 
 
-def done_by(outcome: Outcome) -> dict[int, Done]:
+def pass_counts(outcome: Outcome) -> dict[int, PassCounts]:
     """The counts of every rank, also of those that the code did not run on: others may wait for them."""
-    return {rank: _done(outcome, rank) for rank in range(outcome.world_size)}
+    return {rank: _counts_of(outcome, rank) for rank in range(outcome.world_size)}
 
 
 def without_backward(outcome: Outcome, rank: int) -> int | None:
     """Forward passes of a rank that no backward pass has followed, the one apart that it is in; None if not counted."""
-    done = done_by(outcome)[rank]
-    if done.forwards is None or done.backwards is None:
+    counts = pass_counts(outcome)[rank]
+    if counts.forwards is None or counts.backwards is None:
         return None
     waiting = outcome.waiting.get(rank)
     record = waiting.collective if waiting is not None else None
     inside = record is not None and record.stage in (DDPStage.BUFFERS, DDPStage.REBUILD)
-    return done.forwards - done.backwards - inside
+    return counts.forwards - counts.backwards - inside
 
 
-def _done(outcome: Outcome, rank: int) -> Done:
+def _counts_of(outcome: Outcome, rank: int) -> PassCounts:
     facts = outcome.facts.get(rank, NO_FACTS)
     if facts.probe is not None:
         noted = facts.probe.counts
-        return Done(noted.forwards, noted.backwards, noted.batches, noted.steps)
+        return PassCounts(noted.forwards, noted.backwards, noted.batches, noted.steps)
     records = outcome.recorded.get(rank, ())
-    return Done(backwards=_backwards(records, facts.models))
+    return PassCounts(backwards=_backwards(records, facts.models))
 
 
 def _backwards(records: Iterable[Collective], models: Iterable[WrappedModel]) -> int | None:

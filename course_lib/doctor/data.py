@@ -1,4 +1,4 @@
-"""Faults of the data's way to the ranks: everybody trains on the same samples, or shards overlap."""
+"""Faults of the data's way to the ranks: all ranks train on the same samples, or shards overlap."""
 
 from __future__ import annotations
 

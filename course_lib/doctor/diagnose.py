@@ -26,7 +26,7 @@ from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 
 
 def probable(outcome: Outcome) -> Diagnosis | None:
-    """Nothing moved any more when the run was ended, and that is no proof of a deadlock."""
+    """Nothing moved any more when the run was ended, and that does not prove a deadlock."""
     if not outcome.doubts or outcome.exits or outcome.interrupted:
         return None
     return _probably(outcome)
@@ -41,7 +41,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
     found = endings.interrupted(outcome)
     if found is None or not outcome.doubts:
         return found
-    # Whoever has pressed stop asks what the ranks were in, not how they came out of it.
+    # A learner who has pressed stop asks what the ranks were in, not how they came out of it.
     before = _probably(dataclasses.replace(outcome, kind=Kind.HANG))
     return dataclasses.replace(before, summary=f"{found.summary} {before.summary}")
 
@@ -74,7 +74,7 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
     """
     if outcome.kind is Kind.OK and not outcome.interrupted:
         if not outcome.facts:
-            return None  # nobody has watched, and the numbers of collectives gave no reason to ask
+            return None  # the run was not watched, and the numbers of collectives gave no reason to ask
         return drift.silent_fault(outcome) or unequal_numbers(outcome)
     found = next((found for rule in _RULES if (found := rule(outcome)) is not None), None)
     return with_threads(outcome, found or _unknown(outcome))

@@ -56,7 +56,7 @@ def _caught(outcome: Outcome, rank: int, told: ProbeNotes) -> Failure | None:
 
 
 def silent_fault(outcome: Outcome) -> Diagnosis | None:
-    """What is wrong though every rank has ended well; None when nothing is, or nobody watched.
+    """What is wrong though every rank has ended well; None when nothing is, or the run was not watched.
 
     What is only worth knowing is told where there is nothing worse.
     """

@@ -41,7 +41,7 @@ def cause_of(outcome: Outcome, notes: Notes, own: Notes, found: Difference) -> D
 
 
 def _touched(own: Notes, step: int) -> tuple[int, ...]:
-    """The ranks on which somebody other than the optimizer changed weights by this step, where others did not."""
+    """The ranks on which other code than the optimizer's changed weights by this step, where others did not."""
     changed = tuple(
         rank
         for rank, told in own.items()
@@ -206,7 +206,7 @@ def _output_not_seen(model: ModelNotes) -> Diagnosis:
 
 
 def _unfinished(notes: Notes) -> Diagnosis | None:
-    """DDP still waited for gradients when an optimizer used what had come: in the last step nobody hears of that."""
+    """DDP still waited for gradients when an optimizer used what had come: in the last step no error tells of it."""
     found = {rank: m for rank, told in notes.items() for m in told.models if m.wrapped is not None}
     if not found:
         return None

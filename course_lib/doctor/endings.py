@@ -102,7 +102,7 @@ def _how_long(outcome: Outcome, raised: Collection[int]) -> str:
 
 
 def timed_out(outcome: Outcome) -> Diagnosis | None:
-    """Not proved to be a deadlock: somebody still computes."""
+    """Not proved to be a deadlock: a rank still computes."""
     if not outcome.timed_out:
         return None
     waiting = blocked_in(outcome)

@@ -1,4 +1,4 @@
-"""Runs in which nothing was distributed: every rank has trained on its own, and nobody complains."""
+"""Runs in which nothing was distributed: every rank has trained on its own, and nothing has failed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from course_lib.doctor.conditions import under
-from course_lib.doctor.counts import calls_of_line, done_by, without_backward
+from course_lib.doctor.counts import calls_of_line, pass_counts, without_backward
 from course_lib.doctor.loops import Loop, at_parting, condition_at, path_of, seen_from
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.passes import entered_join, missing_forward, uneven
@@ -55,7 +55,7 @@ def _own_meets(outcome: Outcome, here: Side, there: Side) -> Diagnosis | None:
     way_here, way_there = path_of(mine), path_of(theirs)
     if way_here == way_there:
         return _in_one_pass(outcome, here, there) if way_here and theirs.stage else None
-    # Where every rank has made a backward pass for each of its forward passes, nobody has left one out.
+    # Where every rank has made a backward pass for each of its forward passes, no rank has left one out.
     if theirs.stage and not _equally_whole(outcome, min(ranks), min(others)):
         return None
     if not theirs.stage and not _come_to(outcome, theirs, ranks):
@@ -136,8 +136,8 @@ def _in_one_pass(outcome: Outcome, here: Side, there: Side) -> Diagnosis:
 def _fewer_steps(outcome: Outcome, here: Side, there: Side, here_in: str, there_in: str) -> Diagnosis | None:
     """These ranks have left the loop after fewer steps than the others, which are in a step now."""
     ranks, mine, others, theirs = here.ranks, here.met, there.ranks, there.met
-    done, came = done_by(outcome), calls_of_line(outcome, theirs)
-    late, early = done[min(others)], done[min(ranks)]
+    counts, came = pass_counts(outcome), calls_of_line(outcome, theirs)
+    late, early = counts[min(others)], counts[min(ranks)]
     if (early.forwards or 0) < (late.forwards or 0):
         reached = late.forwards or 0
     elif early.forwards == late.forwards and came.get(min(ranks), 0) < came.get(min(others), 0):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable
 
 from course_lib.doctor.conditions import condition_of, under
-from course_lib.doctor.counts import calls_of_line, done_by, without_backward
+from course_lib.doctor.counts import calls_of_line, pass_counts, without_backward
 from course_lib.doctor.notes import notes_of
 from course_lib.doctor.sentences import Words, diagnosis, text
 from course_lib.doctor.sides import IN_A_PASS, Hang, Side, Situation
@@ -14,7 +14,7 @@ from course_lib.doctor.words import fewer, names_in_a_row, steps
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
 from course_lib.outcome.places import Frame, Spot, is_learners
-from course_lib.ranks.look import MOST_RECORDS
+from course_lib.ranks.status import MOST_RECORDS
 
 _PASSES = (DDPStage.BUFFERS, DDPStage.GRADIENTS)
 
@@ -124,8 +124,8 @@ def _ways(outcome: Outcome, ranks: Collection[int], stage: str) -> set[tuple[Spo
 
 def _drew_more(outcome: Outcome, ranks: Collection[int], others: Collection[int]) -> bool:
     """True when these ranks are batches ahead of the others: then they have left something out rather than added it."""
-    done = done_by(outcome)
-    here, there = ([done[rank].batches or 0 for rank in each] for each in (ranks, others))
+    counts = pass_counts(outcome)
+    here, there = ([counts[rank].batches or 0 for rank in each] for each in (ranks, others))
     return min(there) > 0 and min(here) > max(there)
 
 
@@ -140,7 +140,7 @@ def _old(outcome: Outcome, rank: int, record: Collective) -> bool:
 
 
 def _distinct(record: Collective, known: Collection[tuple[Spot, ...]]) -> str:
-    """The innermost line on the way that nobody else has come through."""
+    """The innermost line on the way that no other rank has come through."""
     lines = {line for path in known for line in path}
     own = [frame for frame in record.frames if is_learners(frame.file)]
     frame = next((frame for frame in own if frame not in lines), own[0])
@@ -149,11 +149,11 @@ def _distinct(record: Collective, known: Collection[tuple[Spot, ...]]) -> str:
 
 def missing_forward(outcome: Outcome, here: int, gone: Collection[int], since: str) -> Diagnosis | None:
     """Ranks have drawn as many batches as another one and trained on fewer."""
-    done = done_by(outcome)
-    mine = done[here]
+    counts = pass_counts(outcome)
+    mine = counts[here]
     trained = set()
     for rank in gone:
-        theirs = done[rank]
+        theirs = counts[rank]
         if not mine.batches or theirs.batches != mine.batches:
             return None
         if mine.forwards is None or theirs.forwards is None or theirs.forwards >= mine.forwards:
@@ -179,8 +179,8 @@ def _apart_by_a_backward(hang: Hang) -> tuple[Side, Side] | None:
         return None if own_too_many else (side, rest)
     if not _in_different_passes(hang):
         return None
-    done = done_by(hang.outcome)
-    more = done[hang.first.rank].more_passes_than(done[other.ranks[0]])
+    counts = pass_counts(hang.outcome)
+    more = counts[hang.first.rank].more_passes_than(counts[other.ranks[0]])
     fewer_backwards = one.met.stage == DDPStage.GRADIENTS and more.backwards and not more.forwards
     never_came = DDPStage.GRADIENTS in one.stages.values() and not _came(hang)
     return (one, other) if fewer_backwards or never_came else None
@@ -242,7 +242,7 @@ def _unused_parameters(hang: Hang) -> Diagnosis | None:
 
 def _fewer_batches(outcome: Outcome, side: Side, rest: Side) -> Diagnosis | None:
     """Ranks are through with their data, and past the backward pass of the last batch."""
-    here, there = (done_by(outcome)[each.ranks[0]] for each in (side, rest))
+    here, there = (pass_counts(outcome)[each.ranks[0]] for each in (side, rest))
     if (there.batches or math.inf) >= (here.batches or 0) or there.forwards != there.backwards:
         return None
     reached = f"batch {here.batches} in {side}"
@@ -253,8 +253,8 @@ def uneven_batches(hang: Hang) -> Diagnosis | None:
     """The ranks that have left have made fewer steps: their data ended earlier."""
     if not _in_different_passes(hang):
         return None
-    done = done_by(hang.outcome)
-    mine, theirs = done[hang.first.rank], done[hang.other.ranks[0]]
+    counts = pass_counts(hang.outcome)
+    mine, theirs = counts[hang.first.rank], counts[hang.other.ranks[0]]
     more = mine.more_passes_than(theirs)
     there = _came(hang)
     if not there and not more.forwards:

@@ -56,7 +56,7 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequenc
 
 
 def _blocked_roots(outcome: Outcome) -> Diagnosis | None:
-    """Ranks that nobody watched wait in the same collective, and its arguments on their stacks name other roots."""
+    """Ranks that were not watched wait in the same collective, and its arguments on their stacks name other roots."""
     blocked = blocked_in(outcome)
     roots = {rank: root for rank, w in blocked.items() if (root := _root_of(w.partners)) is not None}
     if len(set(roots.values())) < 2:

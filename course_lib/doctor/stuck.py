@@ -73,7 +73,7 @@ def _in_a_row(doubts: tuple[str, ...], most: int = 3) -> str:
 
 
 def no_progress(outcome: Outcome) -> Diagnosis | None:
-    """For long no rank has issued an operation or made a step, and somebody is at work, or seems to be."""
+    """For long no rank has issued an operation or made a step, and one is at work, or seems to be."""
     if not outcome.stalled_for:
         return None
     at_work = {rank: w for rank, w in outcome.waiting.items() if w.state != RankState.BLOCKED}

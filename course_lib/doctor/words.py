@@ -105,7 +105,7 @@ def names_in_a_row(names: Sequence[str], most: int = 4) -> str:
 
 
 def shaped(shape: Sequence[int]) -> str:
-    """`one of shape 3x4`, for a parameter whose name nobody knows."""
+    """`one of shape 3x4`, for a parameter whose name is not known."""
     return f"one of shape {'x'.join(map(str, shape)) or 'scalar'}"
 
 

@@ -24,7 +24,7 @@ from course_lib.tasks import Task, UnknownTaskError, find_task
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-#: Larger files, and larger cells, are nothing that anybody has written.
+#: Larger files, and larger cells, are nothing that a learner has written.
 MAX_BYTES, MAX_SOURCE = 256 << 20, 1 << 20
 SUFFIXES = (".ipynb", ".py")
 
@@ -57,7 +57,7 @@ class Reading:
     """What a file holds: its task cells in order, and what is wrong with it.
 
     Attributes:
-        unreadable: nobody knows what it holds; not the same as a file in which nothing is answered.
+        unreadable: what it holds is not known; not the same as a file in which nothing is answered.
     """
 
     cells: tuple[TaskCell, ...] = ()
@@ -238,7 +238,7 @@ def _code_of(notebook: NotebookNode) -> Iterator[str]:
 
 
 def _notebook(text: str) -> NotebookNode:
-    """The notebook in today's format, without its outputs: they may be large, broken or both, and nobody reads them."""
+    """The notebook in today's format, without its outputs: they may be large, broken or both, and are not read."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

@@ -6,8 +6,8 @@ what an answer's process sent. It decides nothing; forging an observation takes 
 A rank answers each job once. A reply that an answer sends in the harness' name while it runs is therefore worth
 nothing: the harness' own comes after it, the grader sees two of them (`Link.unasked`), and believes neither. A last
 job, `sign_off`, makes sure that the last one has come. This does not stop an answer that replaces functions of this
-module: all live in one process, and whoever reads this file can do it. Guarding from that takes a judge that calls the
-answer from elsewhere.
+module: all live in one process, and a reader of this file can do it. Guarding from that takes a judge that calls
+the answer from elsewhere.
 """
 
 from __future__ import annotations

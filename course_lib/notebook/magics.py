@@ -236,16 +236,16 @@ def _ranks_of(gang: Gang) -> str:
 def status(gang: Gang) -> str:
     """Who is alive, where, doing what: one line a rank."""
     gang.refresh()
-    looks = gang.look()
+    statuses = gang.get_statuses()
     lines = [f"{_ranks_of(gang)}, {gang.state}, {gang.backend.name} ({gang.backend.reason})"]
     for link in gang.links:
-        look = looks.get(link.rank)
+        its = statuses.get(link.rank)
         if not link.alive:
             doing = exit_text(link.exit_code or 0)
-        elif look is None:
+        elif its is None:
             doing = "stopped by a signal" if link.is_stopped() else "does not answer"
         else:
-            issued = sum(look.sequence.values())
+            issued = sum(its.sequence.values())
             doing = f"idle, {issued} operations issued on its process groups"
         lines.append(f"  rank {link.rank}: {doing}")
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.notebook.board import tell_vote
 from course_lib.notebook.refused import Refused
-from course_lib.notebook.show import in_notebook, sent_before, show_html, somebody_looks
+from course_lib.notebook.show import in_notebook, is_attended, sent_before, show_html
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.html import ORANGE, box, panel, prose
 from course_lib.outcome.outcome import Outcome
@@ -163,7 +163,7 @@ class Prediction:
         bundle: dict[str, object] = {"text/plain": repr(self), "text/html": self._html()}
         with contextlib.suppress(ImportError):
             bundle.update(self._widget_view())
-            if somebody_looks():
+            if is_attended():
                 display({"text/plain": "", "text/html": _KEEP_ACTIVE_CELL}, raw=True)
         display(bundle, raw=True)
 
@@ -227,7 +227,7 @@ def predict(
         question: what is going to happen? Without answers: the name of a question of the lessons, such as `00.skips`.
         answers: text of each answer -> what makes it right: an expectation (`ok`, `raises:0`, `died:2`, `hang`, `slow`,
             ...) or a function of the `Outcome`, such as `lambda out: out.values[0] == 8`. They are shown in an order
-            that is drawn from the words, the same for everybody.
+            that is drawn from the words, the same for all learners.
         choice: commit right away, by text or number; otherwise click, or call `.choose(...)`.
         values: for the places in the words of a question of the lessons.
 
@@ -278,8 +278,8 @@ class Foreseen:
     """What `--predicted` expects of a run: that one of the prediction's answers is right.
 
     Attributes:
-        again: the cell has decided the question before. Then whoever changes it and tries something else may also have
-            every rank finish, and no open question is decided by it.
+        again: the cell has decided the question before. Then a learner who changes it and tries something else may also
+            have every rank finish, and no open question is decided by it.
     """
 
     prediction: Prediction
@@ -320,8 +320,8 @@ def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
 
 
 def _ask_once(prediction: Prediction) -> None:
-    """Refuse the first run without a choice, where somebody has seen the question and can choose."""
-    if prediction.choice is not None or prediction.words in QUESTIONS.asked or not somebody_looks():
+    """Refuse the first run without a choice, where the learner has seen the question and can choose."""
+    if prediction.choice is not None or prediction.words in QUESTIONS.asked or not is_attended():
         return
     if not sent_before(prediction.shown):  # all cells at once, as after a restart
         QUESTIONS.asked.add(prediction.words)

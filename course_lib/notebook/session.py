@@ -15,7 +15,7 @@ from course_lib.ranks.kernel.gang import Gang, State, validate_request
 NO_RANKS = "There are no ranks: this kernel is new, or they have been stopped."
 #: What helps where the cells above have not run, in the words of JupyterLab's menu.
 RUN_ABOVE = "In the middle of a lesson, choose Run > Run All Above Selected Cell."
-#: The variable by which whoever runs a shared machine has gangs ended that nobody uses, after so many minutes.
+#: The variable by which the administrator of a shared machine has gangs ended that are not used for so many minutes.
 IDLE_VARIABLE = "DDP_COURSE_IDLE_MINUTES"
 
 
@@ -63,7 +63,7 @@ class Session:
     """The kernel's current gang."""
 
     gang: Gang | None = None
-    #: What is to be told of a gang that was ended because nobody used it.
+    #: What is to be told of a gang that was ended because it was not used.
     ended: str = ""
 
     def gang_for(
@@ -94,7 +94,7 @@ class Session:
         return self.gang, note
 
     def end_when_idle(self) -> None:
-        """Have the current gang ended when nobody uses it, where whoever runs this machine wants that.
+        """Have the current gang ended when it is not used, where the machine's administrator wants that.
 
         The kernel's own event loop does it, between two cells: one thread drives a gang.
         """

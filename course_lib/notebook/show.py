@@ -48,7 +48,7 @@ def _request() -> dict[str, Any]:
 
 
 def this_cell() -> str | None:
-    """The id of the cell that runs; None where whoever runs it does not tell (nbclient, a terminal)."""
+    """The id of the cell that runs; None where the client does not tell (nbclient, a terminal)."""
     found = _request().get("metadata", {}).get("cellId")
     return str(found) if found else None
 
@@ -59,8 +59,8 @@ def sent_before(moment: datetime) -> bool:
     return isinstance(sent, datetime) and sent < moment
 
 
-def somebody_looks() -> bool:
-    """False where nobody sits at the notebook, and outputs are saved or compared (`DDP_COURSE_LIVE=0`).
+def is_attended() -> bool:
+    """False where no learner sits at the notebook, and outputs are saved or compared (`DDP_COURSE_LIVE=0`).
 
     Nothing is asked there, and no display is replaced: nbval keeps its first state and ignores what replaces it; a
     silent cell that takes long would leave "(no output)" behind.
@@ -88,7 +88,7 @@ class Place:
 
     def __init__(self) -> None:
         self._handle: DisplayHandle | None = None
-        self._live = somebody_looks()
+        self._live = is_attended()
 
     @property
     def used(self) -> bool:

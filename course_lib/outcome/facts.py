@@ -60,7 +60,7 @@ class Facts:
         groups_made: how many groups were asked for so far; None without torch.distributed.
         memory_bytes: resident memory.
         threads: the learner's threads without which the process could end.
-        agent_store: it was told that whoever started it has made the store that it asks for.
+        agent_store: it was told that its launcher has made the store that it asks for.
         master: where it looks for the store.
         init: what `init_process_group` was called with, where that is on the stack.
         probe: what was noted while it was watched; None where it was not.

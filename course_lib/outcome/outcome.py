@@ -34,7 +34,7 @@ class Kind(enum.StrEnum):
     HANG = "hang"
 
 
-#: A process that is gone and nobody here can say how: it was somebody else's child.
+#: A process that is gone, and how it ended is not known here: it was the child of another process.
 EXIT_UNKNOWN = 256
 #: A rank that has lost its wire to the kernel leaves with this; one that does not leave, and is killed, counts as such.
 EXIT_CUT_OFF = 231
@@ -132,7 +132,7 @@ class PauseKind(enum.StrEnum):
     """What a main thread sleeps in that waits for no other rank."""
 
     SLEEP = "sleep"  # ends by itself
-    LOCK = "lock"  # somebody must release it
+    LOCK = "lock"  # a thread or process must release it
     CHILD = "child"  # a process
     GPU = "gpu"
     OTHER = "other"

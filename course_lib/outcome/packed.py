@@ -1,4 +1,4 @@
-"""A value of the learner's as it came from a rank: bytes until somebody asks, or what stands for it."""
+"""A value of the learner's as it came from a rank: bytes until it is asked for, or what stands for it."""
 
 from __future__ import annotations
 

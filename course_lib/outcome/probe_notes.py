@@ -13,7 +13,7 @@ from course_lib.outcome.wrapped import WrappedModel
 
 
 class Digest(NamedTuple):
-    """A tensor in short: a checksum, None where there is no data, and some of its values, None where not finite."""
+    """A summary of a tensor: a checksum, None where there is no data, and some of its values, None where not finite."""
 
     crc: int | None
     values: tuple[float | None, ...]
@@ -96,7 +96,7 @@ class ModelNotes:
         output: the type of what its forward returned, where DDP has found no tensor in it.
         unfinished: DDP's complaint about a reduction that was not finished when an optimizer used the gradients.
         wrapped: the model as it was then.
-        touched: steps before which somebody other than an optimizer has changed its weights; -1 is the end of the run.
+        touched: steps before which other code than an optimizer's has changed its weights; -1 is the end of the run.
         no_sync_steps: steps after `no_sync()` alone.
         plain_forwards: calls without gradients.
         bypassed: calls of the wrapped module itself.

@@ -13,7 +13,7 @@ class Progress:
 
     Attributes:
         still: what the run would come to if it were ended now, when nothing has moved for some seconds (else None);
-            its `doubts` say why that is no proof of a deadlock.
+            its `doubts` say why that does not prove a deadlock.
     """
 
     seconds: float

@@ -56,7 +56,7 @@ def newest_cell() -> str:
 
 
 def remember_cell(source: str, label: str, first_line: int) -> None:
-    """Keep the cell's lines, for tracebacks and for whoever explains them; it is now the newest one."""
+    """Keep the cell's lines, for tracebacks and for the doctor, which explains them; it is now the newest one."""
     global _newest_cell
     filename = _newest_cell = cell_filename(label)
     padded = "\n" * (first_line - 1) + source

@@ -20,7 +20,7 @@ class WrappedModel:
     Attributes:
         type: of what is wrapped.
         parameters: those that DDP manages, in its order; the first of very many. One that is gone has the name that it
-            had when it was wrapped, or none where nobody has looked then.
+            had when it was wrapped, or none where it was not noted then.
         number: how many there are.
         without_gradient: those that have none.
         added: parameters of the module that require a gradient and that DDP does not manage.

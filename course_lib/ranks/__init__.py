@@ -4,8 +4,8 @@
 * `server/`: processes that start others: the forkserver, which has torch loaded and forks ranks, the zygote, which
   forks forkservers, and the process of a gang's key-value store.
 * `inside/`: a rank. Its main thread runs jobs, a second thread answers the kernel while the first is blocked.
-* `attach/`: ranks that somebody else has started, such as `torchrun`, watched from outside.
+* `attach/`: ranks that another launcher has started, such as `torchrun`, watched from outside.
 
 What they share: `protocol.py` is the framing, `messages.py` and `starting.py` are the kinds of messages, `codec.py`
-reads them, and `look.py` is what a rank says of where it is.
+reads them, and `status.py` is what a rank says of where it is.
 """

@@ -2,10 +2,10 @@
 
 What an annotation may say: numbers, text, bool and None, unions of these (one of which may be something else), tuples,
 mappings by text or whole numbers, enums, NamedTuples (a list in JSON), lists, dataclasses, TypedDicts, and `object` for
-JSON that nobody looks into. One field of `bytes` is the opaque part of a message (`protocol.Message.blob`), which is no
-JSON. Fields that are as they are by default are not written.
+JSON that is passed on as it is. One field of `bytes` is the opaque part of a message (`protocol.Message.blob`), which
+is no JSON. Fields that are as they are by default are not written.
 
-The other side may be a rank whose code somebody else has written: whatever it sends is a record, or `MalformedError`.
+The other side may be a rank that runs a learner's code: whatever it sends is a record, or `MalformedError`.
 Why no library does this: docs/decisions.md, "The codec is our own".
 """
 
@@ -45,7 +45,7 @@ def decode(kind: type[_T], data: object, blob: bytes = b"") -> _T:
 
     Args:
         kind: the dataclass.
-        data: what came out of JSON, from anybody.
+        data: what came out of JSON, not to be trusted.
         blob: the value of its field of `bytes`, if it has one.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Ranks meet at an address; nobody on the network need say what it is called.
+"""Ranks meet at an address; no name server need say what it is called.
 
-Whoever connects to a TCPStore has torch write the peer's address down for its log (`SocketImpl` in torch's Socket.cpp),
+When a process connects to a TCPStore, torch looks the peer's name up for its log (`SocketImpl` in torch's Socket.cpp),
 and getnameinfo asks the name server for that: no line of /etc/hosts answers for ::ffff:127.0.0.1, which torch makes of
 127.0.0.1. Where the name server is slow, each rank starts so much later; where it is silent, as behind many firewalls,
 ten seconds and more.

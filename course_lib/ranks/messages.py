@@ -16,8 +16,8 @@ from course_lib.outcome.outcome import Collective, RankError
 from course_lib.outcome.packed import NotSent
 from course_lib.outcome.trace import TraceEvent
 from course_lib.ranks.codec import MalformedError, blob_of, decode, encode
-from course_lib.ranks.look import Look
 from course_lib.ranks.protocol import Message
+from course_lib.ranks.status import RankStatus
 
 #: A context manager of the course, as `module:function`, and its arguments.
 Around = tuple[str, Mapping[str, object]]
@@ -40,7 +40,7 @@ _Body = TypeVar("_Body", bound=Body)
 
 @dataclass(frozen=True, kw_only=True)
 class Work(Body):
-    """Code to be run on the main thread; the answer is `Done`.
+    """Code to be run on the main thread; the answer is `JobReply`.
 
     Attributes:
         trace: record a timeline.
@@ -101,15 +101,15 @@ class Rebuild(Body):
 
 
 @dataclass(frozen=True)
-class Where(Body):
-    """Where is the main thread? Answered with `Seen` by the control thread, whatever the main thread does.
+class StatusRequest(Body):
+    """What is the rank's status? Answered with `StatusReply` by the control thread, whatever the main thread does.
 
     Attributes:
         detail: also which line issued each collective, and the rank's `Facts`.
         brief: without the collectives.
     """
 
-    kind: ClassVar[str] = "look"
+    kind: ClassVar[str] = "status_request"
     detail: bool = False
     brief: bool = False
 
@@ -131,7 +131,7 @@ class Stop(Body):
 
 @dataclass(frozen=True)
 class Verdict(Body):
-    """What has become of the run is known: a rank that waits for it may go on (`attach`)."""
+    """Releases a rank that waits for the result of the run (`attach`)."""
 
     kind: ClassVar[str] = "verdict"
 
@@ -141,7 +141,7 @@ class Verdict(Body):
 
 @dataclass(frozen=True)
 class Hello(Body):
-    """A rank that somebody else has started opens a wire: `questions`, or `crashes` (`attach`).
+    """A rank that another launcher has started opens a wire: `questions`, or `crashes` (`attach`).
 
     Attributes:
         started_ns: when it began to be watched.
@@ -220,7 +220,7 @@ class Picture(Body):
 
 
 @dataclass(frozen=True)
-class Done(Body):
+class JobReply(Body):
     """How a job went on one rank, in its own words: the last message about the job.
 
     Attributes:
@@ -237,7 +237,7 @@ class Done(Body):
         gpu_busy: when the code had ended, the rank's GPU did not finish what it was given within a moment.
     """
 
-    kind: ClassVar[str] = "done"
+    kind: ClassVar[str] = "job_reply"
     error: RankError | None = None
     shown: str | None = None
     value: bytes = b""
@@ -273,11 +273,11 @@ class Rebuilt(Body):
 
 
 @dataclass(frozen=True)
-class Seen(Body):
-    """The answer to `Where`."""
+class StatusReply(Body):
+    """The answer to `StatusRequest`."""
 
-    kind: ClassVar[str] = "seen"
-    look: Look
+    kind: ClassVar[str] = "status_reply"
+    status: RankStatus
 
 
 @dataclass(frozen=True)
@@ -301,13 +301,13 @@ class LastWords(Body):
     """A rank that C++ code is about to end says where it is (`inside/on_terminate.py`)."""
 
     kind: ClassVar[str] = "last_words"
-    look: Look
+    status: RankStatus
 
 
 # -- written and read -----------------------------------------------------------------------------------------------
 
 
-def written(body: Body, number: int = 0) -> Message:
+def encode_message(body: Body, number: int = 0) -> Message:
     """What goes over the wire; `number` is that of the job or question to which it belongs."""
     return Message(body.kind, {_NUMBER: number, **encode(body)}, blob_of(body))
 
@@ -318,7 +318,7 @@ def number_of(message: Message) -> int:
     return number if isinstance(number, int) else 0
 
 
-def read(kind: type[_Body], message: Message) -> _Body:
+def decode_message(kind: type[_Body], message: Message) -> _Body:
     """The message as one of this kind.
 
     Raises:
@@ -336,7 +336,7 @@ RankJob = Cell | Call | Script | Fetch | Rebuild
 _JOBS: tuple[type[RankJob], ...] = (Cell, Call, Script, Fetch, Rebuild)
 
 
-def read_job(message: Message) -> RankJob:
+def decode_job(message: Message) -> RankJob:
     """What the kernel wants the main thread to do.
 
     Raises:
@@ -344,5 +344,5 @@ def read_job(message: Message) -> RankJob:
     """
     for kind in _JOBS:
         if message.kind == kind.kind:
-            return read(kind, message)
+            return decode_message(kind, message)
     raise MalformedError(f"{message.kind!r:.40} is no job")

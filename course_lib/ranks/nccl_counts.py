@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from course_lib.outcome.fold import rank_list
-from course_lib.ranks.look import GpuQueue
+from course_lib.ranks.status import GpuQueue
 
 
 def apart(issued: Mapping[int, Mapping[str, int]]) -> dict[str, dict[int, int]]:

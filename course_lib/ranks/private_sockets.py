@@ -1,4 +1,4 @@
-"""Sockets by which processes of one user find each other: they lie in a folder that nobody else may enter.
+"""Sockets by which processes of one user find each other: they lie in a folder that no other user may enter.
 
 The folder lies with the system's temporary files, on a local disk: home folders may be shared by several machines, and
 their paths may be longer than the address of a socket. Who starts or ends a process that listens there (a zygote, the
@@ -25,7 +25,7 @@ def private_folder() -> Path | None:
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        found = folder.lstat()  # not stat: a link that somebody else has put there leads anywhere
+        found = folder.lstat()  # not stat: a link that another user has put there leads anywhere
     except OSError:
         return None
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()

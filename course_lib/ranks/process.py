@@ -53,7 +53,7 @@ def stat_fields(stat: bytes) -> list[bytes]:
 
 def _began(pid: int) -> str:
     if sys.platform == "linux":
-        # In the system's own count: seconds since 1970 are computed, and move when somebody sets the clock.
+        # In the system's own count: seconds since 1970 are computed, and move when the clock is set.
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = stat_fields(file.read())
@@ -70,7 +70,7 @@ def _began(pid: int) -> str:
 
 
 def take_turns() -> None:
-    """Let this process, when it wakes, wait until whoever has the core gives it up (Linux; its children do so, too).
+    """Let this process, when it wakes, wait until the core is given up to it (Linux; its children do so, too).
 
     Ranks wake each other all the time. With more ranks than cores, one that pre-empts the rank that has just sent it
     something makes two switches of every message: DDP steps take a third to a half longer, a cell on 16 ranks twice as

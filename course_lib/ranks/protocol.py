@@ -1,7 +1,7 @@
 """Framing between the kernel and a rank: JSON header plus opaque bytes, over a socket.
 
 Owns the wire format and nothing else. The header is JSON, so that reading what a rank sends never runs code from
-that rank; values travel as bytes that are unpickled only when somebody asks for them (`Outcome.values`).
+that rank; values travel as bytes that are unpickled only when they are asked for (`Outcome.values`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One message: `kind` says what it is, `data` is JSON-able, `blob` are bytes nobody looks into.
+    """One message: `kind` says what it is, `data` is JSON-able, `blob` are opaque bytes.
 
     What a kind's `data` has in it is said by a dataclass of its own: see `messages` and `starting`.
     """

@@ -59,7 +59,7 @@ class Gpu:
 
     Attributes:
         problem: why it cannot be used, in CUDA's words; empty when it can.
-        free_mb: memory that nobody used then.
+        free_mb: memory that was free then.
     """
 
     index: int

@@ -35,13 +35,15 @@ _MARK = "Watched by ddp-course"
 def watch(ranks: AttachedRanks) -> Outcome:
     """Watch the ranks until all have left the block, ending a proved deadlock; returns the explained outcome."""
     job = Job(Script(""), timeout=float("inf"), repair=False)
-    this = ranks.this = Run(
+    run = ranks.run = Run(
         job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
     )
-    outcome = run_job.follow(ranks, this, StopRequests())
+    outcome = run_job.follow(ranks, run, StopRequests())
     if outcome.ok:
-        looks = ranks.look(5.0, detail=True)
-        outcome = replace(outcome, recorded={rank: look.records for rank, look in sorted(looks.items())})
+        statuses = ranks.get_statuses(5.0, detail=True)
+        outcome = replace(
+            outcome, recorded={rank: status.records for rank, status in sorted(statuses.items())}
+        )
     if any(error.type == "KeyboardInterrupt" for error in outcome.errors.values()):
         outcome = replace(outcome, interrupted=True)
     return explained(outcome)

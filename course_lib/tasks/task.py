@@ -66,11 +66,11 @@ class Trial(Generic[CaseT, SeenT, OracleT]):
     seen: Mapping[int, SeenT]
     wrong_kinds: Mapping[int, str] = field(default_factory=dict)
 
-    def showing(self, seen: Mapping[int, _Predicted]) -> Trial[CaseT, _Predicted, OracleT]:
+    def with_seen(self, seen: Mapping[int, _Predicted]) -> Trial[CaseT, _Predicted, OracleT]:
         """The same trial with a part of what was seen, or what was made of it."""
         return Trial(self.world_size, self.case, self.oracle, seen)
 
-    def everywhere(self, one: _Predicted) -> list[_Predicted]:
+    def on_all_ranks(self, one: _Predicted) -> list[_Predicted]:
         """The same for every rank."""
         return [one] * self.world_size
 

@@ -1,4 +1,4 @@
-"""How the probe is named to ranks that are to be watched: whoever asks for it need not load it."""
+"""How the probe is named to ranks that are to be watched: the kernel, which asks for it, need not load it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def groups_of(values: Mapping[int, Hashable]) -> tuple[tuple[int, ...], ...]:
 def odd_ones(values: Mapping[int, Hashable]) -> tuple[int, ...]:
     """The ranks that do not have what more than half of all ranks have.
 
-    Where nothing is held by more than half - two against two, or everyone for itself - nobody is the odd one out.
+    Where nothing is held by more than half - two against two, or every rank for itself - no rank is the odd one out.
     """
     if not values:
         return ()

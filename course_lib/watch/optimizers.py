@@ -1,6 +1,6 @@
-"""The optimizers of a rank: how often each has stepped, and whether somebody else has changed weights since.
+"""The optimizers of a rank: how often each has stepped, and whether other code has changed weights since.
 
-Whoever averages weights now and then (local SGD) does so between two steps: those moments are worth a comparison, too.
+A script that averages weights now and then (local SGD) does so between two steps: those are worth a comparison, too.
 Used inside a rank, within `watching`.
 """
 
@@ -94,7 +94,7 @@ class Optimizers:
         return known
 
     def touched(self) -> list[Stepped]:
-        """Those whose weights somebody else has changed since their last step."""
+        """Those whose weights other code has changed since their last step."""
         return [each for each in self.found if each.touched()]
 
 

@@ -56,14 +56,14 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
 
     def backward(original: Callable[_P, None]) -> Callable[_P, None]:
         def backward(*arguments: _P.args, **options: _P.kwargs) -> None:
-            this = models.backward()
+            backward_pass = models.backward()
             try:
                 original(*arguments, **options)
             except BaseException as error:
-                if this is not None:
-                    models.failed("backward", error, this)
+                if backward_pass is not None:
+                    models.failed("backward", error, backward_pass)
                 raise
-            models.reduced(this)
+            models.reduced(backward_pass)
 
         return backward
 

@@ -272,7 +272,7 @@ class Probe:
     def looked_for_changes(
         self, model: Model, wrapper: DistributedDataParallel, step: int | None = None
     ) -> None:
-        """Has anybody changed this model's weights since its optimizer's last step, or since it was wrapped?"""
+        """Have this model's weights been changed since its optimizer's last step, or since it was wrapped?"""
         found = _versions(wrapper)
         if model.versions and found != model.versions and self.stepping < 0:
             model.touched.append(self.steps if step is None else step)
@@ -287,7 +287,7 @@ class Probe:
         model.output = "" if _tensors_found(wrapper, output) else type(output).__name__
 
     def due(self, step: int | None = None) -> bool:
-        """True when weights are to be compared now: by plan, or because somebody has changed them between two steps."""
+        """True when weights are to be compared now: by plan, or because they were changed between two steps."""
         for each in self.optimizers.touched():
             self.touched_at = self.steps
             numbers = each.models([model.wrapper() for model in self.models])
@@ -331,13 +331,13 @@ class Probe:
         self.under_way = Pass(pending, {model.number: _gradients(model) for model in apart})
         return self.under_way
 
-    def reduced(self, this: Pass | None) -> None:
+    def reduced(self, backward_pass: Pass | None) -> None:
         """A backward pass is over, and with it the reduction of the gradients that it has reached."""
-        if this is None:
+        if backward_pass is None:
             return
         self.under_way = None
-        self.told_apart(this)
-        for model in this.pending:
+        self.told_apart(backward_pass)
+        for model in backward_pass.pending:
             wrapper = model.wrapper()
             if wrapper is not None and not model.pending:
                 taken = managed(wrapper)
@@ -349,13 +349,13 @@ class Probe:
                 if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
 
-    def told_apart(self, this: Pass) -> None:
+    def told_apart(self, backward_pass: Pass) -> None:
         """Which models has this backward pass reached? One that did not wait for it does not reduce its gradients."""
         bare = False
         for model in self.models:
-            before = this.before.get(model.number)
+            before = backward_pass.before.get(model.number)
             reached = before is None or _gradients(model) != before
-            if model in this.pending:
+            if model in backward_pass.pending:
                 if reached:
                     model.since = 0
                 else:
@@ -367,7 +367,9 @@ class Probe:
                 model.bare_backwards += 1
                 model.note("bare_backward")
         self.bare_backwards += bare
-        self.backwards -= bool(this.pending) and all(model.pending for model in this.pending)
+        self.backwards -= bool(backward_pass.pending) and all(
+            model.pending for model in backward_pass.pending
+        )
 
     def step(self, optimizer: Optimizer) -> None:
         """An optimizer is about to step."""

@@ -30,7 +30,7 @@ class RankSnapshot:
         collectives: all it had issued in this run, oldest first; the last ones may still be under way (`done`).
         parameters: for DDP's gradient all-reduces, by position in `collectives`: the names of the parameters in the
             bucket, where their number of elements says which they are.
-        memory_bytes: resident memory, None where nobody asked.
+        memory_bytes: resident memory, None where it was not asked for.
         error: what was raised.
         exit: how the process ended.
     """

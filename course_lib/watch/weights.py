@@ -170,8 +170,8 @@ def outside_check(
     for parameter in others:
         data = _digest_or_note(parameter, "weights", unseen)
         gradient = _digest_or_note(parameter.grad, "gradients", unseen)
-        nobody: tuple[int, ...] | None = ()
-        among = _looked_at(holders, parameter, nobody, "weights", unseen)
+        no_ranks: tuple[int, ...] | None = ()
+        among = _looked_at(holders, parameter, no_ranks, "weights", unseen)
         name = called.get(id(parameter), "")
         rows.append(OutsideParameter(name, tuple(parameter.shape), data, gradient, among))
     return OutsideCheck(

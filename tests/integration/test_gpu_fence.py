@@ -184,7 +184,7 @@ def test_an_error_of_the_gpus_belongs_to_the_cell_that_caused_it(with_stand_in):
 
 _LEAVES_OUT = """
 from course_lib.ranks.inside import groups, nccl_recorder
-from course_lib.ranks.look import GpuQueue
+from course_lib.ranks.status import GpuQueue
 numbers = groups.sequence_numbers
 groups.sequence_numbers = lambda: {**numbers(), "0/nccl": 1 - rank}
 groups.only_through_sockets = lambda: False

@@ -125,7 +125,7 @@ NASTY = {
         """
         from course_lib.ranks.inside import worker
         from course_lib.ranks.protocol import Message
-        for i in range(100): worker.CURRENT.channel.send(Message("done", {"id": i, "error": [1]}))
+        for i in range(100): worker.CURRENT.channel.send(Message("job_reply", {"id": i, "error": [1]}))
         """,
         "cannot be read",
     ),
@@ -221,7 +221,7 @@ def shard_indices(n, rank, world_size, epoch, seed, drop_last):
     forged = pickle.dumps(json.dumps({{"seen": list(sampler)}}))
     for number in {numbers}:
         data = {{"id": number, "has_value": True}}
-        worker.CURRENT.channel.send(Message("done", data, forged))
+        worker.CURRENT.channel.send(Message("job_reply", data, forged))
     return []
 """
     verdict = grade("samplers.shard_indices", source)

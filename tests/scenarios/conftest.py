@@ -14,13 +14,13 @@ def proof_delay(monkeypatch):
     delays = []
     end = run_job.end
 
-    def noting(gang, this, why, **options):
+    def noting(gang, run, why, **options):
         if why == "deadlock":
             now = time.time_ns()
-            issued = [r.time_ns for look in this.details.values() for r in look.records]
-            ended = [done.ended_ns for done in this.done.values() if done.ended_ns]
-            delays.append((now - max([this.started_ns, *issued, *ended])) / 1e9)
-        end(gang, this, why, **options)
+            issued = [r.time_ns for status in run.details.values() for r in status.records]
+            ended = [done.ended_ns for done in run.done.values() if done.ended_ns]
+            delays.append((now - max([run.started_ns, *issued, *ended])) / 1e9)
+        end(gang, run, why, **options)
 
     monkeypatch.setattr(run_job, "end", noting)
     return delays

@@ -50,7 +50,7 @@ class Learner:
     """One learner's results by task name, and what is wrong with the files handed in.
 
     Attributes:
-        unreadable: files of which nobody knows what they hold: a task without an answer may be answered there.
+        unreadable: files whose contents are not known: a task without an answer may be answered there.
     """
 
     name: str
@@ -84,8 +84,8 @@ class ClassReport:
     """The whole class.
 
     Attributes:
-        tasks: those of every lesson from which anybody handed in a task, in the course's order.
-        learners: by name. notes: what belongs to nobody. graded: answers that were run now; the others were known.
+        tasks: those of every lesson from which a learner handed in a task, in the course's order.
+        learners: by name. notes: what belongs to no learner. graded: answers that were run now; the others were known.
     """
 
     tasks: tuple[Task, ...]

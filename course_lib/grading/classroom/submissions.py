@@ -16,7 +16,7 @@ from course_lib.grading.cells import SUFFIXES, TaskCell, complaint, is_task_scri
 
 #: More files than this in one learner's folder are no submission.
 MAX_FILES = 500
-#: Folders that nobody wrote by hand; among them what a Mac puts into every archive.
+#: Folders that no learner made by hand; among them what a Mac puts into every archive.
 _PASSED_OVER = {"__MACOSX", "__pycache__", "node_modules", "venv"}
 #: What the name of the course's new version has more than that of the learner's own file (`learner.plan.beside_name`).
 _NEWS = re.compile(r"\.new(-\d+)?(?=\.\w+$)")
@@ -39,7 +39,7 @@ class Submission:
     """All that one learner handed in: the answers, by task, and what is wrong with the files.
 
     Attributes:
-        unreadable: the files of which nobody knows what they hold.
+        unreadable: the files whose contents are not known.
     """
 
     learner: str
@@ -50,7 +50,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The whole folder: submissions in the order of their names, and what belongs to nobody."""
+    """The whole folder: submissions in the order of their names, and what belongs to no learner."""
 
     submissions: tuple[Submission, ...]
     notes: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
         path = Path(entry.path)
         if entry.name.startswith(".") or os.path.abspath(path) in ignored:
             continue
-        why = _nobodys(path)
+        why = _no_submission(path)
         if why:
             notes.append(f"{entry.name} is {why}: passed over.")
         elif path.suffix in SUFFIXES:
@@ -89,8 +89,8 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
     return HandedIn(tuple(_submission(learner, files[learner]) for learner in sorted(files)), tuple(notes))
 
 
-def _nobodys(path: Path) -> str:
-    """What this is, where no learner has handed it in and somebody may have thought so; else empty."""
+def _no_submission(path: Path) -> str:
+    """What this is, where it is no submission and may have been meant as one; else empty."""
     if path.name in _PASSED_OVER and os.path.isdir(path):
         return "a folder that no learner made"
     if path.suffix == ".py" and path.is_file() and not is_task_script(path):

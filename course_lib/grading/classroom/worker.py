@@ -18,7 +18,7 @@ import threading
 from course_lib.grading.classroom.messages import Failed, Grade, Graded
 from course_lib.grading.grader import grade
 from course_lib.ranks.kernel.launcher import close_for_good, warm_up
-from course_lib.ranks.messages import Body, read, written
+from course_lib.ranks.messages import Body, decode_message, encode_message
 from course_lib.ranks.protocol import BlockingChannel, Message
 
 
@@ -31,15 +31,15 @@ def main(fd: int, folder: str) -> None:
     warm_up()
     with contextlib.suppress(OSError):
         while True:
-            channel.send(written(_reply(read(Grade, jobs.get()))))
-    # Nobody is there any more: the listener has noticed, too, and ends this process when it has tidied up.
+            channel.send(encode_message(_reply(decode_message(Grade, jobs.get()))))
+    # The grader is gone: the listener has noticed, too, and ends this process when it has tidied up.
     threading.Event().wait()
 
 
 def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: str) -> None:
     while (message := channel.receive()) is not None:
         jobs.put(message)
-    # Whatever the main thread is doing: nobody wants it any more.
+    # Whatever the main thread is doing: the grader does not need it any more.
     close_for_good()
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):

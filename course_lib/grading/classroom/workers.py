@@ -24,7 +24,7 @@ from course_lib.grading.classroom import messages
 from course_lib.grading.classroom.submissions import Answer
 from course_lib.grading.verdict import Verdict
 from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.messages import read, written
+from course_lib.ranks.messages import decode_message, encode_message
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.server.zygote import VARIABLE as ZYGOTE
 from course_lib.tasks import find_task
@@ -68,7 +68,7 @@ class _Worker:
                 env={
                     **without_secrets(os.environ),
                     "TMPDIR": folder,
-                    ZYGOTE: "",  # answers of strangers: their ranks descend from nobody but this worker
+                    ZYGOTE: "",  # answers of strangers: their ranks descend from this worker alone
                     "PYTHONPATH": os.pathsep.join(
                         filter(None, [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH")])
                     ),
@@ -86,7 +86,7 @@ class _Worker:
         answer = job.answer
         patience = find_task(answer.task).seconds * (CALLS_IN_ALL + 1)
         self.deadline = time.monotonic() + START_SECONDS + patience
-        self.channel.send(written(messages.Grade(answer.task, answer.source, answer.first_line)))
+        self.channel.send(encode_message(messages.Grade(answer.task, answer.source, answer.first_line)))
 
     def graded(self) -> Iterator[Graded]:
         """What the worker has said of its answer since it was last asked; it is free then."""
@@ -173,9 +173,9 @@ def _ready(workers: list[_Worker], selector: selectors.BaseSelector) -> list[_Wo
 def _graded(answer: Answer, message: Message) -> Graded | None:
     try:
         if message.kind == messages.Failed.kind:
-            return Graded(answer, problem=read(messages.Failed, message).why)
+            return Graded(answer, problem=decode_message(messages.Failed, message).why)
         if message.kind == messages.Graded.kind:
-            return Graded(answer, read(messages.Graded, message).verdict)
+            return Graded(answer, decode_message(messages.Graded, message).verdict)
     except MalformedError:
         return Graded(answer, problem="The grader's own reply cannot be read.")
     return None

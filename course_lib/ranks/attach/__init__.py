@@ -1,1 +1,1 @@
-"""Ranks that somebody else has started: found and watched over a wire that they open themselves."""
+"""Ranks that another launcher has started: found and watched over a wire that they open themselves."""

@@ -1,4 +1,4 @@
-"""Ranks that somebody else has started (`torchrun`), watched over a wire they have opened themselves.
+"""Ranks that another launcher has started (`torchrun`), watched over a wire they have opened themselves.
 
 The two ends are `MeetingPlace`, by which the processes of one run find their watcher, and `AttachedRanks`, how the
 watcher holds them. A rank is not the watcher's child, so its exit code is read from /proc while it is a zombie, which
@@ -22,7 +22,7 @@ from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Hello, Verdict, read, written
+from course_lib.ranks.messages import Hello, Verdict, decode_message, encode_message
 from course_lib.ranks.private_sockets import connected, locked, private_folder
 from course_lib.ranks.process import STAT_EXIT_CODE, stat_fields
 from course_lib.ranks.protocol import BlockingChannel, BufferedChannel
@@ -48,8 +48,8 @@ class MeetingPlace:
         folder = private_folder()
         if folder is None:
             raise PermissionError("there is no folder for temporary files that only this user may enter")
-        run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
-        name = hashlib.sha256("\n".join(run).encode()).hexdigest()[:16]
+        of_run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
+        name = hashlib.sha256("\n".join(of_run).encode()).hexdigest()[:16]
         self.path = folder / f"{name}.watcher"
 
     def connect(self, start: Callable[[socket.socket], None]) -> socket.socket:
@@ -98,14 +98,14 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
                         raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
                     quiet.remove(wire)  # the rank has already left the code: its answer is read later
                 continue
-            # First whoever waits at the door: in a run that was over before anybody looked, all have come.
+            # First the connections that wait already: in a run that was over before this loop, all ranks have come.
             wire, _ = listener.accept()
             stack.callback(wire.close)
             channel = BlockingChannel(wire)
             message = channel.receive()
             if message is None:
                 continue
-            hello = read(Hello, message)
+            hello = decode_message(Hello, message)
             world_size = hello.world_size
             if hello.wire == "crashes":
                 crashes[hello.rank] = wire
@@ -121,9 +121,9 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
 
 def nothing_written() -> OutputBuffer:
     """What a rank prints goes where its launcher has sent it."""
-    read, write = os.pipe()
+    decode_message, write = os.pipe()
     os.close(write)
-    return OutputBuffer(read)
+    return OutputBuffer(decode_message)
 
 
 class AttachedLink(Link):
@@ -167,7 +167,7 @@ class AttachedLink(Link):
     def let_go(self) -> None:
         """The verdict stands: a rank that waits for it may go on."""
         if self.alive:
-            self.channel.send(written(Verdict()))
+            self.channel.send(encode_message(Verdict()))
 
     def interrupt(self) -> None:
         """SIGINT to the rank alone: its process group may be the launcher's."""
@@ -198,13 +198,13 @@ def exit_code_of(pid: int, process: int | None) -> int:
     return EXIT_UNKNOWN
 
 
-def excuse(links: Sequence[Link], this: Run) -> None:
+def excuse(links: Sequence[Link], run: Run) -> None:
     """A launcher ends all ranks when one has failed: those are not to blame for being gone."""
-    gone = [link for link in links if link.rank not in this.done and not link.alive]
+    gone = [link for link in links if link.rank not in run.done and not link.alive]
     excused = [link for link in gone if link.exit_code in (-signal.SIGTERM, EXIT_UNKNOWN)]
-    if len(excused) < len(gone) or any(done.error is not None for done in this.done.values()):
+    if len(excused) < len(gone) or any(done.error is not None for done in run.done.values()):
         for link in excused:
-            this.ended.add(link.rank)
+            run.ended.add(link.rank)
             link.killed_by_course = True
 
 
@@ -219,7 +219,7 @@ class AttachedRanks(Wires):
         self.job = ONLY_JOB
         self.links = links
         self.world_size = len(links)
-        self.this: Run | None = None
+        self.run: Run | None = None
         for link in links:
             self._watch_link(link)
             link.read()
@@ -227,8 +227,8 @@ class AttachedRanks(Wires):
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         super().pump(timeout)
-        if self.this is not None:
-            excuse(self.links, self.this)
+        if self.run is not None:
+            excuse(self.links, self.run)
 
     def say_goodbye(self) -> None:
         """The verdict stands: ranks that wait for it may go on."""

@@ -34,7 +34,15 @@ from course_lib.ranks.attach.rank_side import Watched
 from course_lib.ranks.inside import worker
 from course_lib.ranks.inside.on_terminate import last_words
 from course_lib.ranks.inside.process_group import RENDEZVOUS
-from course_lib.ranks.messages import Around, Attached, Body, Joined, ProcessEnded, ProcessStarted, written
+from course_lib.ranks.messages import (
+    Around,
+    Attached,
+    Body,
+    Joined,
+    ProcessEnded,
+    ProcessStarted,
+    encode_message,
+)
 from course_lib.ranks.protocol import BlockingChannel
 
 #: How long a process whose part is over stays for the verdict. What others need it for is proved in a second; but the
@@ -139,7 +147,7 @@ class _Starts:
             vars(process).pop("_bootstrap", None)
         self.count += 1
         self._tell(ProcessStarted(process.pid))
-        # Whoever asks how the process has ended comes through here: `join`, `exitcode`, `is_alive`.
+        # Every question how the process has ended comes through here: `join`, `exitcode`, `is_alive`.
         popen = process._popen
         popen.poll = functools.partial(self._poll, process.pid, popen.poll)
 
@@ -153,7 +161,7 @@ class _Starts:
     def _tell(self, body: Body) -> None:
         with contextlib.suppress(OSError):
             if self.channel is not None:
-                self.channel.send(written(body))
+                self.channel.send(encode_message(body))
 
 
 def _may_be_a_rank(process: Any) -> bool:
@@ -224,7 +232,7 @@ class Attaching:
     # -- joining -------------------------------------------------------------------------------------------------
 
     def _hear_of_groups(self) -> None:
-        """Have `init_process_group` say so before it waits for anybody.
+        """Have `init_process_group` say so before it waits for another rank.
 
         Scripts import that function by name, so it is too late to replace it. What it calls first is looked up when it
         runs.
@@ -246,7 +254,7 @@ class Attaching:
 
     def _join(self, init: FrameType) -> None:
         rank, world_size = _told_to(init)
-        self.watched.channel.send(written(Joined(rank, world_size)))
+        self.watched.channel.send(encode_message(Joined(rank, world_size)))
         self._around.enter_context(last_words(self.watched.channel))
         self._around.enter_context(worker.around(self.way.around))
 

@@ -1,4 +1,4 @@
-"""A rank that somebody else has started, while it is watched: it answers questions, and says at its end how it went.
+"""A rank that another launcher has started, while it is watched: it answers questions, and says at its end how it went.
 
 Runs inside the rank. `scripts.observe` uses it for ranks that `torchrun` has started, `process_starts` for those that a
 script starts itself.
@@ -21,7 +21,7 @@ from course_lib.ranks.inside import control_thread, self_report, worker
 from course_lib.ranks.inside.control_thread import answer
 from course_lib.ranks.inside.tracebacks import report_exception
 from course_lib.ranks.kernel.interrupts import deferred
-from course_lib.ranks.messages import Body, Done, Verdict, number_of, written
+from course_lib.ranks.messages import Body, JobReply, Verdict, encode_message, number_of
 from course_lib.ranks.protocol import BlockingChannel
 
 
@@ -34,12 +34,12 @@ class Watched:
     """
 
     def __init__(self, connect: Callable[[], socket.socket], hello: Callable[[str, int], Body]) -> None:
-        """Open both wires, saying on each `hello(its name, self.started_ns)`; raises OSError where nobody listens."""
+        """Open both wires, saying on each `hello(its name, self.started_ns)`; OSError where no watcher listens."""
         self.main_thread = threading.get_ident()
         self.started_ns = time.time_ns()
         self.crashes, self.channel = BlockingChannel(connect()), BlockingChannel(connect())
         for wire, name in ((self.crashes, "crashes"), (self.channel, "questions")):
-            wire.send(written(hello(name, self.started_ns)))
+            wire.send(encode_message(hello(name, self.started_ns)))
         self.verdict = threading.Event()
         self._our_faulthandler = False
 
@@ -77,7 +77,7 @@ class Watched:
             at, main = self_report.facts_at, self_report.facts_of
             facts = at(error.__traceback__) if error is not None else main(self.main_thread)
             facts = replace(facts, left_behind=left_behind)
-        done = Done(
+        done = JobReply(
             error=report_exception(error) if error is not None else None,
             facts=facts,
             sequence=worker.sequence_numbers(),
@@ -85,7 +85,7 @@ class Watched:
             ended_ns=time.time_ns(),
         )
         with contextlib.suppress(OSError):
-            self.channel.send(written(done, ONLY_JOB))
+            self.channel.send(encode_message(done, ONLY_JOB))
 
     def _answer(self) -> None:
         while True:
@@ -95,7 +95,7 @@ class Watched:
                 return
             with contextlib.suppress(Exception):
                 reply = answer(message, self.main_thread, _store_port())
-                self.channel.send(written(reply, number_of(message)))
+                self.channel.send(encode_message(reply, number_of(message)))
 
 
 def _store_port() -> int:

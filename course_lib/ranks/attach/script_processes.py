@@ -9,7 +9,7 @@ from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
 from course_lib.ranks.kernel.gang import Gang
 from course_lib.ranks.kernel.rank_handle import Link, RankLink
-from course_lib.ranks.messages import Attached, Done, Joined, ProcessEnded, ProcessStarted
+from course_lib.ranks.messages import Attached, JobReply, Joined, ProcessEnded, ProcessStarted
 from course_lib.ranks.protocol import BufferedChannel
 
 #: How long a process whose wire is closed may take until its exit code is known.
@@ -36,7 +36,7 @@ class Processes:
         self.started = 0
 
     def pump(self, timeout: float | None) -> None:
-        """Wait for the next thing to happen to anybody, and take it in."""
+        """Wait for the next thing to happen to any process, and take it in."""
         self.gang.pump(timeout)
         for link in (self.own, *self.attached):
             self.take_told(link)
@@ -72,7 +72,7 @@ class StartedLink(AttachedLink):
         self.index = hello.index
         self.rank_told: int | None = None
         self.world_size = 0
-        self.done: Done | None = None
+        self.done: JobReply | None = None
 
     def hear(self) -> None:
         """Take in whether it has joined."""
@@ -94,13 +94,13 @@ class StartedLink(AttachedLink):
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended: None while its wire is open, `EXIT_UNKNOWN` where nobody tells."""
+        """How the process ended: None while its wire is open, `EXIT_UNKNOWN` where its parent does not tell."""
         if self._exit_code is None and self.channel.closed:
             told = self.script.exits.get(self._pid)
             found = super().exit_code if told is None else told
             deadline = time.monotonic() + _SECONDS_TO_BE_TOLD
             while found == EXIT_UNKNOWN and time.monotonic() < deadline:
-                # Whoever has started it asks for its exit code, and passes it on.
+                # Its parent asks for its exit code, and passes it on.
                 time.sleep(0.01)
                 self.script.own.read()
                 self.script.take_told(self.script.own)
@@ -109,7 +109,7 @@ class StartedLink(AttachedLink):
         return self._exit_code
 
 
-class _Nobody(BufferedChannel):
+class _NoWire(BufferedChannel):
     """The wire of a rank that has not come."""
 
     def __init__(self) -> None:
@@ -117,14 +117,14 @@ class _Nobody(BufferedChannel):
         super().__init__(mine)
 
     def send_encoded(self, message: bytes) -> None:
-        """Nobody hears it."""
+        """Nothing: no process has attached."""
 
 
 class Expected(Link):
     """The place of a rank that has not come yet: it lives, and does not answer."""
 
     def __init__(self, rank: int) -> None:
-        super().__init__(rank, _Nobody(), [nothing_written() for _ in range(3)])
+        super().__init__(rank, _NoWire(), [nothing_written() for _ in range(3)])
         self._given_up = False
 
     @property
@@ -134,7 +134,7 @@ class Expected(Link):
 
     @property
     def exit_code(self) -> int | None:
-        """None until nobody waits for it any more."""
+        """None until it is not waited for any more."""
         return EXIT_UNKNOWN if self._given_up else None
 
     @property
@@ -147,5 +147,5 @@ class Expected(Link):
         self.killed_by_course = self._given_up = True
 
     def is_stopped(self) -> bool:
-        """Nobody knows."""
+        """Not known."""
         return False

@@ -1,7 +1,7 @@
 """The ranks that a script has started itself, as they come: a set, with a place for each of them.
 
 A process that calls `init_process_group` is a rank and says which one; the first of them begins a set of as many as it
-says. The others have a place kept for them until they come, or until it is clear that nobody else will: the script
+says. The others have a place kept for them until they come, or until it is clear that no other process will: the script
 itself waits, and every process it has started has attached.
 """
 
@@ -18,10 +18,10 @@ from course_lib.ranks.attach.script_processes import Expected, Processes, Starte
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Seen, Where, written
+from course_lib.ranks.messages import StatusReply, StatusRequest, encode_message
 
-#: Between two looks at the script's own process while places are empty, in seconds.
-_LOOK_EVERY = 0.4
+#: Between two requests for the status of the script's own process while places are empty, in seconds.
+_ASK_EVERY = 0.4
 
 
 class SetOfRanks(Wires):
@@ -31,14 +31,14 @@ class SetOfRanks(Wires):
         super().__init__()
         self.script = script
         self.job = ONLY_JOB
-        self.this: Run | None = None
+        self.run: Run | None = None
         #: By rank. The same list as the run's: who comes takes the place of an `Expected`.
         self.places: list[Link] = []
         self.links = self.places
         self.world_size = 0
         self.wanted = 0
         self._asked: int | None = None
-        self._look_at = 0.0
+        self._ask_at = 0.0
         self._stack: tuple[Frame, ...] | None = None
         self._at_rest = False
         self._known: object = None
@@ -50,25 +50,25 @@ class SetOfRanks(Wires):
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         waiting = len(self._placed(joined=True)) < self.wanted
-        self.script.pump(min(timeout, _LOOK_EVERY) if waiting and timeout is not None else timeout)
+        self.script.pump(min(timeout, _ASK_EVERY) if waiting and timeout is not None else timeout)
         for place in self.places:
             self.script.take_told(place)
         self.fill()
-        if self.this is not None:
-            excuse(self.places, self.this)
+        if self.run is not None:
+            excuse(self.places, self.run)
 
     def fill(self) -> None:
-        """Give everybody who has joined the place of the rank that it says it is, and those that are left to others."""
-        if self.this is not None and self.this.stopped_at:
-            return  # they are being ended: whoever comes now is too late
+        """Give each process that has joined the place of the rank it says it is, and those that are left to others."""
+        if self.run is not None and self.run.stopped_at:
+            return  # they are being ended: a process that comes now is too late
         for link in [*self.script.attached, *self._placed()]:
             link.hear()
         self._count()
         joined = [link for link in self.script.attached if link.rank_told is not None]
         if not joined and len(self._placed(joined=True)) == self.wanted:
             return
-        self._look_at_the_script()
-        settled = self._nobody_else_comes()
+        self._ask_the_script()
+        settled = self._no_other_comes()
         for link in self._placed():
             if link.rank_told != link.rank and (link.rank_told is not None or not settled):
                 self._take_back(link)
@@ -108,25 +108,25 @@ class SetOfRanks(Wires):
         self.places[link.rank].close()
         self.places[link.rank] = link
         self.script.attached.remove(link)
-        if self.this is not None and link.done is not None:
-            self.this.done[link.rank] = link.done
+        if self.run is not None and link.done is not None:
+            self.run.done[link.rank] = link.done
 
     def _free(self) -> list[int]:
         return [place.rank for place in self.places if isinstance(place, Expected)]
 
     def _take_back(self, link: StartedLink) -> None:
         """It has not joined, or not as the rank whose place it was given: that is free again."""
-        if self.this is not None:
-            link.done = self.this.done.pop(link.rank, None)
-            self.this.died_first.pop(link.rank, None)
-            self.this.ended.discard(link.rank)
+        if self.run is not None:
+            link.done = self.run.done.pop(link.rank, None)
+            self.run.died_first.pop(link.rank, None)
+            self.run.ended.discard(link.rank)
         self.places[link.rank] = Expected(link.rank)
         self.script.attached.append(link)
 
-    # -- when nobody else comes ----------------------------------------------------------------------------------
+    # -- when no other process comes -----------------------------------------------------------------------------
 
-    def _look_at_the_script(self) -> None:
-        """Does the script's own process wait in multiprocessing, at the same place as at the look before?
+    def _ask_the_script(self) -> None:
+        """Does the script's own process wait in multiprocessing, at the same place as in its status before?
 
         What was seen before a process began or ended says nothing: the script may have waited for just that one, to
         start the next.
@@ -136,25 +136,25 @@ class SetOfRanks(Wires):
         if (self.script.started, over) != self._known:
             self._known = self.script.started, over
             self._stack, self._at_rest, self._asked = None, False, None
-            self._look_at = now
+            self._ask_at = now
         if self._asked is not None:
-            seen = own.take(Seen, self._asked)
-            if seen is not None:
-                stack = seen.look.stack if seen.look.asleep else None
+            reply = own.take(StatusReply, self._asked)
+            if reply is not None:
+                stack = reply.status.stack if reply.status.asleep else None
                 self._at_rest = stack is not None and stack == self._stack and _waits_for_processes(stack)
                 self._stack, self._asked = stack, None
-                self._look_at = now + _LOOK_EVERY
-        elif own.answers and now >= self._look_at:
+                self._ask_at = now + _ASK_EVERY
+        elif own.answers and now >= self._ask_at:
             self._asked = -int(now * 1000)  # no number of a job
-            own.channel.send(written(Where(brief=True), self._asked))
+            own.channel.send(encode_message(StatusRequest(brief=True), self._asked))
 
-    def _nobody_else_comes(self) -> bool:
+    def _no_other_comes(self) -> bool:
         own = self.script.own
         over = not own.alive or own.said_how() is not None
         return over or (self._at_rest and not self.script.pending)
 
     def _settle(self) -> None:
-        """Processes that have not joined take the places that are left; what is left then is nobody's."""
+        """Processes that have not joined take the places that are left; what is left then stays empty."""
         rest = sorted(
             self.script.attached,
             key=lambda each: (each.index is None, not each.failed, each.over, each.order),
@@ -172,22 +172,22 @@ class SetOfRanks(Wires):
             self.world_size = len(self.places)
 
     def _rename(self, place: Link, rank: int) -> None:
-        if self.this is not None and place.rank != rank:
-            _move(self.this.done, place.rank, rank)
-            _move(self.this.died_first, place.rank, rank)
+        if self.run is not None and place.rank != rank:
+            _move(self.run.done, place.rank, rank)
+            _move(self.run.died_first, place.rank, rank)
         place.rank = rank
 
     def dismiss(self) -> None:
         """The verdict stands: first those go whose error is the cause, so that the script hears of that one."""
-        this = self.this
+        run = self.run
         links = [place for place in self.places if isinstance(place, StartedLink)]
         first = [
             link
             for link in links
-            if this is not None
-            and link.rank not in this.stopped_at
-            and link.rank in this.done
-            and this.done[link.rank].error is not None
+            if run is not None
+            and link.rank not in run.stopped_at
+            and link.rank in run.done
+            and run.done[link.rank].error is not None
         ]
         for link in first:
             link.let_go()

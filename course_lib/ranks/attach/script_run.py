@@ -28,12 +28,12 @@ from course_lib.ranks.kernel.gang import Gang, State
 from course_lib.ranks.kernel.interrupts import StopRequests, deferred
 from course_lib.ranks.kernel.job import Job, Run, collect
 from course_lib.ranks.kernel.make_outcome import conclude
-from course_lib.ranks.messages import Attached, read, written
+from course_lib.ranks.messages import Attached, decode_message, encode_message
 from course_lib.ranks.protocol import BlockingChannel
 
 #: What surrounds the script in its process, which alone loads it.
 _STARTING = "course_lib.ranks.attach.process_starts:starting"
-#: What torchrun sets and nobody else does, and where its ranks meet: a script that is started by hand finds none of it.
+#: What torchrun alone sets, and where its ranks meet: a script that is started by hand finds none of it.
 _BY_TORCHRUN = (
     "RANK",
     "LOCAL_RANK",
@@ -145,21 +145,21 @@ class Script(Processes):
         environment = {name: os.environ.get(name) for name in _BY_TORCHRUN}
         around = _STARTING, {"address": self.address, "around": self.job.around, "environment": environment}
         job = dataclasses.replace(self.job, around=around)
-        this = Run(job, ONLY_JOB, [self.own])
+        run = Run(job, ONLY_JOB, [self.own])
         self.own.forget_last_job()
         self.own.awaited = ONLY_JOB
-        self.own.channel.send(written(dataclasses.replace(job.work, around=around), ONLY_JOB))
+        self.own.channel.send(encode_message(dataclasses.replace(job.work, around=around), ONLY_JOB))
         sets: list[Outcome] = []
         alone = _Alone(self)
         outcome = None
         while outcome is None:
             try:
-                outcome = run_job.follow(alone, this, stop)
+                outcome = run_job.follow(alone, run, stop)
             except _RanksHaveCome:
                 sets.append(self._follow_a_set(stop))
-                this.progressed = this.seconds()
+                run.progressed = run.seconds()
                 if not sets[-1].ok or sets[-1].interrupted:
-                    outcome = self._leave(alone, this)
+                    outcome = self._leave(alone, run)
         if not sets and any(link.failed for link in self.attached):
             sets.append(self._follow_a_set(stop))  # they have all failed before one of them joined
         return ScriptRun(tuple(sets), outcome, self.started)
@@ -168,7 +168,7 @@ class Script(Processes):
         wire, _ = self.listener.accept()
         channel = BlockingChannel(wire)
         message = channel.receive()
-        hello = read(Attached, message) if message is not None else None
+        hello = decode_message(Attached, message) if message is not None else None
         if hello is None:
             wire.close()
         elif hello.wire == "crashes":
@@ -186,7 +186,7 @@ class Script(Processes):
                 link.let_go()
 
     def ranks_have_come(self) -> bool:
-        """True when somebody has joined a process group, or one of `spawn`'s processes has failed before that."""
+        """True when a process has joined a process group, or one of `spawn`'s processes has failed before that."""
         for link in self.attached:
             link.hear()
         return not self.let_go and any(
@@ -197,12 +197,12 @@ class Script(Processes):
         left = self.job.timeout - (time.monotonic() - self._began)
         job = dataclasses.replace(self.job, timeout=max(left, 0.0))
         ranks = SetOfRanks(self)
-        this = ranks.this = Run(job, ONLY_JOB, ranks.places, started_ns=ranks.started_ns())
+        run = ranks.run = Run(job, ONLY_JOB, ranks.places, started_ns=ranks.started_ns())
         ranks.fill()
-        outcome = run_job.follow(ranks, this, stop)
+        outcome = run_job.follow(ranks, run, stop)
         if outcome.ok:
-            looks = ranks.look(_LINES_SECONDS, detail=True)
-            recorded = {rank: look.records for rank, look in sorted(looks.items())}
+            statuses = ranks.get_statuses(_LINES_SECONDS, detail=True)
+            recorded = {rank: status.records for rank, status in sorted(statuses.items())}
             outcome = dataclasses.replace(outcome, recorded=recorded)
         elif outcome.exits:
             # Its processes share the script's standard error.
@@ -214,20 +214,20 @@ class Script(Processes):
         ranks.dismiss()
         return outcome
 
-    def _leave(self, alone: _Alone, this: Run) -> Outcome:
+    def _leave(self, alone: _Alone, run: Run) -> Outcome:
         """What is wrong is known: the script may say what it has to say, and is ended."""
         for link in self.attached:
             link.let_go()
         deadline = time.monotonic() + _LEAVE_SECONDS
-        while this.running() and (left := deadline - time.monotonic()) > 0:
+        while run.running() and (left := deadline - time.monotonic()) > 0:
             self.pump(left)
-            collect(this)
+            collect(run)
         for buffer in (self.own.stdout, self.own.stderr):
             buffer.drain()
-        for late in this.running():
-            this.killed.add(late.rank)
+        for late in run.running():
+            run.killed.add(late.rank)
             late.kill()
-        return conclude(alone, this)
+        return conclude(alone, run)
 
 
 class _Alone(Wires):

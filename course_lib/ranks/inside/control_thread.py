@@ -27,13 +27,24 @@ from course_lib.ranks.inside.process_group import RENDEZVOUS
 from course_lib.ranks.inside.tracebacks import current_stack
 from course_lib.ranks.inside.traffic import awake as awake_threads
 from course_lib.ranks.inside.traffic import children, is_asleep, our_threads, traffic
-from course_lib.ranks.look import NOBODY, GpuQueue, Look
-from course_lib.ranks.messages import Body, Cannot, Free, Freed, Seen, Stop, Where, number_of, read, written
+from course_lib.ranks.messages import (
+    Body,
+    Cannot,
+    Free,
+    Freed,
+    StatusReply,
+    StatusRequest,
+    Stop,
+    decode_message,
+    encode_message,
+    number_of,
+)
 from course_lib.ranks.process import STACK_SIGNAL
 from course_lib.ranks.protocol import BlockingChannel, Message
+from course_lib.ranks.status import NO_RANK, GpuQueue, RankStatus
 
 #: What this thread reads and says.
-QUESTIONS = (Where, Free, Seen, Freed, Cannot)
+QUESTIONS = (StatusRequest, Free, StatusReply, Freed, Cannot)
 
 
 class Jobs:
@@ -82,16 +93,16 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
         if message is None and dismissed:
             return  # the main thread is closing the learner's files
         if message is None:
-            # The kernel is gone, or the learner's code has closed the wire: nobody can tell here.
+            # The kernel is gone, or the learner's code has closed the wire: which of the two is not known here.
             leave(EXIT_CUT_OFF)
-        elif message.kind in (Where.kind, Free.kind):
+        elif message.kind in (StatusRequest.kind, Free.kind):
             try:
                 reply = answer(message, main_thread, store_port)
             except Exception as error:
                 # The learner's code may have replaced anything, also what an answer needs.
                 reply = Cannot(type(error).__name__)
             try:
-                channel.send(written(reply, number_of(message)))
+                channel.send(encode_message(reply, number_of(message)))
             except OSError:
                 leave(EXIT_CUT_OFF)
         elif message.kind == Stop.kind:
@@ -104,11 +115,11 @@ def _answer_kernel(channel: BlockingChannel, jobs: Jobs, main_thread: int, store
 
 
 def answer(question: Message, main_thread: int, store_port: int) -> Body:
-    """What to say to `Where` (is the main thread) or `Free` (wake it from its collective)."""
-    if question.kind == Where.kind:
-        asked = read(Where, question)
-        return Seen(look(main_thread, asked.detail, asked.brief))
-    return Freed(free_blocked(None if read(Free, question).store else store_port))
+    """What to say to `StatusRequest` (where is the main thread?) or `Free` (wake it from its collective)."""
+    if question.kind == StatusRequest.kind:
+        asked = decode_message(StatusRequest, question)
+        return StatusReply(get_status(main_thread, asked.detail, asked.brief))
+    return Freed(free_blocked(None if decode_message(Free, question).store else store_port))
 
 
 def _leave_soon() -> None:
@@ -123,11 +134,11 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
+def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> RankStatus:
     """Where the main thread is, what this rank has used of its core, what it has moved, and what it has issued.
 
-    With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` look leaves
-    the collectives out: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
+    With `detail` also which line and stage of DDP issued each collective, and the rank's `facts`. A `brief` status has
+    no collectives: reading the flight recorder takes tens of milliseconds, which a rank that trains needs itself.
     """
     stack = current_stack(main_thread)
     moved, awake = traffic(), awake_threads(our_threads())
@@ -175,8 +186,8 @@ def look(main_thread: int, detail: bool = False, brief: bool = False) -> Look:
     if detail:
         with contextlib.suppress(Exception):
             facts = self_report.facts_of(main_thread)
-    return Look(
-        rank=NOBODY,
+    return RankStatus(
+        rank=NO_RANK,
         stack=tuple(stack),
         waiting_in=blocked_in,
         cpu_seconds=cpu_seconds,

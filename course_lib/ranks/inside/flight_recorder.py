@@ -6,8 +6,8 @@ turns true when an operation is over; point-to-point operations are not recorded
 torch/csrc/distributed/c10d/FlightRecorder.
 
 NCCL's collectives are in a recorder of their own, which is read only where that is safe (`nccl_recorder`). So a
-collective without a record here proves nothing on a rank that uses GPUs (`Look.uses_gpus`). Entries of NCCL count on
-their own beside gloo's of the same group, and sends and receives stand among them.
+collective without a record here proves nothing on a rank that uses GPUs (`RankStatus.uses_gpus`). Entries of NCCL
+count on their own beside gloo's of the same group, and sends and receives stand among them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TypedDict
 
 from course_lib.outcome.outcome import CollectiveOrigin, CollectiveRecord, DDPStage
 from course_lib.outcome.places import is_above_torch, is_learners
-from course_lib.ranks.look import MOST_RECORDS
+from course_lib.ranks.status import MOST_RECORDS
 
 _DDP = "torch/nn/parallel/distributed.py"
 #: DDP's own functions, as they stand on the stack of a collective: what it was for.

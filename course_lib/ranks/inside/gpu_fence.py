@@ -6,7 +6,7 @@ which no call of CUDA's allows that returns when the GPU has finished.
 
 First the main thread asks for the current stream, and sleeps, in turns: a collective is on that stream, or it waits for
 one. What is left then is on other streams: the learner's, or NCCL's, where a collective with `async_op=True` is that
-nobody has waited for. CUDA does not list them; it only waits for all of them, and does so in a thread of its own.
+the code has not waited for. CUDA does not list them; it only waits for all of them, and does so in a thread of its own.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from collections.abc import Callable
 FENCE_SECONDS = 3.0
 #: What a rank is in meanwhile, for reports.
 AT_END = "the check at the end of the cell"
-#: How long it sleeps between two questions: at first, and at most.
+#: How long it sleeps between two queries of the event: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _waiting = False
 
 
-class _Question:
+class _DeviceSync:
     """Waits for all streams once, in a thread of its own: as long as the GPU waits for another rank, it may be."""
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
         self._synchronize = synchronize
-        self.answered = threading.Event()
+        self.ended = threading.Event()
         self.error: Exception | None = None
-        threading.Thread(target=self._ask, name="course-gpu-fence", daemon=True).start()
+        threading.Thread(target=self._wait, name="course-gpu-fence", daemon=True).start()
 
-    def _ask(self) -> None:
+    def _wait(self) -> None:
         try:
             self._synchronize()
         except Exception as error:
             self.error = error
-        self.answered.set()
+        self.ended.set()
 
 
-#: What nobody has answered yet; no second thread is sent after it.
-_open_question: _Question | None = None
+#: The wait that has not ended yet; no second thread is started beside it.
+_open_sync: _DeviceSync | None = None
 
 
 def finished_on_gpu() -> bool:
@@ -71,12 +71,12 @@ def finished(query: Callable[[], bool], synchronize: Callable[[], None]) -> bool
     deadline = time.monotonic() + FENCE_SECONDS
     _waiting = True
     try:
-        return _says_yes(query, deadline) and _returns(synchronize, deadline)
+        return _wait_for_event(query, deadline) and _wait_for_device(synchronize, deadline)
     finally:
         _waiting = False
 
 
-def _says_yes(query: Callable[[], bool], deadline: float) -> bool:
+def _wait_for_event(query: Callable[[], bool], deadline: float) -> bool:
     pause = _FIRST_PAUSE
     while not query():
         if time.monotonic() > deadline:
@@ -86,22 +86,22 @@ def _says_yes(query: Callable[[], bool], deadline: float) -> bool:
     return True
 
 
-def _returns(synchronize: Callable[[], None], deadline: float) -> bool:
-    global _open_question
-    if _open_question is not None and not _is_answered(_open_question, deadline):
+def _wait_for_device(synchronize: Callable[[], None], deadline: float) -> bool:
+    global _open_sync
+    if _open_sync is not None and not _has_ended(_open_sync, deadline):
         return False
-    # The answer to an earlier question says nothing of what the GPU was given since.
-    _open_question = _Question(synchronize)
-    return _is_answered(_open_question, deadline)
+    # The end of an earlier wait says nothing of what the GPU was given since.
+    _open_sync = _DeviceSync(synchronize)
+    return _has_ended(_open_sync, deadline)
 
 
-def _is_answered(question: _Question, deadline: float) -> bool:
-    global _open_question
-    if not question.answered.wait(max(0.0, deadline - time.monotonic())):
+def _has_ended(sync: _DeviceSync, deadline: float) -> bool:
+    global _open_sync
+    if not sync.ended.wait(max(0.0, deadline - time.monotonic())):
         return False
-    _open_question = None
-    if question.error is not None:
-        raise question.error
+    _open_sync = None
+    if sync.error is not None:
+        raise sync.error
     return True
 
 

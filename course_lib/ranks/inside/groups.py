@@ -1,7 +1,7 @@
 """The process groups of this rank as torch has them: their names, their ranks, how much each has been asked to do.
 
 Used inside a rank, also by its control thread. Nothing here imports torch: as long as the main thread has not loaded it
-there is no group, and nobody has to wait for torch to learn that.
+there is no group, and no caller has to wait for torch to learn that.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import TypedDict
 
 from course_lib.ranks.inside.flight_recorder import Entry
 from course_lib.ranks.inside.groups import backends_of, names, uses_cuda
-from course_lib.ranks.look import GpuQueue
+from course_lib.ranks.status import GpuQueue
 
 
 class _Status(TypedDict):

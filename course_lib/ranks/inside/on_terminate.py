@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from course_lib.ranks.inside import control_thread
-from course_lib.ranks.messages import LastWords, written
+from course_lib.ranks.messages import LastWords, encode_message
 from course_lib.ranks.protocol import BlockingChannel
 
 _HANDLER = ctypes.CFUNCTYPE(None)
@@ -24,7 +24,7 @@ _LIBRARIES = ("libstdc++.so.6", "libc++abi.dylib", "libc++.1.dylib")
 
 @contextlib.contextmanager
 def last_words(channel: BlockingChannel) -> Iterator[None]:
-    """Send the kernel a look at this rank (entered on its main thread) when C++ ends the process within the block."""
+    """Send the kernel this rank's status (entered on its main thread) when C++ ends the process within the block."""
     set_handler = _set_terminate()
     if set_handler is None:
         yield
@@ -36,7 +36,7 @@ def last_words(channel: BlockingChannel) -> Iterator[None]:
     def terminating() -> None:
         if os.getpid() == process:
             with contextlib.suppress(BaseException):
-                channel.send(written(LastWords(control_thread.look(main_thread, detail=True))))
+                channel.send(encode_message(LastWords(control_thread.get_status(main_thread, detail=True))))
         if before:
             _HANDLER(before)()
 

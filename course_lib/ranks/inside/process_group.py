@@ -72,7 +72,7 @@ class Rendezvous:
         with without_name_server() if local else contextlib.nullcontext():
             store, rank, world_size = next(meeting)
         yield PrefixStore(prefix, store), rank, world_size
-        # For whoever asks again: torch's own answer.
+        # For a second call: torch's own answer.
         yield from meeting
 
 
@@ -89,8 +89,8 @@ RENDEZVOUS = Rendezvous()
 def make_thread_pool() -> None:
     """Make torch's pool of threads anew, as it must be after a fork, before two threads want to do that at once.
 
-    Whoever computes first does it (`pthreadpool` in caffe2/utils/threadpool), and a second thread that comes in the
-    middle finds none: "Invalid thread pool!".
+    The thread that computes first does it (`pthreadpool` in caffe2/utils/threadpool), and a second thread that comes in
+    the middle finds none: "Invalid thread pool!".
     """
     import torch
 
@@ -126,14 +126,14 @@ def rebuild_group(backend: str, gpu: int | None, epoch: int) -> int:
     """Replace a broken default group; returns how many DDP wrappers were moved to the new one.
 
     Groups made with `new_group` are gone afterwards. Gradients and tensors that a half-done collective has touched
-    hold partial sums: nobody can tell which.
+    hold partial sums: which ones is not known.
 
     Args:
         backend, gpu: for the new group, see `start_group`. epoch: counts the groups of the gang.
     """
     import torch.distributed as dist
 
-    gc.collect()  # wrappers hold themselves in a circle: those that nobody can reach any more are not moved
+    gc.collect()  # wrappers hold themselves in a circle: those that no variable reaches any more are not moved
     wrappers = _wrappers_of_default_group()
     if dist.is_initialized():
         _broken_groups.extend(groups.world().pg_map)

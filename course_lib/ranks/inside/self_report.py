@@ -165,7 +165,7 @@ def _init_arguments(frames: Sequence[FrameType]) -> InitArguments | None:
 
 
 def _number_or(given: object, variable: str) -> int | None:
-    """A rank or a world size; torch fills in what nobody gave, which is -1, from the environment or the address."""
+    """A rank or a world size; torch fills in what was not given, which is -1, from the environment or the address."""
     if given in (-1, None):
         return int(os.environ[variable]) if variable in os.environ else None
     return given if isinstance(given, int) else None

@@ -26,7 +26,7 @@ TASKS = "/proc/self/task"
 #: `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux' `struct tcp_info` (linux/tcp.h, since Linux 4.2).
 _BYTES = struct.Struct("<120xQQ")
 _ESTABLISHED = 1
-#: Bytes received that nobody has read, and bytes sent that the peer has not acknowledged (linux/sockios.h).
+#: Bytes received that the process has not read, and bytes sent that the peer has not acknowledged (linux/sockios.h).
 _SIOCINQ, _SIOCOUTQ = 0x541B, 0x5411
 _RUNS = ("R", "D")
 #: A thread that keeps its core for so long could have given it up and taken it again.

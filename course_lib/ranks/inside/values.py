@@ -1,6 +1,6 @@
 """How a value of the learner's travels from a rank to the kernel, and what stands for it when it cannot.
 
-A rank packs with cloudpickle; the kernel unpacks only when somebody asks, because a tensor brings torch with it.
+A rank packs with cloudpickle; the kernel unpacks only when a value is asked for, because a tensor brings torch with it.
 Tensors travel as CPU tensors: unpacked on their GPU, they would cost the kernel a CUDA context there, half a gigabyte
 for good.
 """

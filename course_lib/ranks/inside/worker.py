@@ -44,9 +44,9 @@ from course_lib.ranks.messages import (
     Body,
     Call,
     Cell,
-    Done,
     Fetch,
     Fetched,
+    JobReply,
     Picture,
     RankJob,
     Ready,
@@ -54,15 +54,15 @@ from course_lib.ranks.messages import (
     Rebuilt,
     Script,
     Work,
+    decode_job,
+    encode_message,
     number_of,
-    read_job,
-    written,
 )
 from course_lib.ranks.process import die_with_parent
 from course_lib.ranks.protocol import MAX_BLOB_BYTES, BlockingChannel, Message
 from course_lib.ranks.starting import RankConfig
 
-#: Nobody can type on a rank. What to do instead depends on what is run.
+#: A rank has no keyboard. What to do instead depends on what is run.
 _NO_INPUT = {
     "cell": "input() has nobody to ask on a rank: ask in a plain cell and send the answer along.",
     "script": "input() has nobody to ask here: give the script its answers as arguments.",
@@ -76,7 +76,9 @@ _NO_DEBUGGER = {
 
 
 # Here, in the process that forks: it takes some milliseconds, in each rank.
-prepare(Cell, Call, Script, Fetch, Rebuild, Ready, Picture, Done, Fetched, Rebuilt, *control_thread.QUESTIONS)
+prepare(
+    Cell, Call, Script, Fetch, Rebuild, Ready, Picture, JobReply, Fetched, Rebuilt, *control_thread.QUESTIONS
+)
 
 
 class Rank:
@@ -112,7 +114,7 @@ class Rank:
             daemon=True,
         ).start()
         problem = self._start_group()
-        self.channel.send(written(Ready(self.rank, self.pid, problem)))
+        self.channel.send(encode_message(Ready(self.rank, self.pid, problem)))
         while True:
             self.jobs.wait()
             job = self.jobs.begin()
@@ -125,10 +127,10 @@ class Rank:
     def _answer(self, message: Message) -> None:
         self.job_kind = message.kind
         try:
-            reply = self._reply(read_job(message))
+            reply = self._reply(decode_job(message))
         except KeyboardInterrupt as error:
             # The interrupt came between the learner's code and ours.
-            reply = Done(error=report_exception(error))
+            reply = JobReply(error=report_exception(error))
         if os.getpid() != self.pid:
             # A process the learner's code forked came out of the cell: it is not a rank and must not answer for one.
             with contextlib.suppress(BaseException):
@@ -136,7 +138,7 @@ class Rank:
                 sys.stderr.flush()
             os._exit(0)
         try:
-            self.channel.send(written(reply, number_of(message)))
+            self.channel.send(encode_message(reply, number_of(message)))
         except Exception:
             # The wire is closed, or the learner's code has replaced what Python itself provides.
             control_thread.leave(EXIT_CUT_OFF)
@@ -234,9 +236,9 @@ class Rank:
                 print(shown(thing))
 
     def _show_picture(self, png: bytes) -> None:
-        self.channel.send(written(Picture(png)))
+        self.channel.send(encode_message(Picture(png)))
 
-    def _cell(self, job: Cell) -> Done:
+    def _cell(self, job: Cell) -> JobReply:
         space = self.main.__dict__
 
         def body() -> object:
@@ -250,7 +252,7 @@ class Rank:
 
         return self._run_learners(job, body)
 
-    def _call(self, job: Call) -> Done:
+    def _call(self, job: Call) -> JobReply:
         import cloudpickle
 
         never_struck: list[str] = []
@@ -265,7 +267,7 @@ class Rank:
         done = self._run_learners(job, body)
         return replace(done, never_struck=tuple(never_struck))
 
-    def _run_learners(self, job: Work, body: Callable[[], object]) -> Done:
+    def _run_learners(self, job: Work, body: Callable[[], object]) -> JobReply:
         self.open_streams()
         self_report.NOTED.clear()  # what an earlier job was asked to note
         started = time.time_ns()
@@ -282,9 +284,9 @@ class Rank:
             done, trace=trace, started_ns=started, ended_ns=time.time_ns(), sequence=sequence_numbers()
         )
 
-    def _in_learners_code(self, job: Work, body: Callable[[], object]) -> tuple[Done, Tracer | None]:
+    def _in_learners_code(self, job: Work, body: Callable[[], object]) -> tuple[JobReply, Tracer | None]:
         """What comes of the learner's code, and who has traced it. Here, and nowhere else, an interrupt raises."""
-        done = Done()
+        done = JobReply()
         tracer: Tracer | None = None
         try:
             try:
@@ -298,7 +300,7 @@ class Rank:
                     self.main.__dict__["_"] = value
                     text = shown(value)
                 self.kept_value = value
-                done = Done(shown=text, has_value=value is not None, gpu_busy=not finished)
+                done = JobReply(shown=text, has_value=value is not None, gpu_busy=not finished)
                 blob, not_sent = values.pack(value)  # may call the learner's __reduce__
                 done = replace(done, value=blob, not_sent=not_sent)
             finally:

@@ -1,7 +1,7 @@
 """Which parameters DDP took when it wrapped a model, and what has become of them.
 
 DDP's own list (`_module_parameters`) has every parameter of the module, also those that required no gradient then and
-that it does not manage. Whoever looks on while a model is wrapped (`remember`) knows which ones it took.
+that it does not manage. Which ones it took is noted while a model is wrapped (`remember`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def remember(wrapper: DistributedDataParallel) -> None:
 
 
 def managed(wrapper: DistributedDataParallel, at_rest: bool = True) -> Sequence[Parameter]:
-    """The parameters that DDP manages, in its order; where nobody has looked when it took them, by their number.
+    """The parameters that DDP manages, in its order; where it was not noted when it took them, by their number.
 
     Args:
         at_rest: the wrapper is in no pass: it can be asked for the number, which takes a lock that a pass holds.

@@ -1,4 +1,4 @@
-"""Whether a rank that does not answer waits inside of itself, with Python's lock (the GIL) held.
+"""Whether a rank that does not answer is blocked in C code that holds the GIL.
 
 The thread that answers the kernel needs that lock. A rank that does not answer computes in C code that keeps it, or has
 too little of a core, or waits in such code for another thread of its own process. Only the last sleeps: its main thread
@@ -15,15 +15,15 @@ from pathlib import Path
 
 from course_lib.ranks.process import stat_fields
 
-#: Looks in a row that must find it so, and at least so many seconds from the first to the last.
-_LOOKS, _SECONDS = 4, 1.5
+#: Checks in a row that must find it so, and at least so many seconds from the first to the last.
+_CHECKS, _SECONDS = 4, 1.5
 #: The share of a core that threads may use meanwhile: one that waits for the GIL asks for it 200 times a second.
 _SHARE = 0.05
 
 
 @dataclass
 class AtRest:
-    """What the looks at one process have found so far.
+    """What the checks of one process have found so far.
 
     Attributes:
         pid: the process; its main thread has the same number.
@@ -31,19 +31,19 @@ class AtRest:
 
     pid: int
     _since: float = 0.0
-    _looks: int = field(default=0)
+    _checks: int = field(default=0)
     _used: float = 0.0
 
-    def look(self) -> bool:
-        """True when the process has been at rest for some looks; never where the system does not tell (not Linux)."""
+    def check(self) -> bool:
+        """True when the process has been at rest for some checks; never where the system does not tell (not Linux)."""
         now, used = time.monotonic(), _seconds_used(self.pid)
-        if used is None or (self._looks and used - self._used > _SHARE * (now - self._since) + _TICK):
-            self._looks = 0
+        if used is None or (self._checks and used - self._used > _SHARE * (now - self._since) + _TICK):
+            self._checks = 0
             return False
-        if not self._looks:
+        if not self._checks:
             self._since, self._used = now, used
-        self._looks += 1
-        return self._looks >= _LOOKS and now - self._since >= _SECONDS
+        self._checks += 1
+        return self._checks >= _CHECKS and now - self._since >= _SECONDS
 
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")

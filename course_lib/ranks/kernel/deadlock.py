@@ -1,14 +1,14 @@
 """Prove a deadlock from what was seen, without waiting for any timeout.
 
-The argument: when every rank that is still running has been blocked in a communication call for two looks in a row,
+The argument: when every rank that is still running has been blocked in a communication call in two statuses in a row,
 asleep, without using its core and without issuing anything, when no thread of any rank wants a core and no byte is on
 its way between them, then nothing moves; only another rank could set a blocked one free, and all of them stand still
-or have left the code. So nothing will ever happen. Two looks are needed because a collective may be just about to end.
+or have left the code. So nothing will ever happen. Two are needed because a collective may be just about to end.
 
-What is seen is no proof, though nothing moves, as long as somebody who cannot be looked into might still act: another
-thread of the learner's, a lock that somebody could release. These are the doubts (`doubts.py`). A standstill with
-doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child process
-that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
+What is seen does not prove it, though nothing moves, as long as something that cannot be looked into might still act:
+another thread of the learner's, a lock that a thread could release. These are the doubts (`doubts.py`). A standstill
+with doubts that lasts is *probably* a deadlock. A wait that ends by itself (a short timeout, `time.sleep`, a child
+process that works) is neither: silence alone (a straggler, a slow loader) proves nothing.
 """
 
 from __future__ import annotations
@@ -21,97 +21,97 @@ from course_lib.outcome.outcome import Collective, RankState, Waiting
 from course_lib.outcome.partners import Partners
 from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel.doubts import doubts_about
-from course_lib.ranks.look import Look
+from course_lib.ranks.status import RankStatus
 
 _RECEIVING = ("recv", "irecv")
 
 
 def issued_between(
-    looks: Mapping[int, Look], started_ns: int, ended_ns: int
+    statuses: Mapping[int, RankStatus], started_ns: int, ended_ns: int
 ) -> dict[int, tuple[Collective, ...]]:
     """The collectives that each rank issued in a span of time."""
     return {
-        rank: tuple(record for record in look.records if started_ns <= record.time_ns <= ended_ns)
-        for rank, look in sorted(looks.items())
+        rank: tuple(record for record in status.records if started_ns <= record.time_ns <= ended_ns)
+        for rank, status in sorted(statuses.items())
     }
 
 
 @dataclass(frozen=True)
-class StandStill:
+class Standstill:
     """Nothing moves on any rank.
 
     Attributes:
         waiting: who waits where and for whom, of the ranks that still run.
-        doubts: why this is no proof, a clause each; none: it is one.
-        passing: True when somebody is likely to go on by himself (a short timeout, `time.sleep`, a child process): then
-            it is not even probable that nobody can.
+        doubts: why this does not prove a deadlock, a clause each; none: it does.
+        may_resume: True when a rank is likely to go on by itself (a short timeout, `time.sleep`, a child process): then
+            a deadlock is not even probable.
     """
 
     waiting: Mapping[int, Waiting]
     doubts: tuple[str, ...] = ()
-    passing: bool = False
+    may_resume: bool = False
 
     @property
     def proved(self) -> bool:
-        """True when nobody can ever go on."""
-        return not self.doubts and not self.passing
+        """True when no rank can ever go on."""
+        return not self.doubts and not self.may_resume
 
 
 def describe(
-    look: Look,
-    looks: Mapping[int, Look],
+    status: RankStatus,
+    statuses: Mapping[int, RankStatus],
     state: RankState = RankState.BLOCKED,
     failed: frozenset[int] = frozenset(),
 ) -> Waiting:
-    """Who waits where, for whom, in which collective, judged from all ranks' looks.
+    """Who waits where, for whom, in which collective, judged from all ranks' statuses.
 
     Args:
         failed: ranks that have left the code with an error: a collective of theirs that is not over never will be.
     """
-    where, source = look.learners_line()
-    under_way = [record for record in look.records if not record.done]
+    where, source = status.learners_line()
+    under_way = [record for record in status.records if not record.done]
     collective = None
     missing: tuple[int, ...] = ()
     mismatch: dict[int, Collective] = {}
     for record in under_way:
-        absent, other = _partners(record, look, looks, failed)
+        absent, other = _partners(record, status, statuses, failed)
         if absent or other or collective is None:
             collective, missing, mismatch = record, absent, other
         if absent or other:
             break
     if collective is None:
-        missing = _absent(look, looks) or _absent_on_gpus(look, looks)
+        missing = _absent(status, statuses) or _absent_on_gpus(status, statuses)
     return Waiting(
-        look.rank,
-        look.waiting_in,
+        status.rank,
+        status.waiting_in,
         where,
         source,
         collective,
         missing,
         mismatch,
         state,
-        look.stack,
-        pause=look.pause,
-        partners=look.partners,
-        children=tuple(name for name, _ in look.children.values()),
+        status.stack,
+        pause=status.pause,
+        partners=status.partners,
+        children=tuple(name for name, _ in status.children.values()),
     )
 
 
 def _partners(
-    record: Collective, look: Look, looks: Mapping[int, Look], failed: frozenset[int]
+    record: Collective, status: RankStatus, statuses: Mapping[int, RankStatus], failed: frozenset[int]
 ) -> tuple[tuple[int, ...], dict[int, Collective]]:
     absent: list[int] = []
     other = {}
-    root = _root(look, record)
+    root = _root(status, record)
     group, _, backend = record.group.partition("/")
     if backend:
         absent += nccl_counts.absent(
-            record.seq, look.rank, look.members.get(group, ()), _issued(looks, group)
+            record.seq, status.rank, status.members.get(group, ()), _issued(statuses, group)
         )
-    for member in look.members.get(group, ()):
-        if member == look.rank or member in absent:
+    for member in status.members.get(group, ()):
+        if member == status.rank or member in absent:
             continue
-        theirs = looks.get(member)
+        theirs = statuses.get(member)
         if not backend and (theirs is None or theirs.issued(group) < record.seq):
             absent.append(member)
             continue
@@ -129,65 +129,67 @@ def _partners(
     return tuple(absent), other
 
 
-def _issued(looks: Mapping[int, Look], group: str) -> dict[int, int | None]:
+def _issued(statuses: Mapping[int, RankStatus], group: str) -> dict[int, int | None]:
     """How many collectives each rank has issued on this group through NCCL, whose backend counts them."""
-    return {rank: look.sequence.get(f"{group}/nccl") for rank, look in looks.items()}
+    return {rank: status.sequence.get(f"{group}/nccl") for rank, status in statuses.items()}
 
 
-def _absent_on_gpus(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
+def _absent_on_gpus(status: RankStatus, statuses: Mapping[int, RankStatus]) -> tuple[int, ...]:
     """The ranks that have never issued a collective with which this one's GPU has not finished."""
-    if not look.waits_for_gpu:
+    if not status.waits_for_gpu:
         return ()
-    for group, queue in look.queues.items():
+    for group, queue in status.queues.items():
         number = nccl_counts.open_number(queue)
         if number is not None:
-            found = nccl_counts.absent(number, look.rank, look.members.get(group, ()), _issued(looks, group))
+            found = nccl_counts.absent(
+                number, status.rank, status.members.get(group, ()), _issued(statuses, group)
+            )
             if found:
                 return found
     return ()
 
 
-def _root(look: Look, record: Collective) -> int | None:
+def _root(status: RankStatus, record: Collective) -> int | None:
     """Which rank this one takes for the root of the collective it is blocked in."""
-    needed = look.partners
+    needed = status.partners
     if needed is None or needed.group != record.group or record.done:
         return None
     return needed.root
 
 
-def _absent(look: Look, looks: Mapping[int, Look]) -> tuple[int, ...]:
+def _absent(status: RankStatus, statuses: Mapping[int, RankStatus]) -> tuple[int, ...]:
     """The ranks that a call without a record (send, recv, monitored_barrier) needs, and that are not in it as well."""
-    needed = look.partners
+    needed = status.partners
     if needed is None:
         return ()
     if needed.to is not None:
-        return () if _receives(looks.get(needed.to), needed, look.rank) else (needed.to,)
+        return () if _receives(statuses.get(needed.to), needed, status.rank) else (needed.to,)
     if needed.source is not None:
-        return () if _sends(looks.get(needed.source), needed, look.rank) else (needed.source,)
+        return () if _sends(statuses.get(needed.source), needed, status.rank) else (needed.source,)
     if needed.call in _RECEIVING:
         return ()
     return tuple(
         member
         for member in needed.members
-        if member != look.rank and not _in_the_same_call(looks.get(member), needed)
+        if member != status.rank and not _in_the_same_call(statuses.get(member), needed)
     )
 
 
-def _receives(other: Look | None, sent: Partners, rank: int) -> bool:
-    """True when that rank is blocked in a receive of what this one sends, also from anybody."""
+def _receives(other: RankStatus | None, sent: Partners, rank: int) -> bool:
+    """True when that rank is blocked in a receive of what this one sends, also from any rank."""
     theirs = other.partners if other is not None else None
     if theirs is None or not theirs.meets(sent):
         return False
     return theirs.source == rank or (theirs.call in _RECEIVING and theirs.source is None)
 
 
-def _sends(other: Look | None, wanted: Partners, rank: int) -> bool:
+def _sends(other: RankStatus | None, wanted: Partners, rank: int) -> bool:
     """True when that rank is blocked in a send of what this one wants to receive."""
     theirs = other.partners if other is not None else None
     return theirs is not None and theirs.to == rank and theirs.meets(wanted)
 
 
-def _in_the_same_call(other: Look | None, needed: Partners) -> bool:
+def _in_the_same_call(other: RankStatus | None, needed: Partners) -> bool:
     theirs = other.partners if other is not None else None
     return theirs is not None and (theirs.call, theirs.group) == (needed.call, needed.group)
 
@@ -229,18 +231,18 @@ def first_misfit(
 
 
 def judge(
-    before: Mapping[int, Look],
-    now: Mapping[int, Look],
+    before: Mapping[int, RankStatus],
+    now: Mapping[int, RankStatus],
     running: frozenset[int],
     stopped: frozenset[int] = frozenset(),
     failed: frozenset[int] = frozenset(),
-) -> StandStill | None:
-    """Which ranks make no progress, and whether that proves that nobody can go on; None while anything moves.
+) -> Standstill | None:
+    """Which ranks make no progress, and whether that proves that no rank can go on; None while anything moves.
 
     Args:
-        before: an earlier look at every living rank.
-        now: a later look at every living rank. With brief looks a proof is only a suspicion, because who waits for whom
-            is not known then.
+        before: an earlier status of every living rank.
+        now: a later status of every living rank. With brief ones a proof is only a suspicion, because who waits for
+            whom is not known then.
         running: ranks that have not left the code.
         stopped: those of them that a signal has stopped (SIGSTOP).
         failed: ranks that have left it with an error.
@@ -253,18 +255,20 @@ def judge(
     # CUDA may spin while it waits. Where NCCL's numbers name whom the GPU lacks, that is no sign of progress.
     spins = {rank for rank in awake if _absent_on_gpus(now[rank], now)}
     if not all(
-        look.still_since(before[rank]) for rank, look in now.items() if rank in before and rank not in spins
+        status.still_since(before[rank])
+        for rank, status in now.items()
+        if rank in before and rank not in spins
     ):
         return None
     waiting = {rank: describe(now[rank], now, _state(now[rank]), failed) for rank in sorted(awake)}
     for rank in stopped:
         waiting[rank] = Waiting(rank, None, "", "", state=RankState.STOPPED)
     doubts = doubts_about(now, awake, waiting)
-    passing = any(now[rank].ends_by_itself for rank in awake) or any(doubt.likely for doubt in doubts)
-    return StandStill(waiting, tuple(doubt.text for doubt in doubts), passing)
+    may_resume = any(now[rank].ends_by_itself for rank in awake) or any(doubt.likely for doubt in doubts)
+    return Standstill(waiting, tuple(doubt.text for doubt in doubts), may_resume)
 
 
-def _state(look: Look) -> RankState:
-    if look.waits_for_gpu:
+def _state(status: RankStatus) -> RankState:
+    if status.waits_for_gpu:
         return RankState.GPU
-    return RankState.BLOCKED if look.waiting_in is not None else RankState.ASLEEP
+    return RankState.BLOCKED if status.waiting_in is not None else RankState.ASLEEP

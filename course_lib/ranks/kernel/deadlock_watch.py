@@ -1,4 +1,7 @@
-"""When a run is looked at for a deadlock, how closely, and what two looks in a row say; what proves one: `deadlock`."""
+"""When ranks are asked for their status, in how much detail, and what two statuses in a row say.
+
+What proves a deadlock is in `deadlock`.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +17,49 @@ from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, Still
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.kernel.stop_ranks import failed_ranks, machine_is_busy, of_unanswering
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Seen, Where, written
+from course_lib.ranks.messages import StatusReply, StatusRequest, encode_message
+from course_lib.ranks.status import RankStatus
 
-#: Pace of looking for a deadlock: first look, then while somebody computes, then between the two looks of a proof.
-FIRST_LOOK, _IDLE_LOOK, _PROOF_LOOK = 0.2, 0.4, 0.12
-#: Ranks that make no progress without a proof are looked at closely as often as this, in seconds.
-_CLOSE_LOOK = 4.0
+#: Seconds to the first request for the ranks' status, to the next one while a rank computes, and between the two of a
+#: proof.
+FIRST_REQUEST, _IDLE_REQUEST, _PROOF_REQUEST = 0.2, 0.4, 0.12
+#: Ranks that make no progress without a proof are asked for details as often as this, in seconds.
+_CLOSE_REQUEST = 4.0
 #: A rank that connects before rank 0's store listens sleeps and retries for several seconds; that is not a deadlock.
 _CONNECT_SECONDS = 10.0
-#: Making a group goes back and forth between ranks and store: on a busy machine a look may miss all of its progress.
+#: Making a group goes back and forth between ranks and store: on a busy machine a status may miss all of its progress.
 _STARTING, _BUSY_SECONDS = {"init_process_group", "new_group"}, 3.0
 
 
 class DeadlockWatch:
-    """Looks at the ranks now and then, and says when a deadlock is proved."""
+    """Asks the ranks for their status now and then, and says when a deadlock is proved."""
 
-    def __init__(self, wires: Wires, this: Run) -> None:
+    def __init__(self, wires: Wires, run: Run) -> None:
         self.wires = wires
-        self.this = this
-        self.next_look = FIRST_LOOK
-        self.before: dict[int, Look] = {}
+        self.run = run
+        self.next_request = FIRST_REQUEST
+        self.before: dict[int, RankStatus] = {}
         self.asked: int | None = None
-        self.replies: dict[int, Look] = {}
+        self.replies: dict[int, RankStatus] = {}
         self.connecting_since: float | None = None
-        self.thorough = False  # two brief looks speak for a standstill: the next one reads the collectives
-        self.looked_closely = 0.0
+        self.thorough = False  # two brief statuses speak for a standstill: the next one has the collectives
+        self.detailed_at = 0.0
         self.rests: dict[int, AtRest] = {}  # of ranks that do not answer
         self.locked: dict[int, Waiting] = {}
 
     def step(self) -> bool:
         """Ask, or read the answers; True when the proof is complete (it is then in the run's `waiting`)."""
         if self.asked is None:
-            if self.this.seconds() >= self.next_look:
+            if self.run.seconds() >= self.next_request:
                 self._ask()
             return False
         for link in self.wires.links:
             with contextlib.suppress(MalformedError):  # then it has not answered, for all that is known
-                seen = link.take(Seen, self.asked)
-                if seen is not None:
-                    self.replies[link.rank] = link.where(seen)
+                reply = link.take(StatusReply, self.asked)
+                if reply is not None:
+                    self.replies[link.rank] = link.status_of(reply)
         living = [link for link in self.wires.links if link.alive]
-        if len(self.replies) < len(living) and self.this.seconds() < self.next_look:
+        if len(self.replies) < len(living) and self.run.seconds() < self.next_request:
             return False
         return self._judge()
 
@@ -63,8 +67,8 @@ class DeadlockWatch:
         self.wires.job += 1
         self.asked = self.wires.job
         self.replies = {}
-        self.next_look = self.this.seconds() + _IDLE_LOOK
-        question = written(Where(brief=not self.thorough), self.asked).encode()
+        self.next_request = self.run.seconds() + _IDLE_REQUEST
+        question = encode_message(StatusRequest(brief=not self.thorough), self.asked).encode()
         for link in self.wires.links:
             if link.alive:
                 link.channel.send_encoded(question)
@@ -74,33 +78,33 @@ class DeadlockWatch:
         now, before = self.replies, self.before
         thorough, self.thorough = self.thorough, False
         self.before = now
-        self.this.looks = now
-        self.next_look = self.this.seconds() + _IDLE_LOOK
+        self.run.statuses = now
+        self.next_request = self.run.seconds() + _IDLE_REQUEST
         self._note_progress(now)
-        running = frozenset(link.rank for link in self.this.running())
-        silent = [link for link in self.this.running() if link.rank not in now]
+        running = frozenset(link.rank for link in self.run.running())
+        silent = [link for link in self.run.running() if link.rank not in now]
         stopped = frozenset(link.rank for link in silent if link.is_stopped())
         self._note_locked([link for link in silent if link.rank not in stopped])
         halted = stopped | self.locked.keys()
         found = None
         if len(halted) == len(silent):  # who does not answer otherwise is busy, for all that is known
             if all(now[rank].waiting_in is not None for rank in running - halted):
-                self.next_look = self.this.seconds() + _PROOF_LOOK
-            found = self._both_looks(before, running, stopped)
-        # A rank may have left the code since it was looked at: then this is no proof of anything.
-        if found is None or self._connecting(now) or running != {link.rank for link in self.this.running()}:
-            self.this.still = None
+                self.next_request = self.run.seconds() + _PROOF_REQUEST
+            found = self._both_statuses(before, running, stopped)
+        # A rank may have left the code since it gave its status: then this proves nothing.
+        if found is None or self._connecting(now) or running != {link.rank for link in self.run.running()}:
+            self.run.still = None
             return False
         return self._stands_still(found, thorough, before)
 
-    def _both_looks(
-        self, before: dict[int, Look], running: frozenset[int], stopped: frozenset[int]
-    ) -> deadlock.StandStill | None:
-        """What the last two looks say, with the ranks that do not answer because they are stopped or locked."""
+    def _both_statuses(
+        self, before: dict[int, RankStatus], running: frozenset[int], stopped: frozenset[int]
+    ) -> deadlock.Standstill | None:
+        """What the last two statuses say, with the ranks that do not answer because they are stopped or locked."""
         halted = stopped | self.locked.keys()
-        found = deadlock.judge(before, self.replies, running, halted, failed_ranks(self.this))
+        found = deadlock.judge(before, self.replies, running, halted, failed_ranks(self.run))
         if found is None and halted == running and running:
-            found = deadlock.StandStill(
+            found = deadlock.Standstill(
                 {rank: Waiting(rank, None, "", "", state=RankState.STOPPED) for rank in sorted(stopped)}
             )
         if found is None or not self.locked:
@@ -112,60 +116,62 @@ class DeadlockWatch:
         )
 
     def _note_locked(self, silent: list[Link]) -> None:
-        """Which of the ranks that do not answer wait inside of themselves, and where."""
+        """Which of the ranks that do not answer are blocked in C code that holds the GIL, and where."""
         self.rests = {
             link.rank: self.rests.get(link.rank) or AtRest(link.pid)
             for link in silent
             if link.pid is not None
         }
-        resting = [link for link in silent if link.rank in self.rests and self.rests[link.rank].look()]
-        self.this.locked = {link.rank for link in resting}
+        resting = [link for link in silent if link.rank in self.rests and self.rests[link.rank].check()]
+        self.run.locked = {link.rank for link in resting}
         self.locked = {
-            link.rank: self.locked.get(link.rank) or of_unanswering(self.wires, self.this, link)
+            link.rank: self.locked.get(link.rank) or of_unanswering(self.wires, self.run, link)
             for link in resting
         }
 
-    def _stands_still(self, found: deadlock.StandStill, thorough: bool, before: dict[int, Look]) -> bool:
-        since = self.this.still.since if self.this.still is not None else self.this.seconds()
-        if not thorough and (found.proved or self.this.seconds() - self.looked_closely >= _CLOSE_LOOK):
-            self.thorough, self.next_look = True, self.this.seconds()
-            # It comes at once: a standstill is compared with the look some time ago, not against the last one.
+    def _stands_still(
+        self, found: deadlock.Standstill, thorough: bool, before: dict[int, RankStatus]
+    ) -> bool:
+        since = self.run.still.since if self.run.still is not None else self.run.seconds()
+        if not thorough and (found.proved or self.run.seconds() - self.detailed_at >= _CLOSE_REQUEST):
+            self.thorough, self.next_request = True, self.run.seconds()
+            # It comes at once: a standstill is compared with the status some time ago, not with the last one.
             self.before = before
         if thorough:
-            self.looked_closely = self.this.seconds()
+            self.detailed_at = self.run.seconds()
             if found.proved:
-                self.this.waiting = dict(found.waiting)
+                self.run.waiting = dict(found.waiting)
                 return True
-            self.next_look = self.this.seconds() + _IDLE_LOOK
-        elif self.this.still is not None and not found.proved:
+            self.next_request = self.run.seconds() + _IDLE_REQUEST
+        elif self.run.still is not None and not found.proved:
             found = dataclasses.replace(
-                found, waiting=self.this.still.found.waiting
+                found, waiting=self.run.still.found.waiting
             )  # those say who waits for whom
-        self.this.still = Still(since, found)
+        self.run.still = Still(since, found)
         return False
 
-    def _note_progress(self, looks: dict[int, Look]) -> None:
-        """Has any rank issued or counted anything since the last look?"""
-        counts = {rank: (look.progress, sum(look.sequence.values())) for rank, look in looks.items()}
-        known = self.this.counts
+    def _note_progress(self, statuses: dict[int, RankStatus]) -> None:
+        """Has any rank issued or counted anything since the last status?"""
+        counts = {rank: (status.progress, sum(status.sequence.values())) for rank, status in statuses.items()}
+        known = self.run.counts
         if any(known.get(rank) != count for rank, count in counts.items()):
-            self.this.counts, self.this.progressed = {**known, **counts}, self.this.seconds()
+            self.run.counts, self.run.progressed = {**known, **counts}, self.run.seconds()
 
-    def _connecting(self, looks: dict[int, Look]) -> bool:
+    def _connecting(self, statuses: dict[int, RankStatus]) -> bool:
         """True while ranks may still be finding each other: what they wait for may be a thread that gets no core."""
-        grace = self._grace(looks)
+        grace = self._grace(statuses)
         if not grace:
             self.connecting_since = None
             return False
         if self.connecting_since is None:
-            self.connecting_since = self.this.seconds()
-        return self.this.seconds() - self.connecting_since < grace
+            self.connecting_since = self.run.seconds()
+        return self.run.seconds() - self.connecting_since < grace
 
-    def _grace(self, looks: dict[int, Look]) -> float:
+    def _grace(self, statuses: dict[int, RankStatus]) -> float:
         """How long ranks without progress may look like this before it means something, in seconds."""
-        stacks = [[frame.function for frame in look.stack] for look in looks.values()]
-        # The store is rank 0's: it does not come once that has left. To one that all others have left, nobody comes.
-        awaited = 0 not in self.this.done and len(self.this.running()) > 1
+        stacks = [[frame.function for frame in status.stack] for status in statuses.values()]
+        # The store is rank 0's: it does not come once that has left. To one that all others have left, no rank comes.
+        awaited = 0 not in self.run.done and len(self.run.running()) > 1
         if awaited and any(stack[-1:] == ["_create_c10d_store"] for stack in stacks):
             return _CONNECT_SECONDS
         if any(_STARTING.intersection(stack) for stack in stacks) and machine_is_busy():

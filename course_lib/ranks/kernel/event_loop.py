@@ -15,9 +15,9 @@ from typing import TypeVar
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.interrupts import StopRequests
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Body, Cannot, Seen, Where, written
+from course_lib.ranks.messages import Body, Cannot, StatusReply, StatusRequest, encode_message
 from course_lib.ranks.protocol import BufferedChannel
+from course_lib.ranks.status import RankStatus
 
 _Reply = TypeVar("_Reply", bound=Body)
 
@@ -105,7 +105,7 @@ class Wires:
         self.job += 1
         job = self.job
         links = [link for link in self.links if link.alive and (ranks is None or link.rank in ranks)]
-        encoded = written(question, job).encode()
+        encoded = encode_message(question, job).encode()
         for link in links:
             link.channel.send_encoded(encoded)
         answers: dict[int, _Reply | Cannot] = {}
@@ -124,11 +124,13 @@ class Wires:
                 return {rank: answer for rank, answer in answers.items() if isinstance(answer, reply)}
             self.pump(left)
 
-    def look(self, timeout: float = 1.0, detail: bool = False) -> dict[int, Look]:
-        """Where every rank is now, without those that do not answer in time. `detail`: see `control_thread.look`."""
+    def get_statuses(self, timeout: float = 1.0, detail: bool = False) -> dict[int, RankStatus]:
+        """The status of every rank that answers in time. `detail`: see `control_thread.get_status`."""
         with self._lock:
-            replies = self.ask(Where(detail=detail), Seen, timeout)
-            return {link.rank: link.where(replies[link.rank]) for link in self.links if link.rank in replies}
+            replies = self.ask(StatusRequest(detail=detail), StatusReply, timeout)
+            return {
+                link.rank: link.status_of(replies[link.rank]) for link in self.links if link.rank in replies
+            }
 
 
 def _answer(link: Link, reply: type[_Reply], job: int) -> _Reply | Cannot | None:

@@ -40,7 +40,7 @@ from course_lib.ranks.server.store import listen_on_loopback
 from course_lib.ranks.starting import RankConfig, StoreConfig
 
 MAX_RANKS = 256
-#: The variable by which whoever runs a shared machine allows fewer.
+#: The variable by which the administrator of a shared machine allows fewer.
 MAX_RANKS_VARIABLE = "DDP_COURSE_MAX_RANKS"
 
 

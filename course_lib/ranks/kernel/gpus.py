@@ -48,7 +48,7 @@ class Gpus(GpuReport):
     """The GPUs of a machine as its ranks see them: what trying them has reported (see `GpuReport`).
 
     Attributes:
-        visible: the variable that hides GPUs from ranks, as the user has set it; None where nobody has.
+        visible: the variable that hides GPUs from ranks, as the user has set it; None where it is not set.
     """
 
     visible: str | None = None
@@ -183,7 +183,7 @@ def find_gpus_early(launcher: Launcher) -> None:
         environment = dict(os.environ)
 
         def find() -> None:
-            with contextlib.suppress(Exception):  # whoever needs them asks again, and is told
+            with contextlib.suppress(Exception):  # a caller who needs them asks again, and is told
                 launcher.wait_ready()
                 find_gpus(launcher, environment)
 

@@ -35,11 +35,11 @@ class StopRequests:
 
     @property
     def pressed(self) -> bool:
-        """True when there was a press that nobody has acknowledged."""
+        """True when there was a press that has not been acknowledged."""
         return self.count > self._acknowledged
 
     def acknowledge(self) -> None:
-        """Whoever calls this sees to it that things stop; more presses until now mean the same."""
+        """The caller sees to it that things stop; more presses until now mean the same."""
         self._acknowledged = self.count
 
     def take(self) -> int:
@@ -67,7 +67,8 @@ _current = _Current()
 def deferred() -> Iterator[StopRequests]:
     """Within this block SIGINT is counted instead of raised; nested blocks share one counter.
 
-    What a press means is decided by whoever holds the counter; one that nobody acknowledged is raised at the end.
+    What a press means is decided by the code that holds the counter; one that was not acknowledged is raised at the
+    end.
     """
     if _current.requests is not None:
         yield _current.requests

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Outcome, Waiting
 from course_lib.outcome.progress import Progress
-from course_lib.ranks.kernel.deadlock import StandStill
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Around, Call, Cell, Done, Script
+from course_lib.ranks.kernel.deadlock import Standstill
+from course_lib.ranks.messages import Around, Call, Cell, JobReply, Script
+from course_lib.ranks.status import RankStatus
 
 if TYPE_CHECKING:
     from course_lib.ranks.kernel.rank_handle import Link
 
 
-#: When nothing has moved on any rank for as long as this, in seconds, that is worth saying, though it is no proof.
+#: When nothing has moved on any rank for as long as this, in seconds, that is worth saying, though it proves nothing.
 PROBABLE_SECONDS = 5.0
 
 
@@ -72,7 +72,7 @@ class Still:
     """Nothing moves on any rank, since so many seconds of the job."""
 
     since: float
-    found: StandStill
+    found: Standstill
 
 
 @dataclass
@@ -84,19 +84,21 @@ class Run:
     links: list[Link]
     started: float = field(default_factory=time.monotonic)
     started_ns: int = field(default_factory=time.time_ns)
-    done: dict[int, Done] = field(default_factory=dict)
+    done: dict[int, JobReply] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     stopped_at: dict[int, str] = field(default_factory=dict)  # rank -> why the course ended its part
     killed: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)  # by their launcher
-    looks: dict[int, Look] = field(default_factory=dict)
-    details: dict[int, Look] = field(default_factory=dict)  # the last look, with lines, stages and facts
+    statuses: dict[int, RankStatus] = field(default_factory=dict)
+    details: dict[int, RankStatus] = field(
+        default_factory=dict
+    )  # the last status, with lines, stages and facts
     still: Still | None = None
     doubts: tuple[str, ...] = ()  # of a standstill that has lasted when the run was ended
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # what ranks have issued and counted
     progressed: float = 0.0  # when those last changed
     stalled_for: float = 0.0  # how long they had not, when the run was ended for it
-    locked: set[int] = field(default_factory=set)  # wait inside of themselves, with Python's lock held
+    locked: set[int] = field(default_factory=set)  # blocked in C code that holds the GIL
     freed: bool = False
     proved: bool = False
     timed_out: bool = False
@@ -114,7 +116,7 @@ class Run:
         sequences = [done.sequence for done in self.done.values() if done.error is None]
         return len(sequences) == len(self.links) and all(each == sequences[0] for each in sequences)
 
-    def lasting(self) -> StandStill | None:
+    def lasting(self) -> Standstill | None:
         """What has been standing still for so long that it means something; None while ranks get on."""
         if self.still is None or self.seconds() - self.still.since < PROBABLE_SECONDS:
             return None
@@ -125,36 +127,36 @@ class Run:
         return time.monotonic() - self.started
 
 
-def collect(this: Run) -> None:
+def collect(run: Run) -> None:
     """Take in the answers that have come, and notice who has died without one."""
-    for link in this.links:
-        if link.rank not in this.done:
-            done = link.take(Done, this.number)
+    for link in run.links:
+        if link.rank not in run.done:
+            done = link.take(JobReply, run.number)
             if done is not None:
-                this.done[link.rank] = done
+                run.done[link.rank] = done
                 link.stdout.drain()
                 link.stderr.drain()
-            elif not link.alive and link.rank not in {*this.died_first, *this.killed, *this.ended}:
-                # The reply may still be on the wire: a rank can say `done` and die a moment later.
+            elif not link.alive and link.rank not in {*run.died_first, *run.killed, *run.ended}:
+                # The reply may still be on the wire: a rank can send it and die a moment later.
                 link.read()
-                done = link.take(Done, this.number)
+                done = link.take(JobReply, run.number)
                 if done is not None:
-                    this.done[link.rank] = done
+                    run.done[link.rank] = done
                 for written in (link.stdout, link.stderr, link.stack_dump):
                     written.drain()
-                cut = link.rank in this.cut_off
-                this.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
+                cut = link.rank in run.cut_off
+                run.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
 
 
-def progress_of(this: Run, still: Outcome | None = None) -> Progress:
+def progress_of(run: Run, still: Outcome | None = None) -> Progress:
     """What can be shown of the job now."""
-    running = frozenset(link.rank for link in this.running())
+    running = frozenset(link.rank for link in run.running())
     return Progress(
-        this.seconds(),
-        {link.rank: link.stdout.text() for link in this.links},
-        {link.rank: link.stderr.text() for link in this.links},
-        frozenset(this.done),
+        run.seconds(),
+        {link.rank: link.stdout.text() for link in run.links},
+        {link.rank: link.stderr.text() for link in run.links},
+        frozenset(run.done),
         running,
         still,
-        this.seconds() - this.still.since if this.still is not None else 0.0,
+        run.seconds() - run.still.since if run.still is not None else 0.0,
     )

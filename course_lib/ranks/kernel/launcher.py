@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from course_lib.ranks.messages import read, written
+from course_lib.ranks.messages import decode_message, encode_message
 from course_lib.ranks.protocol import Decoder, Message, send_with_fds
 from course_lib.ranks.server.compatibility import server_environment, working_folder
 from course_lib.ranks.server.zygote import ask_zygote
@@ -183,7 +183,7 @@ class Launcher:
             )
             try:
                 self.sock.setblocking(True)
-                send_with_fds(self.sock, written(wanted), fds)
+                send_with_fds(self.sock, encode_message(wanted), fds)
             except OSError as error:
                 self.gone = True
                 raise LaunchError(f"The process that starts ranks is gone: {self.last_words()}") from error
@@ -197,7 +197,7 @@ class Launcher:
         with contextlib.suppress(OSError), self._lock:
             try:
                 self.sock.setblocking(True)
-                self.sock.sendall(written(Kill(pid, after)).encode())
+                self.sock.sendall(encode_message(Kill(pid, after)).encode())
             finally:
                 self.sock.setblocking(False)
 
@@ -220,16 +220,16 @@ class Launcher:
     def _heard(self, message: Message) -> None:
         match message.kind:
             case ServerReady.kind:
-                self.ready = read(ServerReady, message)
+                self.ready = decode_message(ServerReady, message)
             case Started.kind:
-                started = read(Started, message)
+                started = decode_message(Started, message)
                 self.pids[started.token] = started.pid
                 self.exits.pop(started.pid, None)  # the system uses numbers again
             case Failed.kind:
-                failed = read(Failed, message)
+                failed = decode_message(Failed, message)
                 self.failures[failed.token] = failed.reason
             case Exited.kind:
-                exited = read(Exited, message)
+                exited = decode_message(Exited, message)
                 self.exits[exited.pid] = exited.code
 
     def give_up(self) -> None:

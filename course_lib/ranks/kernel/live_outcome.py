@@ -1,4 +1,4 @@
-"""An outcome whose ranks are still there: what did not come with the end of the run is fetched when somebody asks."""
+"""An outcome whose ranks are still there: what did not come with the end of the run is fetched when it is asked for."""
 
 from __future__ import annotations
 

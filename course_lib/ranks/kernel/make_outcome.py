@@ -11,8 +11,8 @@ from course_lib.outcome.places import Frame, is_learners
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, what_was_run
 from course_lib.ranks.kernel.stop_ranks import main_stack
-from course_lib.ranks.look import Look
 from course_lib.ranks.messages import LastWords
+from course_lib.ranks.status import RankStatus
 
 #: What torch says on a rank whose peers are gone.
 PEER_LOST = (
@@ -26,112 +26,112 @@ PEER_LOST = (
 )
 
 
-def conclude(wires: Wires, this: Run) -> Outcome:
+def conclude(wires: Wires, run: Run) -> Outcome:
     """Judge how each rank's part ended, ask what it takes to explain it, and put it all into one object."""
-    parts = {link.rank: _ending(this, link.rank) for link in this.links}
-    exits = _exits(wires, this, parts)
+    parts = {link.rank: _ending(run, link.rank) for link in run.links}
+    exits = _exits(wires, run, parts)
     errors = {
         rank: done.error
-        for rank, done in sorted(this.done.items())
+        for rank, done in sorted(run.done.items())
         if done.error is not None and parts[rank] is Ending.RAISED
     }
     endings = {
-        rank: Ending.FREED if _was_freed(this, rank, ending, errors.get(rank), bool(exits)) else ending
+        rank: Ending.FREED if _was_freed(run, rank, ending, errors.get(rank), bool(exits)) else ending
         for rank, ending in parts.items()
     }
-    kind = _kind(this, endings, exits)
-    if kind is not Kind.OK and not this.details:
-        this.details = wires.look(1.0, detail=True)
-    this.details = {**this.details, **_last_words(this)}
-    waiting = {rank: seen for rank, seen in this.waiting.items() if rank in this.stopped_at}
+    kind = _kind(run, endings, exits)
+    if kind is not Kind.OK and not run.details:
+        run.details = wires.get_statuses(1.0, detail=True)
+    run.details = {**run.details, **_last_words(run)}
+    waiting = {rank: seen for rank, seen in run.waiting.items() if rank in run.stopped_at}
     return Outcome(
         kind=kind,
         world_size=wires.world_size,
-        ranks=tuple(link.rank for link in this.links),
-        stdout={link.rank: link.stdout.text() for link in this.links},
-        stderr={link.rank: link.stderr.text() for link in this.links},
-        shown={rank: done.shown for rank, done in sorted(this.done.items()) if done.shown is not None},
+        ranks=tuple(link.rank for link in run.links),
+        stdout={link.rank: link.stdout.text() for link in run.links},
+        stderr={link.rank: link.stderr.text() for link in run.links},
+        shown={rank: done.shown for rank, done in sorted(run.done.items()) if done.shown is not None},
         errors=errors,
         exits=exits,
         endings=endings,
         waiting=dict(sorted(waiting.items())),
-        pictures={link.rank: tuple(link.pictures) for link in this.links if link.pictures},
-        proved=this.proved,
-        doubts=this.doubts,
-        stalled_for=this.stalled_for,
-        interrupted=this.interrupted,
-        timed_out=this.timed_out,
-        seconds=this.seconds(),
-        what=what_was_run(this.job),
-        recorded=_recorded(this, kind),
-        facts=_facts(this),
-        last_places={rank: _last_place(this, rank) for rank in sorted(this.died_first)},
-        trace_events={rank: done.trace for rank, done in sorted(this.done.items()) if done.trace},
+        pictures={link.rank: tuple(link.pictures) for link in run.links if link.pictures},
+        proved=run.proved,
+        doubts=run.doubts,
+        stalled_for=run.stalled_for,
+        interrupted=run.interrupted,
+        timed_out=run.timed_out,
+        seconds=run.seconds(),
+        what=what_was_run(run.job),
+        recorded=_recorded(run, kind),
+        facts=_facts(run),
+        last_places={rank: _last_place(run, rank) for rank in sorted(run.died_first)},
+        trace_events={rank: done.trace for rank, done in sorted(run.done.items()) if done.trace},
         never_struck=tuple(
-            sentence for _, done in sorted(this.done.items()) for sentence in done.never_struck
+            sentence for _, done in sorted(run.done.items()) for sentence in done.never_struck
         ),
         packed={
-            rank: (done.value, done.not_sent) for rank, done in sorted(this.done.items()) if done.has_value
+            rank: (done.value, done.not_sent) for rank, done in sorted(run.done.items()) if done.has_value
         },
     )
 
 
-def if_ended_now(wires: Wires, this: Run) -> Outcome | None:
+def if_ended_now(wires: Wires, run: Run) -> Outcome | None:
     """What a run that makes no progress would come to if it were ended now; None while its ranks get on."""
-    found = this.lasting()
+    found = run.lasting()
     if found is None:
         return None
-    return _so_far(wires, this, found.waiting, () if found.passing else found.doubts)
+    return _so_far(wires, run, found.waiting, () if found.may_resume else found.doubts)
 
 
-def stalled(wires: Wires, this: Run) -> Outcome:
+def stalled(wires: Wires, run: Run) -> Outcome:
     """What a run without progress would come to if it were ended now; where its ranks are has just been asked."""
-    return dataclasses.replace(_so_far(wires, this, this.waiting, this.doubts), stalled_for=this.stalled_for)
+    return dataclasses.replace(_so_far(wires, run, run.waiting, run.doubts), stalled_for=run.stalled_for)
 
 
-def _so_far(wires: Wires, this: Run, waiting: Mapping[int, Waiting], doubts: tuple[str, ...]) -> Outcome:
+def _so_far(wires: Wires, run: Run, waiting: Mapping[int, Waiting], doubts: tuple[str, ...]) -> Outcome:
     return Outcome(
         kind=Kind.HANG,
         world_size=wires.world_size,
-        ranks=tuple(link.rank for link in this.links),
+        ranks=tuple(link.rank for link in run.links),
         stdout={},
         stderr={},
         shown={},
-        errors={rank: done.error for rank, done in sorted(this.done.items()) if done.error is not None},
+        errors={rank: done.error for rank, done in sorted(run.done.items()) if done.error is not None},
         exits={},
         endings={
-            link.rank: Ending.RAISED if this.done[link.rank].error is not None else Ending.FINISHED
-            for link in this.links
-            if link.rank in this.done
+            link.rank: Ending.RAISED if run.done[link.rank].error is not None else Ending.FINISHED
+            for link in run.links
+            if link.rank in run.done
         },
         waiting=waiting,
         pictures={},
         doubts=doubts,
         timed_out=True,
-        seconds=this.seconds(),
-        what=what_was_run(this.job),
-        recorded=_seen(this),
-        facts=_facts(this),
+        seconds=run.seconds(),
+        what=what_was_run(run.job),
+        recorded=_seen(run),
+        facts=_facts(run),
     )
 
 
-def _ending(this: Run, rank: int) -> Ending:
+def _ending(run: Run, rank: int) -> Ending:
     """How the rank's part ended, as far as it tells itself."""
-    done = this.done.get(rank)
-    if rank in this.killed:
+    done = run.done.get(rank)
+    if rank in run.killed:
         return Ending.KILLED
-    if rank in this.ended:
+    if rank in run.ended:
         return Ending.ENDED
     if done is None:
         return Ending.DIED
     return Ending.FINISHED if done.error is None else Ending.RAISED
 
 
-def _exits(wires: Wires, this: Run, parts: Mapping[int, Ending]) -> dict[int, int]:
+def _exits(wires: Wires, run: Run, parts: Mapping[int, Ending]) -> dict[int, int]:
     """The exit codes of the ranks that have died."""
     exits = {
-        link.rank: this.died_first.get(link.rank, link.exit_code or 0)
-        for link in this.links
+        link.rank: run.died_first.get(link.rank, link.exit_code or 0)
+        for link in run.links
         if parts[link.rank] is Ending.DIED
     }
     # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
@@ -141,63 +141,65 @@ def _exits(wires: Wires, this: Run, parts: Mapping[int, Ending]) -> dict[int, in
     return dict(sorted(exits.items()))
 
 
-def _was_freed(this: Run, rank: int, ending: Ending, error: RankError | None, somebody_died: bool) -> bool:
+def _was_freed(run: Run, rank: int, ending: Ending, error: RankError | None, a_rank_died: bool) -> bool:
     """True when the rank's part did not end by itself: the course freed it, or a rank that it waited for died."""
-    why = this.stopped_at.get(rank)
+    why = run.stopped_at.get(rank)
     if ending is Ending.RAISED and why not in (None, "stopped"):
         return True
     if ending is Ending.FINISHED and why == "deadlock":
         return True
-    return somebody_died and error is not None and any(sign in error.message.lower() for sign in PEER_LOST)
+    return a_rank_died and error is not None and any(sign in error.message.lower() for sign in PEER_LOST)
 
 
-def _kind(this: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
+def _kind(run: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:
     if exits:
         return Kind.DIED
     if Ending.RAISED in endings.values():
         return Kind.RAISES
-    if this.proved or this.timed_out:
+    if run.proved or run.timed_out:
         return Kind.HANG
-    if this.interrupted and this.killed:
+    if run.interrupted and run.killed:
         return Kind.RAISES
     return Kind.OK
 
 
-def _last_words(this: Run) -> dict[int, Look]:
+def _last_words(run: Run) -> dict[int, RankStatus]:
     """What ranks that C++ has ended could still say."""
-    told = {link.rank: link.take(LastWords, 0) for link in this.links if link.rank in this.died_first}
-    return {rank: words.look.of_rank(rank) for rank, words in told.items() if words is not None}
+    told = {link.rank: link.take(LastWords, 0) for link in run.links if link.rank in run.died_first}
+    return {rank: words.status.of_rank(rank) for rank, words in told.items() if words is not None}
 
 
-def _recorded(this: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
+def _recorded(run: Run, kind: Kind) -> dict[int, tuple[Collective, ...]]:
     """The collectives of a run that went wrong (a rebuilt group forgets them), or that was watched."""
-    if kind is Kind.OK and not this.doubts:
-        return {rank: done.records for rank, done in sorted(this.done.items()) if done.records is not None}
-    return _seen(this)
+    if kind is Kind.OK and not run.doubts:
+        return {rank: done.records for rank, done in sorted(run.done.items()) if done.records is not None}
+    return _seen(run)
 
 
-def _seen(this: Run) -> dict[int, tuple[Collective, ...]]:
-    """The collectives of the run that the ranks told when they were looked at last."""
+def _seen(run: Run) -> dict[int, tuple[Collective, ...]]:
+    """The collectives of the run that the ranks told with their last status."""
     return {
         # What an earlier cell has left open is part of the story.
-        rank: tuple(record for record in look.records if record.time_ns >= this.started_ns or not record.done)
-        for rank, look in sorted({**this.looks, **this.details}.items())
+        rank: tuple(
+            record for record in status.records if record.time_ns >= run.started_ns or not record.done
+        )
+        for rank, status in sorted({**run.statuses, **run.details}.items())
     }
 
 
-def _facts(this: Run) -> dict[int, Facts]:
+def _facts(run: Run) -> dict[int, Facts]:
     """What the ranks told of themselves: when they raised, at the end, or while they were blocked."""
-    told = {rank: look.facts for rank, look in this.details.items() if look.facts is not None}
-    told.update({rank: done.facts for rank, done in this.done.items() if done.facts is not None})
+    told = {rank: status.facts for rank, status in run.details.items() if status.facts is not None}
+    told.update({rank: done.facts for rank, done in run.done.items() if done.facts is not None})
     return dict(sorted(told.items()))
 
 
-def _last_place(this: Run, rank: int) -> tuple[Frame, ...]:
+def _last_place(run: Run, rank: int) -> tuple[Frame, ...]:
     """Where a rank that crashed was, as far as it could still say."""
-    if rank in this.details:
+    if rank in run.details:
         # C++ has ended it, and it could still be asked: what had it issued that was not over? Its main thread may have
         # gone on meanwhile, and a dump of frames that move breaks off.
-        look = this.details[rank]
-        issued = [record.origin for record in look.records if not record.done and record.origin is not None]
-        return tuple(issued[:1]) or tuple(frame for frame in look.stack if is_learners(frame.file))
-    return main_stack(next(link for link in this.links if link.rank == rank))
+        status = run.details[rank]
+        issued = [record.origin for record in status.records if not record.done and record.origin is not None]
+        return tuple(issued[:1]) or tuple(frame for frame in status.stack if is_learners(frame.file))
+    return main_stack(next(link for link in run.links if link.rank == rank))

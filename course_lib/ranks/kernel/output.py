@@ -47,7 +47,7 @@ class OutputBuffer:
         return True
 
     def drain(self) -> None:
-        """Read until the pipe is empty: what was written before the rank said `done` is in it."""
+        """Read until the pipe is empty: what was written before the rank sent its `JobReply` is in it."""
         left = _PIPE_BYTES
         while left > 0:
             try:

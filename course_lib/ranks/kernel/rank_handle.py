@@ -15,16 +15,26 @@ import psutil
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
 from course_lib.ranks.kernel.output import OutputBuffer
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Body, Done, Picture, Ready, Seen, Stop, number_of, read, written
+from course_lib.ranks.messages import (
+    Body,
+    JobReply,
+    Picture,
+    Ready,
+    StatusReply,
+    Stop,
+    decode_message,
+    encode_message,
+    number_of,
+)
 from course_lib.ranks.protocol import BufferedChannel, Message
 from course_lib.ranks.starting import RankConfig
+from course_lib.ranks.status import RankStatus
 
 _Reply = TypeVar("_Reply", bound=Body)
 
 #: How long a rank may take to close the learner's files when it is dismissed.
 LEAVE_SECONDS = 1.0
-#: The same where it has a GPU to give back. Nobody waits for it, but its memory is missing meanwhile.
+#: The same where it has a GPU to give back. The kernel does not wait for it, but its memory is missing meanwhile.
 LEAVE_SECONDS_ON_GPUS = 5.0
 
 
@@ -33,7 +43,7 @@ class Link(abc.ABC):
 
     #: What the outermost frame of the main thread says in a dump of its stack.
     outermost = "in _run_module_as_main"
-    #: What the rank has last told of itself (`Look.uses_gpus`); until it has, whether it was given a GPU.
+    #: What the rank has last told of itself (`RankStatus.uses_gpus`); until it has, whether it was given a GPU.
     uses_gpus = False
 
     def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
@@ -44,7 +54,7 @@ class Link(abc.ABC):
         self.inbox: list[Message] = []
         self.pictures: list[bytes] = []
         self.killed_by_course = False
-        #: The job whose `done` may come; `unasked` turns true when one comes that nobody waits for. A rank answers each
+        #: The job whose `JobReply` may come; `unasked` turns true when one comes for another job. A rank answers each
         #: job once, so what it runs has then spoken in its name.
         self.awaited: int | None = None
         self.unasked = False
@@ -80,16 +90,16 @@ class Link(abc.ABC):
                 self._started(message)
             elif message.kind == Picture.kind:
                 self.pictures.append(message.blob)
-            elif message.kind == Done.kind and number_of(message) != self.awaited:
+            elif message.kind == JobReply.kind and number_of(message) != self.awaited:
                 self.unasked = True
             else:
-                if message.kind == Done.kind:
+                if message.kind == JobReply.kind:
                     self.awaited = None
                 self.inbox.append(message)
 
     def _started(self, message: Message) -> None:
         try:
-            self.ready = read(Ready, message)
+            self.ready = decode_message(Ready, message)
         except MalformedError:
             self.channel.give_up()
 
@@ -110,13 +120,13 @@ class Link(abc.ABC):
             if message.kind == kind.kind:
                 self.inbox.remove(message)
                 if number_of(message) == job:
-                    return read(kind, message)
+                    return decode_message(kind, message)
         return None
 
-    def where(self, seen: Seen) -> Look:
+    def status_of(self, reply: StatusReply) -> RankStatus:
         """What the rank tells of itself, with its number."""
-        self.uses_gpus = seen.look.uses_gpus
-        return seen.look.of_rank(self.rank)
+        self.uses_gpus = reply.status.uses_gpus
+        return reply.status.of_rank(self.rank)
 
     def take_all(self, kind: type[_Reply]) -> list[_Reply]:
         """The messages of this kind that have come, to whatever they belong.
@@ -127,11 +137,11 @@ class Link(abc.ABC):
         found = [message for message in self.inbox if message.kind == kind.kind]
         for message in found:
             self.inbox.remove(message)
-        return [read(kind, message) for message in found]
+        return [decode_message(kind, message) for message in found]
 
     def said_how(self) -> Message | None:
-        """The message that says how its job went, where it has come and nobody has taken it yet."""
-        return next((message for message in self.inbox if message.kind == Done.kind), None)
+        """The message that says how its job went, where it has come and has not been taken yet."""
+        return next((message for message in self.inbox if message.kind == JobReply.kind), None)
 
     def signal(self, number: int) -> None:
         """Send a signal to the rank's process."""
@@ -213,5 +223,5 @@ class RankLink(Link):
         """Ask the rank to close its files and leave, and see to it that it does."""
         self.killed_by_course = True
         if self.pid is not None and self.alive:
-            self.channel.send(written(Stop()))
+            self.channel.send(encode_message(Stop()))
             self.launcher.kill(self.pid, after=LEAVE_SECONDS_ON_GPUS if self.uses_gpus else LEAVE_SECONDS)

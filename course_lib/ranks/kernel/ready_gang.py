@@ -95,7 +95,7 @@ class ReadyGang(Wires):
         """The collectives issued in a span of time, by rank; empty when the gang is gone."""
         if self.state not in (State.IDLE, State.BUSY):
             return {}
-        return issued_between(self.look(_FETCH_SECONDS, detail=True), started_ns, ended_ns)
+        return issued_between(self.get_statuses(_FETCH_SECONDS, detail=True), started_ns, ended_ns)
 
     def rebuild_group(self) -> int | None:
         """Give the ranks a new process group, keeping their Python state.

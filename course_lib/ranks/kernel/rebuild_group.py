@@ -20,14 +20,14 @@ _GROUP_BROKEN = (
 )
 
 
-def repair_group(gang: ReadyGang, this: Run) -> tuple[str, ...]:
+def repair_group(gang: ReadyGang, run: Run) -> tuple[str, ...]:
     """Rebuild what the job has broken; returns what the learner has to know about that."""
     if not all(link.alive for link in gang.links):
         gang.mark_broken()
-        return _variables_lost(this)
-    if not this.job.repair or not _group_is_broken(this):
-        apart = _apart_on_gpus(gang, this)
-        return (*apart, *_still_on_gpus(this, bool(apart)))
+        return _variables_lost(run)
+    if not run.job.repair or not _group_is_broken(run):
+        apart = _apart_on_gpus(gang, run)
+        return (*apart, *_still_on_gpus(run, bool(apart)))
     if not gang.init:
         return ("The ranks are free again; their process groups are yours to rebuild.",)
     moved = gang.rebuild_group()
@@ -42,38 +42,38 @@ def repair_group(gang: ReadyGang, this: Run) -> tuple[str, ...]:
     return (note,)
 
 
-def _variables_lost(this: Run) -> tuple[str, ...]:
+def _variables_lost(run: Run) -> tuple[str, ...]:
     """Ranks had to be ended; a person who pressed stop reads so where the result is reported."""
-    if not this.killed or this.interrupted:
+    if not run.killed or run.interrupted:
         return ()
-    ended = f"{rank_list(this.killed).capitalize()} could not be freed and had to be ended."
+    ended = f"{rank_list(run.killed).capitalize()} could not be freed and had to be ended."
     return (f"{ended} The variables of all ranks are lost: the next %%ranks starts new ranks.",)
 
 
-def _group_is_broken(this: Run) -> bool:
+def _group_is_broken(run: Run) -> bool:
     """True when a rank was freed from it or says so, or one has raised and others have issued more or less."""
-    messages = [done.error.message.lower() for done in this.done.values() if done.error is not None]
-    if this.freed or any(sign in message for message in messages for sign in _GROUP_BROKEN):
+    messages = [done.error.message.lower() for done in run.done.values() if done.error is not None]
+    if run.freed or any(sign in message for message in messages for sign in _GROUP_BROKEN):
         return True
-    issued = [done.sequence for done in this.done.values()]
+    issued = [done.sequence for done in run.done.values()]
     groups = {name for numbers in issued for name in numbers}
     unequal = any(len({numbers[name] for numbers in issued if name in numbers}) > 1 for name in groups)
     return bool(messages) and unequal
 
 
-def _still_on_gpus(this: Run, apart: bool) -> tuple[str, ...]:
+def _still_on_gpus(run: Run, apart: bool) -> tuple[str, ...]:
     """A rank may come to the end of a job while its GPU still works: it computes, or waits for other ranks.
 
     One that has waited for a rank that came later has probably been served meanwhile: nothing is said of it, unless
     ranks have issued different numbers of collectives.
     """
-    busy = {rank: done for rank, done in sorted(this.done.items()) if done.gpu_busy}
+    busy = {rank: done for rank, done in sorted(run.done.items()) if done.gpu_busy}
     if not busy:
         return ()
     left_at = max(done.ended_ns for done in busy.values())
-    if not apart and any(done.ended_ns > left_at for rank, done in this.done.items() if rank not in busy):
+    if not apart and any(done.ended_ns > left_at for rank, done in run.done.items() if rank not in busy):
         return ()
-    what = what_was_run(this.job)
+    what = what_was_run(run.job)
     if len(busy) == 1:
         said = f"When this {what} ended, the GPU of {rank_list(busy)} had not finished its work: it computed, or waited"
     else:
@@ -81,17 +81,17 @@ def _still_on_gpus(this: Run, apart: bool) -> tuple[str, ...]:
     return (f"{said} for other ranks. The next line that needs a result waits for that, too.",)
 
 
-def _apart_on_gpus(gang: ReadyGang, this: Run) -> tuple[str, ...]:
+def _apart_on_gpus(gang: ReadyGang, run: Run) -> tuple[str, ...]:
     """A job that ended well may leave GPUs waiting for each other: its collectives returned before they were done."""
     grown = {
         rank: {
             name: number - gang.numbers.get(rank, {}).get(name, 0) for name, number in done.sequence.items()
         }
-        for rank, done in this.done.items()
+        for rank, done in run.done.items()
     }
     return tuple(
         "The ranks have issued different numbers of collectives on their GPUs: in this "
-        f"{what_was_run(this.job)}, {nccl_counts.sentence(counts)}. NCCL's collectives return at "
+        f"{what_was_run(run.job)}, {nccl_counts.sentence(counts)}. NCCL's collectives return at "
         "once, so nothing has failed yet. The next line that needs a result (.item(), .cpu(), print) waits forever, "
         "or a later collective will be matched with the one that is still open."
         for counts in nccl_counts.apart(grown).values()

@@ -1,8 +1,8 @@
 """Run one job on a gang, from sending it to the `Outcome`: stream output, watch for deadlocks, stop what must stop.
 
-What a job is stands in `job`, when ranks are looked at in `deadlock_watch`, how they are made to leave it in
-`stop_ranks`, how its outcome is made in `make_outcome`, and how the gang is made usable again in `rebuild_group`.
-`follow` does the same for ranks that somebody else has started.
+What a job is stands in `job`, when ranks are asked for their status in `deadlock_watch`, how they are made to leave it
+in `stop_ranks`, how its outcome is made in `make_outcome`, and how the gang is made usable again in `rebuild_group`.
+`follow` does the same for ranks that another launcher has started.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course_lib.ranks.kernel.stop_ranks import (
     see_details,
     see_where,
 )
-from course_lib.ranks.messages import written
+from course_lib.ranks.messages import encode_message
 
 _SHOW_EVERY = 0.1
 #: Ranks that are idle say which line issued what within this; the first time it takes a second to load the symbols.
@@ -39,48 +39,48 @@ def run(gang: ReadyGang, job: Job, stop: StopRequests) -> Outcome:
     """Run the job to its end, whatever that is, and leave the gang usable if that is possible."""
     links: list[Link] = [link for link in gang.links if job.only is None or link.rank in job.only]
     gang.job += 1
-    this = Run(job, gang.job, links)
+    run = Run(job, gang.job, links)
     for link in gang.links:
         link.forget_last_job()
     work = dataclasses.replace(job.work, trace=job.trace, around=job.around)
-    message = written(work, this.number).encode()
+    message = encode_message(work, run.number).encode()
     for taking_part in links:
-        taking_part.awaited = this.number
+        taking_part.awaited = run.number
         taking_part.channel.send_encoded(message)
-    outcome = follow(gang, this, stop)
-    if outcome.ok and not outcome.recorded and _in_step(gang, this):
-        gang.numbers = {rank: done.sequence for rank, done in this.done.items()}
-        return LiveOutcome.of(outcome, Handle(gang, this.started_ns, time.time_ns()))
-    return _with_group_repaired(gang, this, outcome)
+    outcome = follow(gang, run, stop)
+    if outcome.ok and not outcome.recorded and _in_step(gang, run):
+        gang.numbers = {rank: done.sequence for rank, done in run.done.items()}
+        return LiveOutcome.of(outcome, Handle(gang, run.started_ns, time.time_ns()))
+    return _with_group_repaired(gang, run, outcome)
 
 
-def _in_step(gang: ReadyGang, this: Run) -> bool:
+def _in_step(gang: ReadyGang, run: Run) -> bool:
     """All ranks have issued as many operations as the others, in this job and before: there is nothing to be asked.
 
     Most cells end like this.
     """
     before = [gang.numbers.get(link.rank, {}) for link in gang.links]
     return (
-        len(this.links) == len(gang.links)
-        and this.well_and_even()
-        and not any(done.gpu_busy for done in this.done.values())
+        len(run.links) == len(gang.links)
+        and run.well_and_even()
+        and not any(done.gpu_busy for done in run.done.values())
         and all(numbers == before[0] for numbers in before)
     )
 
 
-def _with_group_repaired(gang: ReadyGang, this: Run, outcome: Outcome) -> Outcome:
+def _with_group_repaired(gang: ReadyGang, run: Run, outcome: Outcome) -> Outcome:
     """What else there is to be said of a job that has not simply gone well; the gang is usable again if possible."""
-    notes = repair_group(gang, this)
-    fetchable = not this.killed and not outcome.exits
-    started, ended = this.started_ns, time.time_ns()
-    if outcome.ok and (_has_mismatch(outcome) or _has_open_collective(gang, this)):
+    notes = repair_group(gang, run)
+    fetchable = not run.killed and not outcome.exits
+    started, ended = run.started_ns, time.time_ns()
+    if outcome.ok and (_has_mismatch(outcome) or _has_open_collective(gang, run)):
         # Which lines were those? Only now is it worth asking for them.
-        looks = gang.look(_LINES_SECONDS, detail=True)
+        statuses = gang.get_statuses(_LINES_SECONDS, detail=True)
         outcome = dataclasses.replace(
             outcome,
-            recorded=deadlock.issued_between(looks, started, ended),
+            recorded=deadlock.issued_between(statuses, started, ended),
             facts=outcome.facts
-            or {rank: look.facts for rank, look in sorted(looks.items()) if look.facts is not None},
+            or {rank: status.facts for rank, status in sorted(statuses.items()) if status.facts is not None},
         )
     outcome = dataclasses.replace(outcome, notes=notes)
     return LiveOutcome.of(outcome, Handle(gang, started, ended)) if fetchable else outcome
@@ -92,13 +92,13 @@ def _has_mismatch(outcome: Outcome) -> bool:
     return bool(outcome.recorded) and deadlock.first_misfit(outcome.recorded, groups) is not None
 
 
-def _has_open_collective(gang: ReadyGang, this: Run) -> bool:
+def _has_open_collective(gang: ReadyGang, run: Run) -> bool:
     """True when members of a group have issued unequal numbers of collectives in this job.
 
     The groups' own numbers come with every answer; they also count what is sent from one rank to another, so that
     unequal ones are only a reason to look.
     """
-    before, gang.numbers = gang.numbers, {rank: done.sequence for rank, done in this.done.items()}
+    before, gang.numbers = gang.numbers, {rank: done.sequence for rank, done in run.done.items()}
     grown = {
         rank: {name: number - before.get(rank, {}).get(name, 0) for name, number in numbers.items()}
         for rank, numbers in gang.numbers.items()
@@ -106,91 +106,91 @@ def _has_open_collective(gang: ReadyGang, this: Run) -> bool:
     names = {name for numbers in grown.values() for name in numbers}
     if all(len({each[name] for each in grown.values() if name in each}) < 2 for name in names):
         return False
-    looks = gang.look(_LINES_SECONDS)
+    statuses = gang.get_statuses(_LINES_SECONDS)
     for name in names:
-        members = {look.members[name] for look in looks.values() if name in look.members}
-        if len(members) != 1 or not set(*members) <= set(looks):
+        members = {status.members[name] for status in statuses.values() if name in status.members}
+        if len(members) != 1 or not set(*members) <= set(statuses):
             continue
-        if len({looks[rank].issued(name) for rank in next(iter(members))}) > 1:
+        if len({statuses[rank].issued(name) for rank in next(iter(members))}) > 1:
             return True
     return False
 
 
-def follow(wires: Wires, this: Run, stop: StopRequests) -> Outcome:
+def follow(wires: Wires, run: Run, stop: StopRequests) -> Outcome:
     """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
-    job = this.job
-    watch: DeadlockWatch | None = None  # most cells are over before anybody looks
+    job = run.job
+    watch: DeadlockWatch | None = None  # most cells are over before the first request
     shown_at = 0.0
-    while this.running():
-        now = this.seconds()
-        if watch is None and now >= deadlock_watch.FIRST_LOOK:
-            watch = DeadlockWatch(wires, this)
-        next_look = deadlock_watch.FIRST_LOOK if watch is None else watch.next_look
-        wait = min(job.timeout - now, next_look - now, job.patience - (now - this.progressed))
+    while run.running():
+        now = run.seconds()
+        if watch is None and now >= deadlock_watch.FIRST_REQUEST:
+            watch = DeadlockWatch(wires, run)
+        next_request = deadlock_watch.FIRST_REQUEST if watch is None else watch.next_request
+        wait = min(job.timeout - now, next_request - now, job.patience - (now - run.progressed))
         if job.on_progress is not None:
             wait = min(wait, _SHOW_EVERY)
         wires.pump(wait)
-        collect(this)
-        if any(link.channel.closed for link in this.links):
-            give_up_on_broken_wires(this)
-        if _ended(wires, this, stop, watch):
+        collect(run)
+        if any(link.channel.closed for link in run.links):
+            give_up_on_broken_wires(run)
+        if _ended(wires, run, stop, watch):
             break
-        if job.on_progress is not None and this.seconds() - shown_at >= _SHOW_EVERY and this.running():
-            shown_at = this.seconds()
+        if job.on_progress is not None and run.seconds() - shown_at >= _SHOW_EVERY and run.running():
+            shown_at = run.seconds()
             try:
-                job.on_progress(progress_of(this, if_ended_now(wires, this)))
+                job.on_progress(progress_of(run, if_ended_now(wires, run)))
             except BaseException:
-                # Whoever watches has failed: the ranks must not be left in the middle of a job nobody waits for.
-                for link in this.running():
+                # The caller has failed: the ranks must not be left in the middle of a job that is not followed.
+                for link in run.running():
                     link.kill()
                 raise
-    collect(this)
-    return conclude(wires, this)
+    collect(run)
+    return conclude(wires, run)
 
 
-def _ended(wires: Wires, this: Run, stop: StopRequests, watch: DeadlockWatch | None) -> bool:
+def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | None) -> bool:
     """End the run where there is a reason: the stop button, a proved deadlock, its time, or no progress."""
     if stop.pressed:
         stop.acknowledge()
-        this.interrupted = True
-        _look_before_the_end(wires, this)
-        end(wires, this, "stopped")
+        run.interrupted = True
+        _note_statuses(wires, run)
+        end(wires, run, "stopped")
         return True
     if watch is not None and watch.step():
-        this.proved = True
-        see_details(wires, this)
-        end(wires, this, "deadlock", free_first=True)
+        run.proved = True
+        see_details(wires, run)
+        end(wires, run, "deadlock", free_first=True)
         return True
-    if this.seconds() >= this.job.timeout and this.running():
-        _look_before_the_end(wires, this)
-        if this.running():
-            this.timed_out = True
-            end(wires, this, "timeout")
+    if run.seconds() >= run.job.timeout and run.running():
+        _note_statuses(wires, run)
+        if run.running():
+            run.timed_out = True
+            end(wires, run, "timeout")
         return True
-    if this.seconds() - this.progressed >= this.job.patience and this.running():
-        return _out_of_patience(wires, this)
+    if run.seconds() - run.progressed >= run.job.patience and run.running():
+        return _out_of_patience(wires, run)
     return False
 
 
-def _look_before_the_end(wires: Wires, this: Run) -> None:
+def _note_statuses(wires: Wires, run: Run) -> None:
     """Where the ranks are, while they still are there; some may leave meanwhile."""
-    found = this.lasting()
-    this.doubts = () if found is None or found.passing else found.doubts
-    see_where(wires, this)
-    collect(this)
+    found = run.lasting()
+    run.doubts = () if found is None or found.may_resume else found.doubts
+    see_where(wires, run)
+    collect(run)
 
 
-def _out_of_patience(wires: Wires, this: Run) -> bool:
+def _out_of_patience(wires: Wires, run: Run) -> bool:
     """Nothing has been issued or counted for as long as patience lasts: say so once, or end the run (then True)."""
-    this.stalled_for = this.seconds() - this.progressed
-    _look_before_the_end(wires, this)
-    if not this.running():
+    run.stalled_for = run.seconds() - run.progressed
+    _note_statuses(wires, run)
+    if not run.running():
         return False
-    if this.job.on_stall is not None:
-        this.job.on_stall(stalled(wires, this))
-        this.progressed, this.stalled_for, this.doubts = math.inf, 0.0, ()  # until there is progress again
-        this.waiting.clear()
+    if run.job.on_stall is not None:
+        run.job.on_stall(stalled(wires, run))
+        run.progressed, run.stalled_for, run.doubts = math.inf, 0.0, ()  # until there is progress again
+        run.waiting.clear()
         return False
-    this.timed_out = True
-    end(wires, this, "timeout")
+    run.timed_out = True
+    end(wires, run, "timeout")
     return True

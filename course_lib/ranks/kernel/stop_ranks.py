@@ -20,9 +20,9 @@ from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.job import Run, collect
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.look import Look
 from course_lib.ranks.messages import Free, Freed
 from course_lib.ranks.process import STACK_SIGNAL
+from course_lib.ranks.status import RankStatus
 
 GRACE_SECONDS = 1.0
 #: How long a rank may take to say where it is before it is called silent. The first answer with lines loads symbols,
@@ -71,73 +71,73 @@ def machine_is_busy() -> bool:
     return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
 
 
-def give_up_on_broken_wires(this: Run) -> None:
+def give_up_on_broken_wires(run: Run) -> None:
     """A rank that lives but whose wire is closed (its code closed or wrote to every descriptor) can never answer."""
-    for link in this.running():
+    for link in run.running():
         if link.channel.closed:
-            since = this.wire_closed.setdefault(link.rank, this.seconds())
-            if this.seconds() - since > GRACE_SECONDS:
-                this.cut_off.add(link.rank)
+            since = run.wire_closed.setdefault(link.rank, run.seconds())
+            if run.seconds() - since > GRACE_SECONDS:
+                run.cut_off.add(link.rank)
                 link.signal(signal.SIGKILL)
 
 
-def see_where(wires: Wires, this: Run) -> None:
+def see_where(wires: Wires, run: Run) -> None:
     """Before ending ranks that are late: where is each of them?"""
-    looks = wires.look(SEE_SECONDS, detail=True)
-    this.details = looks
-    for link in this.running():
-        if link.rank in looks:
-            look = looks[link.rank]
-            waiting = deadlock.describe(look, looks, state_of(look), failed_ranks(this))
-            this.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, this))
+    statuses = wires.get_statuses(SEE_SECONDS, detail=True)
+    run.details = statuses
+    for link in run.running():
+        if link.rank in statuses:
+            status = statuses[link.rank]
+            waiting = deadlock.describe(status, statuses, state_of(status), failed_ranks(run))
+            run.waiting[link.rank] = replace(waiting, seconds=_seconds_of(waiting, run))
         else:
-            this.waiting[link.rank] = of_unanswering(wires, this, link)
+            run.waiting[link.rank] = of_unanswering(wires, run, link)
 
 
-def of_unanswering(wires: Wires, this: Run, link: Link) -> Waiting:
+def of_unanswering(wires: Wires, run: Run, link: Link) -> Waiting:
     """What can be known of a rank that does not answer."""
     if link.is_stopped():
         return Waiting(link.rank, None, "", "", state=RankState.STOPPED)
     stack = _stack_from_signal(wires, link)
     where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
-    state = RankState.LOCKED if link.rank in this.locked else RankState.SILENT
+    state = RankState.LOCKED if link.rank in run.locked else RankState.SILENT
     return Waiting(link.rank, None, where, source, state=state, stack=stack)
 
 
-def state_of(look: Look) -> RankState:
+def state_of(status: RankStatus) -> RankState:
     """What a rank is doing that has to be ended, as `Waiting.state` has it."""
-    if look.pause is not None and look.pause[1] == PauseKind.GPU:
+    if status.pause is not None and status.pause[1] == PauseKind.GPU:
         return RankState.GPU  # CUDA spins or sleeps while it waits: being awake does not tell
-    if not look.asleep:
+    if not status.asleep:
         return RankState.COMPUTING
     return (
         RankState.BLOCKED
-        if look.waiting_in is not None
+        if status.waiting_in is not None
         else RankState.ASLEEP
-        if look.pause
+        if status.pause
         else RankState.COMPUTING
     )
 
 
-def failed_ranks(this: Run) -> frozenset[int]:
+def failed_ranks(run: Run) -> frozenset[int]:
     """The ranks that have left the code with an error."""
-    return frozenset(rank for rank, done in this.done.items() if done.error is not None)
+    return frozenset(rank for rank, done in run.done.items() if done.error is not None)
 
 
-def _seconds_of(waiting: Waiting, this: Run) -> float | None:
+def _seconds_of(waiting: Waiting, run: Run) -> float | None:
     """How long a rank has been waiting in its collective."""
     if waiting.state != RankState.BLOCKED or waiting.collective is None:
         return None
-    return (time.time_ns() - max(waiting.collective.time_ns, this.started_ns)) / 1e9
+    return (time.time_ns() - max(waiting.collective.time_ns, run.started_ns)) / 1e9
 
 
-def see_details(wires: Wires, this: Run) -> None:
+def see_details(wires: Wires, run: Run) -> None:
     """A deadlock is proved: whose line issued what, and what else the ranks can say of themselves."""
-    looks = wires.look(1.0, detail=True)
-    this.details = looks
-    for rank, waiting in this.waiting.items():
-        if rank in looks and waiting.state == RankState.BLOCKED:
-            this.waiting[rank] = deadlock.describe(looks[rank], looks, failed=failed_ranks(this))
+    statuses = wires.get_statuses(1.0, detail=True)
+    run.details = statuses
+    for rank, waiting in run.waiting.items():
+        if rank in statuses and waiting.state == RankState.BLOCKED:
+            run.waiting[rank] = deadlock.describe(statuses[rank], statuses, failed=failed_ranks(run))
 
 
 def _stack_from_signal(wires: Wires, link: Link) -> tuple[Frame, ...]:
@@ -163,56 +163,56 @@ def main_stack(link: Link) -> tuple[Frame, ...]:
     return tuple(reversed(frames))
 
 
-def end(wires: Wires, this: Run, why: str, free_first: bool = False) -> None:
+def end(wires: Wires, run: Run, why: str, free_first: bool = False) -> None:
     """Make every rank that still runs leave the learner's code."""
-    for link in this.running():
-        this.stopped_at[link.rank] = why
-    used = {link.rank: link.processor_seconds() for link in this.running()}
-    continued = [link for link in this.running() if link.is_stopped()]
+    for link in run.running():
+        run.stopped_at[link.rank] = why
+    used = {link.rank: link.processor_seconds() for link in run.running()}
+    continued = [link for link in run.running() if link.is_stopped()]
     for link in continued:
         link.signal(signal.SIGCONT)
     # A collective that goes on must not be cut while it sends: gloo can miss the cut and wait for its own timeout.
-    if continued and _wait(wires, this, GRACE_SECONDS / 2):
+    if continued and _wait(wires, run, GRACE_SECONDS / 2):
         return
     if not free_first:
-        for link in this.running():
+        for link in run.running():
             link.interrupt()
-        if _wait(wires, this, 0.1):
+        if _wait(wires, run, 0.1):
             return
     # Freeing one rank wakes its peers too; all of them are asked, so that none is left with half a connection.
-    this.freed = True
-    waits = patience(this.links, proved=this.proved)
+    run.freed = True
+    waits = patience(run.links, proved=run.proved)
     for cut_store in (False, True):
-        freed = wires.ask(Free(store=cut_store), Freed, waits.to_answer, enough=lambda: _all_left(this))
-        if _wait(wires, this, waits.to_leave):
+        freed = wires.ask(Free(store=cut_store), Freed, waits.to_answer, enough=lambda: _all_left(run))
+        if _wait(wires, run, waits.to_leave):
             return
         # A call into C that holds the GIL may end yet: a rank that keeps its variables for the next cell is asked on.
-        unresponsive = [link.rank not in freed and _must_have_heard(link, used) for link in this.running()]
-        if all(unresponsive) and not this.job.repair:
+        unresponsive = [link.rank not in freed and _must_have_heard(link, used) for link in run.running()]
+        if all(unresponsive) and not run.job.repair:
             break
     else:
         # A rank that is proved to be stuck ignores further interrupts, so it is interrupted only once.
         for _ in range(1 if free_first else 3):
-            for link in this.running():
+            for link in run.running():
                 link.interrupt()
-            if _wait(wires, this, GRACE_SECONDS / 2):
+            if _wait(wires, run, GRACE_SECONDS / 2):
                 return
-        _wait_for_the_busy(wires, this, used)
-    for link in this.running():
-        this.killed.add(link.rank)
+        _wait_for_the_busy(wires, run, used)
+    for link in run.running():
+        run.killed.add(link.rank)
         link.kill()
-    _wait(wires, this, 5.0)
+    _wait(wires, run, 5.0)
 
 
-def _was_at_work(this: Run, link: Link) -> bool:
-    return link.rank in this.waiting and this.waiting[link.rank].state in (
+def _was_at_work(run: Run, link: Link) -> bool:
+    return link.rank in run.waiting and run.waiting[link.rank].state in (
         RankState.COMPUTING,
         RankState.SILENT,
     )
 
 
 def _must_have_heard(link: Link, used: Mapping[int, float]) -> bool:
-    """Whether a rank has computed for so long since it was asked that asking again is of no use.
+    """Whether a rank has used so much processor time since the first request that another one would not help.
 
     Args:
         used: the processor seconds of each rank when it was asked first.
@@ -220,25 +220,25 @@ def _must_have_heard(link: Link, used: Mapping[int, float]) -> bool:
     return link.processor_seconds() - used[link.rank] >= _HEARD_SECONDS
 
 
-def _wait_for_the_busy(wires: Wires, this: Run, used: Mapping[int, float]) -> None:
+def _wait_for_the_busy(wires: Wires, run: Run, used: Mapping[int, float]) -> None:
     """On a machine that is far too busy a rank may just have had no core to hear of it: then it is given longer."""
-    for _ in range(_PATIENT_TURNS if this.job.repair and machine_is_busy() else 0):
-        at_work = [link for link in this.running() if _was_at_work(this, link)]
+    for _ in range(_PATIENT_TURNS if run.job.repair and machine_is_busy() else 0):
+        at_work = [link for link in run.running() if _was_at_work(run, link)]
         if all(_must_have_heard(link, used) for link in at_work):
             return
-        for link in this.running():
+        for link in run.running():
             link.interrupt()
-        _wait(wires, this, GRACE_SECONDS)
+        _wait(wires, run, GRACE_SECONDS)
 
 
-def _all_left(this: Run) -> bool:
-    collect(this)
-    return not this.running()
+def _all_left(run: Run) -> bool:
+    collect(run)
+    return not run.running()
 
 
-def _wait(wires: Wires, this: Run, seconds: float) -> bool:
+def _wait(wires: Wires, run: Run, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while this.running() and time.monotonic() < deadline:
+    while run.running() and time.monotonic() < deadline:
         wires.pump(deadline - time.monotonic())
-        collect(this)
-    return not this.running()
+        collect(run)
+    return not run.running()

@@ -98,7 +98,7 @@ def server_environment() -> dict[str, str]:
 
 
 def working_folder() -> str:
-    """The working folder, or the root where somebody has removed it."""
+    """The working folder, or the root where it has been removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.inside.worker import run_rank
-from course_lib.ranks.messages import Body, read, written
+from course_lib.ranks.messages import Body, decode_message, encode_message
 from course_lib.ranks.process import die_with_parent, prctl, run_and_exit, take_turns
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server import huge_pages, preload
@@ -118,11 +118,11 @@ class Forkserver:
     def say(self, body: Body) -> None:
         """Tell the kernel, if it is still there."""
         with contextlib.suppress(OSError):
-            self.sock.sendall(written(body).encode())
+            self.sock.sendall(encode_message(body).encode())
 
     def _handle(self, message: Message) -> None:
         if message.kind == Start.kind:
-            wanted = read(Start, message)
+            wanted = decode_message(Start, message)
             fds, self._fds = self._fds[: wanted.fds], self._fds[wanted.fds :]
             try:
                 pid = self._start(_with_extra(wanted, fds), fds)
@@ -139,7 +139,7 @@ class Forkserver:
                 for fd in fds:
                     os.close(fd)
         elif message.kind == Kill.kind:
-            kill = read(Kill, message)
+            kill = decode_message(Kill, message)
             self._due[kill.pid] = time.monotonic() + kill.after
 
     def _kill_those_due(self) -> float | None:
@@ -162,7 +162,7 @@ class Forkserver:
         pid = os.fork()
         if pid == 0:
             run_and_exit(role)
-        # Set on both sides: whoever comes first, the group exists before anybody kills it.
+        # Set on both sides: whichever comes first, the group exists before it can be killed.
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         return pid

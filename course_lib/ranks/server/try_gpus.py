@@ -3,7 +3,7 @@
 Run in a process that the forkserver forks for this (or starts, with `spawn`). It never touches CUDA itself: a process
 that has initialised CUDA, if only by counting where NVML does not answer, can fork no process that uses CUDA. So a
 child counts the GPUs, and another child for each GPU takes memory on it and computes. Counting alone proves nothing:
-NVML counts GPUs whose driver is too old for this torch, that nobody may open, or that another process has to itself.
+NVML counts GPUs whose driver is too old for this torch, that no process may open, or that another one has to itself.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ side of those who want a zygote, or something from it; the process itself is `zy
 
 All kernels of a user find the same zygote by its place (`private_sockets`). A Jupyter server starts it when a notebook
 of the course is opened (`notebook/server_extension`), and so does any kernel of such a server that finds none. It ends
-when all servers that had a use for it have ended, or when nobody has needed it for a while. A test run and the build of
+when all servers that had a use for it have ended, or when it was not needed for a while. A test run and the build of
 the notebooks start one for themselves (`start_zygote`), which only what they start finds.
 """
 
@@ -42,7 +42,7 @@ from course_lib.ranks.server.compatibility import (
 VARIABLE = "DDP_COURSE_ZYGOTE"
 #: The variable that names the Jupyter server (`ranks.process.identity`) to what it starts.
 SERVER = "DDP_COURSE_SERVER"
-#: Seconds after which a shared zygote that nobody has needed ends; opening a notebook starts the next one.
+#: Seconds after which a shared zygote ends that was not needed; opening a notebook starts the next one.
 _IDLE_SECONDS = 900.0
 _IDLE = "DDP_COURSE_ZYGOTE_IDLE"
 _WAITING = 64

@@ -2,8 +2,8 @@
 
 Promises:
 
-* it ends when nobody has a use for it any more, for whatever reason; the forkservers it made end with their kernels;
-* only this user reaches it: its socket lies in a folder of its own that nobody else may enter;
+* it ends when no process has a use for it any more, for any reason; the forkservers it made end with their kernels;
+* only this user reaches it: its socket lies in a folder of its own that no other user may enter;
 * what it forks is what the kernel would have started: it refuses other interpreters, another course, a course whose
   files have changed since it loaded them, and an environment in which torch would have been loaded differently.
 """
@@ -30,19 +30,19 @@ from course_lib.ranks.server.compatibility import Request, compatibility_of
 from course_lib.ranks.server.orphans import children
 
 _REQUEST_SECONDS = 1.0
-#: Between two checks of whether anybody still needs the zygote.
+#: Between two checks of whether a process still needs the zygote.
 _CHECK_SECONDS = 2.0
 
 
 class Lifetime:
-    """A zygote lives as long as one of the processes that had a use for it, unless nobody needs it for a while."""
+    """A zygote lives as long as one of the processes that had a use for it, unless it is not needed for a while."""
 
     def __init__(self, address: Path, owner: str, idle: float) -> None:
         self.address = address
         self.file = self._file()
         self.owners = {owner}
         self.idle = idle
-        self.needed = math.inf  # while it loads, nobody can say so
+        self.needed = math.inf  # while it loads, no process can say so
 
     def _file(self) -> tuple[int, int]:
         with contextlib.suppress(OSError):
@@ -51,7 +51,7 @@ class Lifetime:
         return 0, 0
 
     def over(self) -> bool:
-        """Whether nobody needs it any more; where somebody has removed the socket, nobody finds it."""
+        """Whether no process needs it any more; where its socket has been removed, none finds it."""
         self.owners = {owner for owner in self.owners if lives(owner)}
         if not self.owners or self._file() != self.file:
             return True
@@ -66,7 +66,7 @@ class Lifetime:
             self.owners.add(owner)
 
     def close_address(self) -> None:
-        """From now on nobody finds it."""
+        """From now on no process finds it."""
         with contextlib.suppress(OSError), locked(self.address.parent):
             if self._file() == self.file:
                 self.address.unlink()
@@ -87,7 +87,7 @@ class _Zygote:
                     self._answer()
 
     def end(self) -> None:
-        """Go where nobody finds it; who has found it before still gets an answer."""
+        """Be found by no process any more; one that has found it before still gets an answer."""
         self.life.close_address()
         self.listener.setblocking(False)
         with contextlib.suppress(BlockingIOError):
@@ -135,7 +135,7 @@ def main(fd: str, address: str, owner: str, idle: str) -> None:
     """Entry point of the process: the listening socket's descriptor, and what `Lifetime` is given."""
     listener = socket.socket(fileno=int(fd))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if os.fork():  # nobody's child: whoever starts it, server or kernel, may end before it, or after
+    if os.fork():  # an orphan: what starts it, server or kernel, may end before it, or after
         os._exit(0)
     name_process("ddp-zygote")
     life = Lifetime(Path(address), owner, float(idle))

@@ -137,7 +137,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "gradients_changed"
-        plain = [t.showing({rank: s["names"] for rank, s in t.seen.items()}) for t in trials]
+        plain = [t.with_seen({rank: s["names"] for rank, s in t.seen.items()}) for t in trials]
         if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
             return "own_view"
         wrong = [t for t in plain if any(names != t.oracle for names in t.seen.values())]

@@ -131,11 +131,11 @@ class BucketList(Task[Case, Buckets, Oracle]):
         """Which misconception gives exactly these lists?"""
         known: list[Model[ThisTrial, Buckets]] = models(
             self._mistakes(),
-            lambda trial, name: trial.everywhere(trial.oracle["models"][name]),
+            lambda trial, name: trial.on_all_ranks(trial.oracle["models"][name]),
         )
         return recognise_by_models(
             trials,
-            lambda trial: trial.everywhere(trial.oracle["right"]),
+            lambda trial: trial.on_all_ranks(trial.oracle["right"]),
             known,
             operator.eq,
             together=self._together(trials),
@@ -145,7 +145,7 @@ class BucketList(Task[Case, Buckets, Oracle]):
         """Two or three misconceptions at once: the fewest first, then the gravest."""
         found = {id(trial): _several(trial.case, self._mistakes()) for trial in trials}
         named = {" + ".join(ids): ids for ids in found[id(trials[0])]}
-        return models(named, lambda trial, name: trial.everywhere(found[id(trial)][named[name]]))
+        return models(named, lambda trial, name: trial.on_all_ranks(found[id(trial)][named[name]]))
 
 
 def _sent_by_ddp(case: Case) -> Buckets:

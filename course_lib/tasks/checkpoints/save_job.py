@@ -152,7 +152,7 @@ class SaveJob(Task[Case, Seen, Oracle]):
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception resumes with exactly these losses?"""
         seen = [
-            t.showing({r: s["resumed"]["losses"] for r, s in t.seen.items()})
+            t.with_seen({r: s["resumed"]["losses"] for r, s in t.seen.items()})
             for t in trials
             if t.world_size > 1
         ]

@@ -167,9 +167,9 @@ class Train(Task[Case, Seen, Oracle]):
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception ends with exactly these weights?"""
-        seen = [t.showing({r: s["weights"] for r, s in t.seen.items()}) for t in trials]
+        seen = [t.with_seen({r: s["weights"] for r, s in t.seen.items()}) for t in trials]
         names = trials[0].oracle if trials else ()
-        return recognise_by_name(seen, names, lambda t, name: t.everywhere(t.oracle[name]), _close)
+        return recognise_by_name(seen, names, lambda t, name: t.on_all_ranks(t.oracle[name]), _close)
 
 
 def _model(seed: int) -> tuple[nn.Module, Callable[[], int]]:

@@ -191,7 +191,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         return recognise_by_name(
             trials,
             hungry.WAYS,
-            lambda trial, name: trial.everywhere(trial.oracle[name][: _steps(trial)]),
+            lambda trial, name: trial.on_all_ranks(trial.oracle[name][: _steps(trial)]),
             lambda seen, right: all(map(close, seen["after"], right)),
         )
 

@@ -185,7 +185,7 @@ class AssertInSync(Task[Case, Seen, bool]):
         """By the kinds of difference that were missed."""
         if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
             return "repaired"
-        rang = [t.showing({r: s["message"] is not None for r, s in t.seen.items()}) for t in trials]
+        rang = [t.with_seen({r: s["message"] is not None for r, s in t.seen.items()}) for t in trials]
         if any(trial.oracle and len(set(trial.seen.values())) > 1 for trial in rang):
             return "own_view"
         wrong = {t.case["how"] for t in rang if any(seen != t.oracle for seen in t.seen.values())}

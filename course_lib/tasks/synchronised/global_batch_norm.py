@@ -179,7 +179,7 @@ class GlobalBatchNorm(Task[norms.Case, Seen, Oracle]):
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which misconception gives exactly these outputs and gradients in the first step?"""
         first = [
-            t.showing({rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()})
+            t.with_seen({rank: [seen["output"], seen["gradients"][0]] for rank, seen in t.seen.items()})
             for t in trials
         ]
 

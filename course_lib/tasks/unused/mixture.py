@@ -203,14 +203,14 @@ class Mixture(Task[Case, Seen, Oracle]):
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
         """Which shares give these gradients?"""
         seen = [
-            t.showing({rank: s["gradients"] for rank, s in t.seen.items()})
+            t.with_seen({rank: s["gradients"] for rank, s in t.seen.items()})
             for t in trials
             if not any("unfinished" in s for s in t.seen.values())
         ]
         return recognise_by_name(
             seen,
             ("own_shares", "shares_summed"),
-            lambda t, name: t.everywhere(t.oracle["gradients"][name]),
+            lambda t, name: t.on_all_ranks(t.oracle["gradients"][name]),
             close,
         )
 

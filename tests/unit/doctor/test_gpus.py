@@ -12,8 +12,8 @@ from course_lib.ranks.inside.freeing import ABORT_SECONDS
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.rebuild_group import repair_group
 from course_lib.ranks.kernel.stop_ranks import patience, state_of
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Cell, Done
+from course_lib.ranks.messages import Cell, JobReply
+from course_lib.ranks.status import RankStatus
 from tests.support.outcomes import error, outcome
 
 
@@ -65,9 +65,9 @@ def finished(*sequences, before=None):
     gang = SimpleNamespace(
         links=[SimpleNamespace(alive=True)], init=True, numbers=before or {}, rebuild_group=lambda: 0
     )
-    this = Run(Job(Cell("")), 1, [])
-    this.done = {rank: Done(sequence=numbers) for rank, numbers in enumerate(sequences)}
-    return repair_group(gang, this)
+    run = Run(Job(Cell("")), 1, [])
+    run.done = {rank: JobReply(sequence=numbers) for rank, numbers in enumerate(sequences)}
+    return repair_group(gang, run)
 
 
 def test_a_cell_that_ends_well_and_leaves_gpus_waiting_for_each_other_is_told_so():
@@ -131,21 +131,21 @@ def test_the_messages_of_cuda_and_nccl_are_understood(message, kind, says):
     assert says in found.summary
 
 
-def look(**fields):
+def status(**fields):
     line = Frame("<rank cell In [1]>", 3, "<module>", "loss.item()")
-    return Look(0, (line,), fields.pop("waiting_in", None), 1.0, {}, {}, (), **fields)
+    return RankStatus(0, (line,), fields.pop("waiting_in", None), 1.0, {}, {}, (), **fields)
 
 
 @pytest.mark.parametrize(
     ("seen", "state"),
     [
-        (look(pause=("item()", "gpu"), asleep=False), "gpu"),
-        (look(pause=("item()", "gpu")), "gpu"),
-        (look(asleep=False), "computing"),
-        (look(waiting_in="barrier"), "blocked"),
-        (look(waiting_in="barrier", asleep=False), "computing"),
-        (look(pause=("time.sleep()", "sleep")), "asleep"),
-        (look(), "computing"),
+        (status(pause=("item()", "gpu"), asleep=False), "gpu"),
+        (status(pause=("item()", "gpu")), "gpu"),
+        (status(asleep=False), "computing"),
+        (status(waiting_in="barrier"), "blocked"),
+        (status(waiting_in="barrier", asleep=False), "computing"),
+        (status(pause=("time.sleep()", "sleep")), "asleep"),
+        (status(), "computing"),
     ],
 )
 def test_a_rank_waits_for_its_gpu_whether_cuda_spins_or_sleeps(seen, state):

@@ -11,7 +11,7 @@ from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.inside.values import pack
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Done, Freed, Picture, Ready, number_of, written
+from course_lib.ranks.messages import Freed, JobReply, Picture, Ready, encode_message, number_of
 from course_lib.ranks.protocol import BufferedChannel, Message
 from tests.support.outcomes import outcome
 
@@ -45,7 +45,7 @@ def link():
 
 
 def done(job):
-    return written(Done(), job)
+    return encode_message(JobReply(), job)
 
 
 def test_the_reply_that_is_awaited_is_taken_in_once(link):
@@ -53,7 +53,7 @@ def test_the_reply_that_is_awaited_is_taken_in_once(link):
     link.awaited = 5
     says(done(5))
     assert not link.unasked
-    assert link.take(Done, 5) == Done()
+    assert link.take(JobReply, 5) == JobReply()
     assert link.awaited is None
 
 
@@ -69,7 +69,7 @@ def test_a_reply_that_nobody_waits_for_is_noticed_and_not_believed(link, replies
 def test_other_messages_are_nobodys_answer(link):
     link, says = link
     link.awaited = 5
-    says(written(Ready(0, 1)), written(Picture(b"png")), written(Freed(1), 9))
+    says(encode_message(Ready(0, 1)), encode_message(Picture(b"png")), encode_message(Freed(1), 9))
     assert not link.unasked
     assert (link.ready, link.pictures) == (Ready(0, 1), [b"png"])
 
@@ -77,10 +77,10 @@ def test_other_messages_are_nobodys_answer(link):
 def test_a_reply_that_cannot_be_read_is_no_reply(link):
     link, says = link
     link.awaited = 5
-    says(Message("done", {"id": 5, "error": [1]}))
+    says(Message("job_reply", {"id": 5, "error": [1]}))
     with pytest.raises(MalformedError):
-        link.take(Done, 5)
-    assert link.take(Done, 5) is None
+        link.take(JobReply, 5)
+    assert link.take(JobReply, 5) is None
 
 
 def test_a_rank_that_says_nonsense_of_its_start_is_not_listened_to_any_more(link):

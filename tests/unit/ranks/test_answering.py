@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks.inside.control_thread import look
+from course_lib.ranks.inside.control_thread import get_status
 from course_lib.ranks.inside.traffic import awake, is_asleep
 
 
@@ -67,7 +67,7 @@ def test_the_thread_that_asks_is_awake():
 
 
 def test_a_brief_look_leaves_out_what_takes_long():
-    seen = look(threading.main_thread().ident or 0, brief=True)
+    seen = get_status(threading.main_thread().ident or 0, brief=True)
     assert (seen.brief, seen.records, seen.facts) == (True, (), None)
 
 

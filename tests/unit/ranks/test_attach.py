@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import NotAllCame, accept_ranks, exit_code_of
-from course_lib.ranks.messages import Hello, written
+from course_lib.ranks.messages import Hello, encode_message
 from tests.support.linux import kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -48,7 +48,7 @@ def test_ranks_that_have_ended_before_their_watcher_looked_have_come_all_the_sam
         for rank, wire in itertools.product((0, 1), ("questions", "crashes")):
             end = socket.socket(socket.AF_UNIX)
             end.connect(str(tmp_path / "door"))
-            end.sendall(written(Hello(wire, rank, 2, os.getpid(), 0)).encode())
+            end.sendall(encode_message(Hello(wire, rank, 2, os.getpid(), 0)).encode())
             end.close()
         links = accept_ranks(listener)
     assert [link.rank for link in links] == [0, 1]
@@ -59,7 +59,7 @@ def test_a_rank_that_ends_before_the_others_have_come_says_who_is_missing(tmp_pa
         listener.bind(str(tmp_path / "door"))
         listener.listen()
         end.connect(str(tmp_path / "door"))
-        end.sendall(written(Hello("questions", 1, 3, os.getpid(), 0)).encode())
+        end.sendall(encode_message(Hello("questions", 1, 3, os.getpid(), 0)).encode())
         end.close()
         with pytest.raises(NotAllCame) as caught:
             accept_ranks(listener)

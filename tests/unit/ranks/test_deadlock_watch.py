@@ -5,16 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.ranks.kernel.deadlock import StandStill
+from course_lib.ranks.kernel.deadlock import Standstill
 from course_lib.ranks.kernel.deadlock_watch import DeadlockWatch
 from course_lib.ranks.kernel.stop_ranks import machine_is_busy
 
 
 def grace(stack: list[str], *, done: set[int] = frozenset(), running: int = 2) -> float:
     watch = DeadlockWatch.__new__(DeadlockWatch)
-    watch.this = SimpleNamespace(done=done, running=lambda: [None] * running)
-    look = SimpleNamespace(stack=[SimpleNamespace(function=name) for name in stack])
-    return watch._grace({1: look})
+    watch.run = SimpleNamespace(done=done, running=lambda: [None] * running)
+    status = SimpleNamespace(stack=[SimpleNamespace(function=name) for name in stack])
+    return watch._grace({1: status})
 
 
 @pytest.fixture(params=[0.1, 1000.0], ids=["quiet", "busy"])
@@ -49,10 +49,10 @@ def test_a_collective_is_given_none(busy):
 def test_the_look_that_proves_is_held_against_one_of_some_time_ago():
     """It comes at once after the last: in a millisecond no thread of gloo's has its turns."""
     watch = DeadlockWatch.__new__(DeadlockWatch)
-    watch.this = SimpleNamespace(still=None, seconds=lambda: 1.0)
-    watch.thorough, watch.looked_closely = False, 0.0
-    earlier = {0: "a look"}
-    assert not watch._stands_still(StandStill({}), False, earlier)
+    watch.run = SimpleNamespace(still=None, seconds=lambda: 1.0)
+    watch.thorough, watch.detailed_at = False, 0.0
+    earlier = {0: "a status"}
+    assert not watch._stands_still(Standstill({}), False, earlier)
     assert watch.thorough
     assert watch.before is earlier
-    assert watch._stands_still(StandStill({}), True, earlier), "the thorough look has found the same"
+    assert watch._stands_still(Standstill({}), True, earlier), "the thorough status has found the same"

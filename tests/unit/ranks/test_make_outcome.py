@@ -7,7 +7,7 @@ import pytest
 from course_lib.outcome.outcome import Ending, Kind
 from course_lib.ranks.kernel.job import Job, Run
 from course_lib.ranks.kernel.make_outcome import PEER_LOST, conclude
-from course_lib.ranks.messages import Cell, Done
+from course_lib.ranks.messages import Cell, JobReply
 from tests.support.outcomes import error
 
 NOTHING = SimpleNamespace(text=lambda: "")
@@ -32,12 +32,12 @@ def concluded(errors, deaths=None, **known):
     """The outcome of a job on four ranks: messages of errors by rank (None: it finished), exit codes of the dead."""
     deaths = deaths or {}
     links = [link(rank, deaths.get(rank)) for rank in range(4)]
-    this = Run(Job(Cell("")), 1, links, died_first=dict(deaths), **known)
+    run = Run(Job(Cell("")), 1, links, died_first=dict(deaths), **known)
     for rank in range(4):
         if rank not in deaths:
             text = errors.get(rank)
-            this.done[rank] = Done(error=error("RuntimeError", text) if text is not None else None)
-    return conclude(SimpleNamespace(links=links, world_size=4, look=lambda *_, **__: {}), this)
+            run.done[rank] = JobReply(error=error("RuntimeError", text) if text is not None else None)
+    return conclude(SimpleNamespace(links=links, world_size=4, get_statuses=lambda *_, **__: {}), run)
 
 
 CLOSED = "[gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:2345"
@@ -84,6 +84,6 @@ def test_how_a_rank_that_the_course_stopped_has_ended_depends_on_why(why, raised
 
 def test_a_rank_outside_the_job_that_died_is_named():
     links = [link(0), link(1, -9)]
-    this = Run(Job(Cell(""), only=(0,)), 1, links[:1], done={0: Done()})
-    found = conclude(SimpleNamespace(links=links, world_size=2, look=lambda *_, **__: {}), this)
+    run = Run(Job(Cell(""), only=(0,)), 1, links[:1], done={0: JobReply()})
+    found = conclude(SimpleNamespace(links=links, world_size=2, get_statuses=lambda *_, **__: {}), run)
     assert (found.kind, found.exits, found.ranks) == (Kind.DIED, {1: -9}, (0,))

@@ -28,9 +28,17 @@ from course_lib.outcome.probe_notes import (
 from course_lib.outcome.wrapped import NamedShape, WrappedModel
 from course_lib.ranks import messages, starting
 from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.look import Look
-from course_lib.ranks.messages import Done, Rebuild, Script, number_of, read, read_job, written
+from course_lib.ranks.messages import (
+    JobReply,
+    Rebuild,
+    Script,
+    decode_job,
+    decode_message,
+    encode_message,
+    number_of,
+)
 from course_lib.ranks.protocol import Decoder, Message
+from course_lib.ranks.status import RankStatus
 from tests.support.outcomes import collective, error
 
 CRC = Digest(7, (1.0, None))
@@ -63,7 +71,7 @@ FACTS = Facts(
     init=InitArguments(0, 2, "gloo", "env://", 30.0),
     probe=PROBE,
 )
-LOOK = Look(
+STATUS = RankStatus(
     rank=-1,
     stack=(Frame("train.py", 3, "main", "x = 1"),),
     waiting_in="all_reduce",
@@ -85,7 +93,7 @@ LOOK = Look(
     progress=4,
     seen_through=False,
 )
-DONE = Done(
+REPLY = JobReply(
     error=error("ValueError", "no"),
     shown="3",
     value=b"\x80",
@@ -116,7 +124,7 @@ EVERYTHING = [
     messages.Script("/tmp/train.py", ("--epochs", "3")),
     messages.Fetch(None, "module:function"),
     messages.Rebuild(2),
-    messages.Where(detail=True),
+    messages.StatusRequest(detail=True),
     messages.Free(store=True),
     messages.Stop(),
     messages.Verdict(),
@@ -127,15 +135,15 @@ EVERYTHING = [
     messages.Joined(1, 2),
     messages.Ready(1, 77, error()),
     messages.Picture(b"png"),
-    Done(),
-    DONE,
-    Done(records=(), has_value=True),
+    JobReply(),
+    REPLY,
+    JobReply(records=(), has_value=True),
     messages.Fetched(True, None, b"\x80"),
     messages.Rebuilt(3, error()),
-    messages.Seen(LOOK),
+    messages.StatusReply(STATUS),
     messages.Freed(4),
     messages.Cannot("TypeError"),
-    messages.LastWords(LOOK),
+    messages.LastWords(STATUS),
     starting.Start(
         1,
         "/tmp",
@@ -156,14 +164,14 @@ EVERYTHING = [
 
 def travelled(body, number=0):
     """What comes out at the other end of the wire."""
-    (message,) = Decoder().feed(written(body, number).encode())
+    (message,) = Decoder().feed(encode_message(body, number).encode())
     return message
 
 
 @pytest.mark.parametrize("body", EVERYTHING, ids=lambda body: type(body).__name__)
 def test_what_is_said_is_heard(body):
     message = travelled(body, 3)
-    assert read(type(body), message) == body
+    assert decode_message(type(body), message) == body
     assert number_of(message) == 3
 
 
@@ -178,7 +186,7 @@ def test_every_kind_of_message_is_among_them():
 
 
 def test_what_is_as_usual_is_not_said():
-    assert written(Done(), 3).data == {"id": 3}
+    assert encode_message(JobReply(), 3).data == {"id": 3}
 
 
 NONSENSE = [
@@ -206,12 +214,12 @@ NONSENSE = [
 @pytest.mark.parametrize("data", NONSENSE, ids=json.dumps)
 def test_nonsense_is_no_message(data):
     with pytest.raises(MalformedError):
-        read(Done, Message(Done.kind, {"id": 1, **data}))
+        decode_message(JobReply, Message(JobReply.kind, {"id": 1, **data}))
 
 
 def test_a_message_of_another_kind_is_not_taken_for_it():
     with pytest.raises(MalformedError):
-        read(Done, written(Rebuild(1)))
+        decode_message(JobReply, encode_message(Rebuild(1)))
 
 
 def test_nesting_that_has_no_end_is_no_message():
@@ -219,23 +227,23 @@ def test_nesting_that_has_no_end_is_no_message():
     for _ in range(5000):
         deep = [deep]
     with pytest.raises(MalformedError):
-        read(messages.Cell, Message("cell", {"source": "", "around": deep}))
+        decode_message(messages.Cell, Message("cell", {"source": "", "around": deep}))
 
 
 @pytest.mark.parametrize("number", ["3", 3.5, None, [3]])
 def test_a_number_that_is_none_belongs_to_no_job(number):
-    assert number_of(Message("done", {"id": number})) == 0
+    assert number_of(Message("job_reply", {"id": number})) == 0
 
 
 def test_a_rank_does_what_is_a_job_and_nothing_else():
     job = Script("/tmp/train.py", ("--epochs", "3"))
-    assert read_job(travelled(job)) == job
-    for body in (messages.Where(), messages.Stop(), Done()):
+    assert decode_job(travelled(job)) == job
+    for body in (messages.StatusRequest(), messages.Stop(), JobReply()):
         with pytest.raises(MalformedError):
-            read_job(travelled(body))
+            decode_job(travelled(body))
 
 
 def test_what_stands_for_json_that_nobody_looks_into_comes_through_as_it_is():
     arguments = {"every": [1, {"deep": None}], "waiting": False}
     job = messages.Call(b"", around=("module:function", arguments))
-    assert read_job(travelled(job)).around == ("module:function", arguments)
+    assert decode_job(travelled(job)).around == ("module:function", arguments)

@@ -22,7 +22,7 @@ from course_lib.ranks import nccl_counts
 from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.inside import flight_recorder, nccl_recorder
 from course_lib.ranks.kernel import deadlock
-from course_lib.ranks.look import GpuQueue, Look
+from course_lib.ranks.status import GpuQueue, RankStatus
 from tests.support.outcomes import outcome
 
 DUMPS = sorted((Path(__file__).parents[1] / "nccl_dumps").glob("*.json"))
@@ -190,10 +190,10 @@ def test_members_that_have_issued_fewer_are_absent(issued, absent):
 LINE = Frame("<rank cell In [1]>", 3, "<module>", "x.item()")
 
 
-def look(rank, issued, queue=None, **fields):
+def status(rank, issued, queue=None, **fields):
     """A rank in `x.item()`, awake: CUDA spins."""
     at = {"stack": (LINE,), "pause": ("item()", "gpu"), "asleep": False, "cpu_seconds": 1.0, **fields}
-    return Look(
+    return RankStatus(
         rank=rank,
         waiting_in=None,
         sequence={"0": 0, "0/nccl": issued},
@@ -206,15 +206,15 @@ def look(rank, issued, queue=None, **fields):
 
 
 def gone(rank, issued):
-    return look(rank, issued, GpuQueue(issued, issued, issued), stack=(), pause=None, asleep=True)
+    return status(rank, issued, GpuQueue(issued, issued, issued), stack=(), pause=None, asleep=True)
 
 
-WAITS = look(0, 3, GpuQueue(3, 3, 2))
+WAITS = status(0, 3, GpuQueue(3, 3, 2))
 
 
-def judged(*looks, running=(0,)):
-    before = {one.rank: one for one in looks}
-    now = {one.rank: dataclasses.replace(one, cpu_seconds=2.0) if one.pause else one for one in looks}
+def judged(*statuses, running=(0,)):
+    before = {one.rank: one for one in statuses}
+    now = {one.rank: dataclasses.replace(one, cpu_seconds=2.0) if one.pause else one for one in statuses}
     return deadlock.judge(before, now, frozenset(running))
 
 
@@ -223,7 +223,7 @@ def test_a_gpu_that_lacks_a_rank_is_probably_a_deadlock_and_never_a_proof():
     assert still.waiting[0].missing == (1,)
     assert still.waiting[0].state == "gpu"
     assert not still.proved
-    assert not still.passing
+    assert not still.may_resume
     assert still.doubts == ("whether the GPU of rank 0 waits for rank 1 or still computes is not told",)
 
 
@@ -234,29 +234,29 @@ def test_a_gpu_that_lacks_nobody_may_still_compute():
 
 
 def test_no_record_no_verdict():
-    assert judged(look(0, 3), gone(1, 2)) is None
+    assert judged(status(0, 3), gone(1, 2)) is None
     silent = dataclasses.replace(gone(1, 2), sequence={})
     assert judged(WAITS, silent) is None
 
 
 def test_a_rank_that_still_runs_may_come():
-    computes = look(1, 2, GpuQueue(2, 2, 2), pause=None)
+    computes = status(1, 2, GpuQueue(2, 2, 2), pause=None)
     assert judged(WAITS, computes, running=(0, 1)) is None
 
 
-def recorded_look(rank, name="by_hand_left_out"):
+def recorded_status(rank, name="by_hand_left_out"):
     """A rank of a dump as it tells of itself in detail."""
     told = dumps(name)
     records = flight_recorder.recorded_collectives(0, of_nccl=told["ranks"][str(rank)]["entries"])
     ((enqueued, completed),) = nccl_recorder.read_status(told["ranks"][str(rank)]).values()
     queue = GpuQueue(told["issued"][str(rank)], enqueued, completed)
-    return look(rank, queue.issued, queue, records=tuple(map(Collective.from_record, records)))
+    return status(rank, queue.issued, queue, records=tuple(map(Collective.from_record, records)))
 
 
 def test_with_the_entries_the_collective_is_named_too(monkeypatch):
     monkeypatch.setattr(flight_recorder, "_entries", lambda stacks: [])
-    looks = {rank: recorded_look(rank) for rank in (0, 1)}
-    waiting = deadlock.describe(looks[0], looks, "gpu")
+    statuses = {rank: recorded_status(rank) for rank in (0, 1)}
+    waiting = deadlock.describe(statuses[0], statuses, "gpu")
     assert waiting.missing == (1,)
     assert (waiting.collective.op, waiting.collective.seq) == ("all_reduce", 3)
     hung = outcome(
@@ -273,9 +273,9 @@ def test_with_the_entries_the_collective_is_named_too(monkeypatch):
 
 def test_a_send_that_came_last_names_nobody(monkeypatch):
     monkeypatch.setattr(flight_recorder, "_entries", lambda stacks: [])
-    looks = {rank: recorded_look(rank, "by_hand_send_last") for rank in (0, 1)}
-    assert deadlock.describe(looks[0], looks, "gpu").missing == ()
+    statuses = {rank: recorded_status(rank, "by_hand_send_last") for rank in (0, 1)}
+    assert deadlock.describe(statuses[0], statuses, "gpu").missing == ()
 
 
 def test_the_numbers_come_to_the_kernel_as_they_are():
-    assert decode(Look, json.loads(json.dumps(encode(WAITS)))) == WAITS
+    assert decode(RankStatus, json.loads(json.dumps(encode(WAITS)))) == WAITS

@@ -16,7 +16,7 @@ from course_lib.ranks.protocol import (
 )
 
 MESSAGES = [
-    Message("done", {"id": 1, "text": "日本 \ud800 \x00"}, b"\x00\xff" * 50),
+    Message("job_reply", {"id": 1, "text": "日本 \ud800 \x00"}, b"\x00\xff" * 50),
     Message("ready"),
     Message("big", {"n": [1.5, None, True]}, bytes(200_000)),
 ]

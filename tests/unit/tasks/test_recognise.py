@@ -72,7 +72,7 @@ def test_one_trial_alone_is_not_enough_where_it_may_fit_by_chance():
 
 def _predicted(trial, name):
     factors = {"right": 1, "doubled": 2, "zero": 0, "zero/late": 5, "doubled + zero": 7}
-    return trial.everywhere(factors[name] * trial.case["number"])
+    return trial.on_all_ranks(factors[name] * trial.case["number"])
 
 
 def test_of_models_by_name_the_one_called_right_is_what_the_others_are_compared_with():

@@ -10,13 +10,13 @@ from course_lib.outcome.outcome import Collective, PauseKind
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame, is_learners
 
-#: A blocked rank uses next to nothing; more than this between two looks means that it computes or moves data.
+#: A blocked rank uses next to nothing; more than this between two statuses means that it computes or moves data.
 _CPU_SECONDS = 0.005
-#: A thread of gloo's connections that wants a core must have had one as often as this between two looks: then it has
+#: A thread of gloo's connections that wants a core must have had one as often as this between two statuses: then it has
 #: seen that there is nothing to do.
 _TURNS = 2
-#: A rank does not say which one it is: the kernel knows on whose wire its look came.
-NOBODY = -1
+#: A rank does not say which one it is: the kernel knows on whose wire its status came.
+NO_RANK = -1
 #: How many collectives it tells of, the newest.
 MOST_RECORDS = 400
 
@@ -37,11 +37,11 @@ class GpuQueue:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one rank said of itself at one moment (see `control_thread.look`).
+class RankStatus:
+    """What one rank said of itself at one moment (see `control_thread.get_status`).
 
     Attributes:
-        rank: `NOBODY` until the kernel has filled it in (`of_rank`).
+        rank: `NO_RANK` until the kernel has filled it in (`of_rank`).
         stack: the frames of its main thread, outermost first.
         waiting_in: the communication call in which that is, if it is in one.
         cpu_seconds: used by all threads but gloo's and the one that answers.
@@ -90,8 +90,8 @@ class Look:
     uses_gpus: bool = False
     queues: Mapping[str, GpuQueue] = field(default_factory=dict)
 
-    def of_rank(self, rank: int) -> Look:
-        """The same, and whose look it is."""
+    def of_rank(self, rank: int) -> RankStatus:
+        """The same, and whose status it is."""
         return replace(self, rank=rank)
 
     def issued(self, group: str) -> int:
@@ -110,23 +110,23 @@ class Look:
         """True in a call that waits for the rank's GPU, asleep or not: CUDA may spin meanwhile."""
         return self.pause is not None and self.pause[1] == PauseKind.GPU
 
-    def same_place(self, other: Look) -> bool:
-        """True when the rank's own code has not moved between the two looks (`other` is the earlier one)."""
+    def same_place(self, other: RankStatus) -> bool:
+        """True when the rank's own code has not moved between the two statuses (`other` is the earlier one)."""
         return (
             self.stack == other.stack
             and (self.brief or other.brief or self.records == other.records)
             and self.sequence == other.sequence
         )
 
-    def still_since(self, other: Look) -> bool:
-        """True when nothing of this rank has run, wants to run, or has anything to take since the earlier look."""
+    def still_since(self, other: RankStatus) -> bool:
+        """True when nothing of this rank has run, wants to run, or has anything to take since the earlier status."""
         return (
             self.asleep
             and other.asleep
             and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
             and self.in_flight == other.in_flight
             and self.moved == other.moved
-            # Bytes may lie in a connection for ever, when nobody has asked for them; gloo's threads must have had the
+            # Bytes may lie in a connection for ever, when no call has asked for them; gloo's threads must have had the
             # time to take them.
             and all(
                 turns - other.loops.get(thread, (turns, wants))[0] >= _TURNS
