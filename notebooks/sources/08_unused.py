@@ -300,7 +300,7 @@ except RuntimeError as error:
 # - **It comes after hours.** Random depth, a rare kind of batch: look at the step *before* the error. That one was wrong.
 # - **A layer that you forgot to call** is never reported once the flag is on or everything is touched. That is the reason not to
 #   take them “to be safe”.
-# - **With `static_graph=True` the model trains a little worse.** Compare gradients between ranks once (lesson 06, task 4).
+# - **With `static_graph=True` the model trains a little worse.** Compare gradients between ranks once (lesson 06, task 6).
 #
 # ## Rule of thumb
 #
