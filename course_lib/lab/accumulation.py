@@ -329,16 +329,22 @@ class LoopExplorer(Explorer):
 
     def _show(self) -> None:
         self.picture.value = self._computed().svg()
-        outcome = run_quietly(run_loop, self.loop, ranks=2)
-        steps = [
-            f"rank {rank}: {', '.join(f'{step:g}' for step in seen.steps) or 'no step'}"
-            for rank, seen in sorted(outcome.values.items())
-        ]
-        self.result.value = f"two real ranks: {'; '.join(steps)}"
+        self.result.value = f"two real ranks: {_measured(self.loop)}"
 
     def _computed(self) -> Drawing:
         seen = computed(self.loop)
         return _strip(self.loop, ".grad", verdict(self.loop, seen), seen)
+
+
+def _measured(loop: Loop) -> str:
+    """What two real ranks see at the loop's steps, in words."""
+    outcome = run_quietly(run_loop, loop, ranks=2)
+    if not outcome.ok:
+        return outcome.kind.value
+    steps = {
+        rank: ", ".join(f"{step:g}" for step in seen.steps) for rank, seen in sorted(outcome.values.items())
+    }
+    return "; ".join(f"rank {rank}: {each}" for rank, each in steps.items())
 
 
 def explore_loop() -> LoopExplorer:

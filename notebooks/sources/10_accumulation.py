@@ -180,8 +180,8 @@ explore_loop()
 #
 # Real gradients have no digits, but they have a length, a direction and an agreement of the ranks
 # ([below](#Deeper:-length,-angle-and-agreement)). And why does nobody notice an undivided loss? With SGD it is a learning
-# rate *K* times as large, which may even train better. Adam divides each gradient by its running size, so the factor cancels
-# out, until something in the loop has an absolute size: a clipping threshold, for instance.
+# rate *K* times as large, which may even train better. Adam divides each gradient by its running size, so the factor cancels out,
+# until something in the loop has an absolute size: a clipping threshold, for instance.
 #
 # ## Clip after the reduction, all at once
 #
@@ -387,6 +387,35 @@ if dist.get_rank() == 0:
 # normalises each micro-batch by itself, so accumulation cannot give you the big batch's statistics, whatever you divide by.
 # (Nor does DDP: [lesson 09](09_synchronised.ipynb).)
 #
+# And what does an undivided loss do to the weights, in six steps?
+
+
+# %%
+# %%ranks
+from functools import partial
+
+from torch.nn.utils import parameters_to_vector
+
+from course_lib.lab.micro_batches import accumulate
+
+
+def change(make_optimizer, divisor):
+    ddp = DistributedDataParallel(make_net())
+    before = parameters_to_vector(ddp.parameters()).detach().clone()
+    optimizer = make_optimizer(ddp.parameters())
+    for _ in range(6):
+        optimizer.zero_grad()
+        accumulate(ddp, divisor)
+        optimizer.step()
+    return parameters_to_vector(ddp.parameters()).detach() - before
+
+
+for optimizer_class in (torch.optim.SGD, torch.optim.Adam):
+    divided, undivided = (change(partial(optimizer_class, lr=0.01), divisor) for divisor in (K, 1))
+    off = (undivided - divided).norm() / divided.norm()
+    print(f"{optimizer_class.__name__:4} the change of the weights is {off:.0%} off")
+
+# %% [markdown]
 # ## Deeper: an optimizer in the loop
 #
 # Another article makes its optimizer inside the loop, computes a loss, and ends there. Add what is missing, line by line:
@@ -394,8 +423,6 @@ if dist.get_rank() == 0:
 
 # %% claims={"45": "wrong"}
 # %%ranks
-from torch.nn.utils import parameters_to_vector
-
 from course_lib.lab.micro_batches import held_out_loss
 
 
@@ -549,7 +576,7 @@ print("torch.cuda.amp:", *{warning.category.__name__ for warning in told})
 # %%ranks --as out
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from course_lib.lab.micro_batches import accumulate, gradient_of
+from course_lib.lab.micro_batches import gradient_of
 
 packed = DistributedDataParallel(make_net())
 packed.register_comm_hook(None, default_hooks.fp16_compress_hook)
