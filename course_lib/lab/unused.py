@@ -287,7 +287,13 @@ class GraphExplorer(Explorer):
         self.way = widgets.ToggleButtons(
             options=list(WAYS), description="way", style={"button_width": "auto"}
         )
-        self.tiles = [[widgets.Button(description="left") for _ in range(_STEPS)] for _ in _SAMPLES]
+        self.tiles = [
+            [
+                widgets.Button(description="left", tooltip=f"rank {rank}, step {step}")
+                for step in range(_STEPS)
+            ]
+            for rank in range(len(_SAMPLES))
+        ]
         for tile in (tile for row in self.tiles for tile in row):
             tile.on_click(self._turn)
         self.way.observe(lambda _: self._show(), names="value")
