@@ -1,8 +1,271 @@
-"""Lesson 09: what its predictions ask."""
+"""Lesson 09: what travels when, something to change on rank 1, and what the lesson's questions ask."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
+from course_lib.draw.drawing import Shape
+from course_lib.lab.explorer import Explorer, to_find
+from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
+
+#: By moment and by what is held, as `lab.moments` records it.
+_Record = Mapping[str, Mapping[str, float | None]]
+
+#: What rank 1 may do, in words, and at which moments.
+CHANGES = {
+    "weights": (
+        "adds 1 to its weight",
+        ("built", "wrapped", "backward 2 is over", "step 2 is over"),
+    ),
+    "buffers": (
+        "adds 1 to BatchNorm's running mean",
+        ("built", "wrapped", "forward 2 is over", "step 2 is over"),
+    ),
+    "gradient": (
+        "adds 1 to .grad",
+        ("forward 2 is over", "backward 2 is over", "step 2 is over"),
+    ),
+    "momentum": ("adds 1 to the momentum", ("backward 2 is over", "step 2 is over")),
+    "learning rate": ("doubles its learning rate", ("wrapped", "step 2 is over")),
+    "random seed": ("seeds its random numbers anew", ("built", "wrapped", "step 2 is over")),
+    "loss": ("doubles its loss", ("forward 2 is over",)),
+    "zero_grad": ("forgets the next zero_grad", ("step 1 is over", "step 2 is over")),
+    "eval mode": ("calls eval()", ("wrapped", "step 2 is over")),
+}
+
+
+def _moments(what: str, when: str, dropout: float) -> object:
+    """Runs on the ranks; the kernel does not load `lab.moments`, because it loads torch."""
+    from course_lib.lab.moments import record
+
+    return record(what, when, dropout)
+
+
+def _recorded(what: str, when: str, dropout: float = 0.5) -> tuple[list[_Record], list[_Record]]:
+    """What four real ranks hold from moment to moment: with the change, and without it."""
+    outcome = run_quietly(_moments, what, when, dropout)
+    found = [outcome.values[rank] for rank in sorted(outcome.values)]
+    return [changed for changed, _ in found], [calm for _, calm in found]
+
+
+def is_same(records: Sequence[_Record], moment: str, thing: str) -> bool | None:
+    """Whether all ranks hold the same, bit by bit; None where there is nothing yet."""
+    held = {record[moment][thing] for record in records}
+    return None if held == {None} else len(held) == 1
+
+
+# What travels when
+
+#: By moment: what has been sent since the one before, from rank 0 or as a mean; and a sentence.
+_TRAVELS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "built": ((), "", "Each rank has built its own model: weights and buffers differ."),
+    "wrapped": (
+        ("weights", "buffers"),
+        "from rank 0",
+        "The wrapper's constructor sends rank 0's weights and buffers. Weights are never sent again.",
+    ),
+    "forward 1 begins": (
+        ("buffers",),
+        "from rank 0",
+        "The first forward begins: rank 0's buffers are sent once more.",
+    ),
+    "forward 1 is over": (
+        (),
+        "",
+        "The forward is over. BatchNorm has moved its running mean towards each rank's own batch: buffers differ.",
+    ),
+    "backward 1 is over": (
+        (".grad",),
+        "mean of all",
+        "In the backward, gradients are averaged: .grad is the same on all ranks. Buffers still differ.",
+    ),
+    "step 1 is over": (
+        (),
+        "",
+        "The optimizer sends nothing. The same weights, the same .grad and the same optimizer make the same weights.",
+    ),
+    "forward 2 begins": (
+        ("buffers",),
+        "from rank 0",
+        "The next training forward begins with rank 0's buffers: those of the other ranks are lost.",
+    ),
+    "forward 2 is over": ((), "", "And each rank moves its own away again."),
+}
+_SHOWN = ("weights", "buffers", ".grad", "momentum")
+_LEFT, _COLUMN, _WIDTH, _TOP, _ROW = 84, 168, 104, 34, 42
+
+
+def what_travels() -> Stepper:
+    """Two training steps on four real ranks, moment by moment: what each rank holds, and what has been sent."""
+    records, _ = _recorded("own start", "built", 0.0)
+    frames = tuple(
+        Frame(_held(records, moment, sent, how), said) for moment, (sent, how, said) in _TRAVELS.items()
+    )
+    return Stepper(frames, "What travels when", matter=(0, 1, 3, 4, 6))
+
+
+def _held(records: Sequence[_Record], moment: str, sent: Sequence[str], how: str) -> Drawing:
+    """A row for each rank, a column for each thing; what differs has its rank's colour, what is equal is gray."""
+    shapes: list[Shape] = [
+        Text(_LEFT - 10, _TOP + row * _ROW + 20, f"rank {row}", 13, "end", bold=True)
+        for row in range(len(records))
+    ]
+    for column, thing in enumerate(_SHOWN):
+        x = _LEFT + column * _COLUMN
+        same = is_same(records, moment, thing)
+        sign = {True: " =", False: " ≠", None: ""}[same]
+        shapes.append(Text(x + _WIDTH / 2, _TOP - 12, thing + sign, 13, "middle", bold=thing in sent))
+        for row, record in enumerate(records):
+            held = record[moment][thing]
+            look = "" if held is None else "even" if same else f"rank {row}"
+            text = "" if held is None else f"{held:.2f}"
+            shapes.append(Box(x, _TOP + row * _ROW, _WIDTH, 30, look, text, dashed=held is None, edge=0.5))
+        if thing in sent:
+            shapes += _arrows(x + _WIDTH, len(records), how)
+    return Drawing(
+        760, _TOP + len(records) * _ROW, tuple(shapes), moment, moment, f"sent: {how}" if how else ""
+    )
+
+
+def _arrows(x: float, ranks: int, how: str) -> Iterator[Shape]:
+    """From rank 0's box to the others, or from each box and back."""
+    middle = [_TOP + row * _ROW + 15 for row in range(ranks)]
+    yield Arrow(x + 22, middle[0], x + 22, middle[-1], plain=True)
+    for row, y in enumerate(middle):
+        if row == 0 or how != "from rank 0":
+            yield Arrow(x + 22, y, x, y, plain=True)
+        if row or how != "from rank 0":
+            yield Arrow(x + 22, y, x + 2, y)
+
+
+# Something to change on rank 1
+
+
+class ChangeExplorer(Explorer):
+    """Choose what rank 1 does and when: what is the same on four real ranks from then on."""
+
+    controls = "on rank 1, change " + ", ".join(CHANGES)
+
+    def __init__(self) -> None:
+        import ipywidgets as widgets
+
+        self.what = widgets.Dropdown(
+            options={says: what for what, (says, _) in CHANGES.items()}, description="rank 1"
+        )
+        self.when = widgets.ToggleButtons(options=CHANGES["weights"][1], value="wrapped", description="when")
+        self.when.style.button_width = "auto"
+        self.picture, self.result = widgets.HTML(), widgets.HTML()
+        goals = to_find(
+            "a change that DDP undoes; one that stays for ever; one after which all ranks have equal weights, but "
+            "not those they would have had. What does a change of the gradient do before the backward, and after it?"
+        )
+        self.whole = widgets.VBox([goals, self.what, self.when, self.picture, self.result])
+        self.static = self._run()
+        self.what.observe(self._choose, names="value")
+        self.when.observe(lambda _: self._run(), names="value")
+
+    def _choose(self, _: object) -> None:
+        moments = CHANGES[self.what.value][1]
+        before = self.when.value
+        self.when.options = moments  # chooses the first, and so runs, unless that was chosen already
+        if self.when.value == before:
+            self._run()
+
+    def _run(self) -> Drawing:
+        what, when = self.what.value, self.when.value
+        changed, calm = _recorded(what, when)
+        drawing = lanes_of_equal(changed, calm, CHANGES[what][0], when)
+        self.picture.value, self.result.value = drawing.svg(), ended(changed, calm)
+        return drawing
+
+
+def explore_changes() -> ChangeExplorer:
+    """The controls and the picture, to be the last line of a cell."""
+    return ChangeExplorer()
+
+
+def ended(changed: Sequence[_Record], calm: Sequence[_Record]) -> str:
+    """Whether the weights are the same on all ranks after the last step, and the same as without the change."""
+    last = list(changed[0])[-1]
+    if not is_same(changed, last, "weights"):
+        return "in the end, weights differ"
+    kept = changed[0][last]["weights"] == calm[0][last]["weights"]
+    return "in the end, weights are equal on all ranks, " + (
+        "and the same as without the change" if kept else "and other ones than without the change"
+    )
+
+
+def lanes_of_equal(changed: Sequence[_Record], calm: Sequence[_Record], says: str, when: str) -> Drawing:
+    """A row for each thing, a column for each moment: `=` where all ranks hold the same."""
+    moments, things = list(changed[0]), list(changed[0]["built"])
+    cells, told = {}, []
+    for row, thing in enumerate(things):
+        for column, moment in enumerate(moments):
+            same = is_same(changed, moment, thing)
+            if same is not None:
+                hint = f"{thing}, {moment}: {'the same' if same else 'not the same'} on all ranks"
+                cells[row, column] = Cell("even" if same else "bad", "=" if same else "≠", hint)
+        differs = [moment for moment in moments if is_same(changed, moment, thing) is False]
+        told.append(f"{thing} differ at: {', '.join(differs) or 'no moment'}")
+    names = [("▼ " if moment == when else "") + _short(moment) for moment in moments]
+    return grid(
+        things,
+        names,
+        cells,
+        title=f"Rank 1 {says} (▼): {ended(changed, calm)}",
+        alt="; ".join(told),
+        axis="1 in: forward 1 begins, 1 F: forward 1 is over, 1 B: backward 1, 1 S: the optimizer's step 1",
+    )
+
+
+def _short(moment: str) -> str:
+    """`forward 2 is over` as `2 F`, `forward 2 begins` as `2 in`."""
+    kind, _, rest = moment.partition(" ")
+    if not rest:
+        return kind.removesuffix("ped")
+    number, _, end = rest.partition(" ")
+    return f"{number} {'in' if end == 'begins' else kind[0].upper()}"
+
+
+# Which forwards send buffers
+
+
+def draw_sent(sent: Mapping[tuple[str, str], bool]) -> Drawing:
+    """A row for each kind of forward before, a column for each kind of this one."""
+    kinds = list(dict.fromkeys(before for before, _ in sent))
+    cells = {
+        (kinds.index(before), kinds.index(now)): Cell(*(("forward", "sent") if arrived else ("", "-")))
+        for (before, now), arrived in sent.items()
+    }
+    told = []
+    for before in kinds:
+        ways = {sent[before, now] for now in kinds}
+        words = "some" if len(ways) == 2 else "sent" if True in ways else "not sent"
+        told.append(f"after {before}: {words}")
+    return grid(
+        [f"after: {kind}" for kind in kinds],
+        [str(number) for number in range(1, len(kinds) + 1)],
+        cells,
+        title="Does this forward begin with rank 0's buffers?",
+        alt="; ".join(told),
+        axis="this forward: " + " · ".join(f"{n} {kind}" for n, kind in enumerate(kinds, 1)),
+    )
+
+
+# Questions
+
+
+def drifts(outcome: Outcome) -> bool:
+    """The value of rank 1 is further from rank 0's than the 0.1 that it began with."""
+    return outcome.ok and outcome.values[1] - outcome.values[0] > 0.11
+
+
+def last_near(number: float) -> Callable[[Outcome], bool]:
+    """The value of rank 3 is this number, give or take a half."""
+    return lambda outcome: outcome.ok and abs(outcome.values[3] - number) < 0.5
+
 
 #: By two kinds of forward, such as `eval, no_grad`: whether the second began with rank 0's buffers.
 _Sent = dict[tuple[str, str], bool]

@@ -4,525 +4,377 @@
 # > *“DDP broadcasts parameters and buffers from rank 0 in every forward, doesn't it? So if I change the weights on one rank,
 # > for an evolution strategy or some exploration, is that gone with the next step? Or does the all-reduce average it?”*
 #
-# Three things that DDP might do, and the answer is not the same for weights, buffers and everything else. In this lesson you
-# change something on one rank and look at what becomes of it on the others: at once, a step later, at the end. Then you see what
-# BatchNorm makes of it.
+# Ask four ranks. Each builds a model with one weight, from random numbers of its own, and wraps it.
 #
-# **You will be able to** say for weights, buffers, gradients, losses, random numbers and running averages whether and when
-# DDP makes them equal; change weights on purpose without breaking it; and normalise over the batches of all ranks.
-# 65 minutes. **Before this:** lessons 00 and 04.
+# **You will be able to** say for weights, buffers, gradients and everything else whether and when DDP makes them equal; to change
+# weights on purpose without breaking that; and to say whose BatchNorm statistics you evaluate and save. 35 minutes.
+#
+# **Before this:** lessons 00 and 04.
 
 # %%
 # %load_ext course_lib
 
-# %% [markdown]
-# ## The map
-#
-# Four ranks that agree in nothing: each has a seed of its own, so other weights, other data, other dropout. `compare`, on the
-# ranks, is a collective that says whether something is the same on all of them, bit by bit. Take it along through two
-# training steps. A hook looks *inside* the forward, where the model is about to begin. (This lesson stays on the CPU, with gloo,
-# also where there are GPUs.)
-
 # %%
-# %%ranks 4 --backend gloo
-import copy
-import warnings
-
+# %%ranks 4 --backend gloo --as built
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parameters_to_vector
 
-from course_lib.data import load_digits
-from course_lib.watch import compare
-
-rank, world = dist.get_rank(), dist.get_world_size()
-images, labels = load_digits()
-pixels = torch.from_numpy(images).float().flatten(1) / 16
-targets = torch.from_numpy(labels).long()
-loss_of = nn.functional.cross_entropy
-
-
-def batch(number, size=16):
-    """This rank's share of a batch: other digits on every rank."""
-    share = torch.arange(rank, world * size, world) + number * world * size
-    return pixels[share % 1400], targets[share % 1400]
-
-
-# %%
-# %%ranks --as out
-torch.manual_seed(rank)
-net = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 10))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-ema, loss, found = copy.deepcopy(net), None, {}
-
-
-def look(moment):
-    """What is the same on all ranks at this moment? None: it is not there yet."""
-    parts = compare(model=net, optimizer=optimizer, ema=ema, losses=[loss], rng="rng").parts
-    names = {
-        "weights": "model parameters",
-        "buffers": "model buffers",
-        "gradients": "model gradients",
-        "momentum": "optimizer state",
-        "EMA": "ema parameters",
-        "loss": "losses values",
-        "random": "rng",
-    }
-    there = {
-        "gradients": loss is not None and net[0].weight.grad is not None,
-        "momentum": len(optimizer.state) > 0,
-    }
-    there["loss"] = loss is not None
-    found[moment] = {n: parts[part].equal if there.get(n, True) else None for n, part in names.items()}
-
-
-look("built")
-ddp = DistributedDataParallel(net)
-look("wrapped")
-ema = copy.deepcopy(net)
-look("EMA copied again")
-for step in (1, 2):
-    inside = net.register_forward_pre_hook(lambda *_, step=step: look(f"forward {step} begins"))
-    inputs, answers = batch(step)
-    output = loss_of(ddp(inputs), answers)
-    inside.remove()
-    loss = output.item()
-    look(f"forward {step} is over")
-    optimizer.zero_grad(set_to_none=False)
-    output.backward()
-    look(f"backward {step} is over")
-    optimizer.step()
-    for mine, its in zip(ema.parameters(), net.parameters(), strict=True):
-        mine.data.lerp_(its.data, 0.1)
-    look(f"step {step} is over")
-
-# %%
-found = out["found"][0]
-print(f"{'':20}" + "".join(f"{name:>11}" for name in found["built"]))
-for moment, row in found.items():
-    signs = [{True: "=", False: "≠", None: ""}[same] for same in row.values()]
-    print(f"{moment:20}" + "".join(f"{sign:>11}" for sign in signs).rstrip())
+ddp = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+round(ddp.module.weight.item(), 3)
 
 # %% [markdown]
-# `=`: the same on all ranks, bit by bit. `≠`: not the same. An empty cell: it does not exist yet. Read it by columns:
+# The same weight four times: wrapping has made them equal. (The lesson stays on the CPU, with gloo, also where there are GPUs.)
 #
-# - **Weights** become equal when the model is wrapped: the constructor broadcasts them from rank 0 (`_sync_module_states`,
-#   called in `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`).
-# - **Gradients** become equal in the backward that follows a forward: they are the mean over the ranks (lessons 04 and 06).
-# - **Buffers** (BatchNorm's running statistics) are equal when the module's own forward *begins*, and different when it is
-#   over. Between two training forwards you only ever meet them different.
-# - **Momentum** and the **EMA**, a running average of the weights, are equal because what they are computed from is. DDP does
-#   not know of them: the EMA that was copied before wrapping stays different, until a new copy takes its place (third row).
-# - **Losses** and **random numbers** are each rank's own.
+# ## One rank changes its weight
 #
-# So the weights stay equal for one reason only: equal weights and equal gradients, put into the same optimizer, give equal
-# weights. Nothing compares them, and nothing repairs them. That is worth a test.
-#
-# ## Parameters
-#
-# You will read that “DDP synchronises gradients and parameters”, or that every forward begins with a broadcast of all
-# parameters. Let rank 1 add 0.1 to every weight, once, after five steps. Then train on.
+# Now train for 60 steps towards 3. At step 5, rank 1 adds 0.1 to its weight, once.
 
 # %%
-p = predict("09.shifted_weights")
-
+p = predict("09.shifted_weight")
 
 # %% claims={"37": "wrong", "46": "wrong"}
 # %%ranks --predicted --as out
-def flat(model):
-    """A copy of all weights, as one vector."""
-    return parameters_to_vector(model.parameters()).detach()
-
-
-def spread(vectors):
-    """The drift meter: for each vector, how far apart any two ranks are where they differ most."""
-    weights = torch.stack(vectors)
-    highest = torch.stack([weights, -weights])  # the largest of -w is minus the smallest of w
-    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
-    return highest.sum(0).amax(1).tolist()
-
-
-def train(changes, lr=0.2, kind=torch.optim.SGD, **options):
-    """20 steps; `changes(step, model)` may change the model before each. Returns what the meter says of each."""
-    torch.manual_seed(0)
-    ddp = DistributedDataParallel(nn.Linear(64, 10))
-    optimizer = kind(ddp.parameters(), lr=lr, **options)
-    path = []
-    for step in range(20):
+for step in range(60):
+    if step == 5 and dist.get_rank() == 1:
         with torch.no_grad():
-            changes(step, ddp.module)
-        inputs, answers = batch(step)
-        optimizer.zero_grad()
-        loss_of(ddp(inputs), answers).backward()
-        optimizer.step()
-        path.append(flat(ddp))
-    return ddp, spread(path)
-
-
-def add_once(step, model):
-    if step == 5 and rank == 1:
-        for parameter in model.parameters():
-            parameter += 0.1
-
-
-ddp, drift = train(add_once)
-print([round(drift[step], 3) for step in (0, 4, 5, 10, 15, 19)])
-compare(ddp)
+            ddp.module.weight += 0.1
+    optimizer.zero_grad()
+    (ddp(torch.ones(1, 1)) - 3).square().sum().backward()
+    optimizer.step()
+round(ddp.module.weight.item(), 3)
 
 # %% [markdown]
-# From step 5 on, 0.1 for ever. DDP keeps models equal as a clockmaker does: it sets all clocks once and makes them tick alike,
-# and never looks at the time again. The gradients are still equal, so rank 1 takes the same steps as the others, beside them. And
-# it has not been told, because in a training step of a model without buffers there is nothing that could tell it:
+# The difference of 0.1 is still there after 55 steps. Nothing has overwritten it, and nothing has averaged it. The gradients are
+# averaged, so all ranks take the same step, from different places. And no rank arrives at 3. Each rank computes its gradient at
+# its own weight. The mean of these gradients is zero when the *mean* of the weights is 3.
+#
+# ## An ensemble?
+#
+# “Then let the ranks be different: the all-reduce ensembles the diversity.” Look for the ensemble:
+
+# %% claims={"49": "wrong"}
+# %%ranks
+mean = ddp.module.weight.detach().clone()
+dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+print(f"this rank has {ddp.module.weight.item():.3f}, the mean is {mean.item():.3f}")
+
+# %% [markdown]
+# The mean has learned what was asked for, and no rank has it. What looks like one model in your log is four models. A
+# checkpoint from rank 0 is one of them. (To average weights now and then is a method of its own, local SGD: lesson 05.)
+#
+# ## Parameters
+#
+# Why did nothing repair it? Look at what the two rank cells above have sent:
 
 # %%
 from collections import Counter
 
-sent = Counter((c.stage, c.op) for c in out.collectives[0] if c.stage)  # the meter's own have no stage
-for (stage, op), count in sent.items():
-    print(f"{stage:13} {op:11} {count}")
+for name, outcome in {"wrapping": built, "60 steps": out}.items():
+    for (stage, op), count in Counter((c.stage, c.op) for c in outcome.collectives[0]).items():
+        print(f"{name:10}{stage:14}{op:12}{count}")
 
 # %% [markdown]
-# In construction, numbers and shapes of the parameters are compared and the weights sent. After that: gradients, 20 times in 20
-# steps, and once the new buckets (lesson 04). Now watch the meter over some other accidents.
-
-
-# %%
-# %%ranks --as out
-own = torch.Generator().manual_seed(rank)
-
-
-def noise_in_each_step(step, model):
-    for parameter in model.parameters():
-        parameter += 0.002 * torch.randn(parameter.shape, generator=own)
-
-
-def repaired(step, model):
-    add_once(step, model)
-    if step == 12:
-        for parameter in model.parameters():
-            dist.broadcast(parameter, src=0)
-
-
-def nothing(step, model):
-    pass
-
-
-calm, seen = train(nothing)
-meter = {
-    "nothing": seen,
-    "rank 1 adds 0.1 at step 5": drift,
-    "... with weight decay": train(add_once, weight_decay=0.2)[1],
-    "... and a broadcast at step 12": train(repaired)[1],
-    "own noise on each rank, in each step": train(noise_in_each_step)[1],
-    "rank 1 has another learning rate": train(nothing, lr=0.22 if rank == 1 else 0.2)[1],
-}
-print("with Adam, 0.1 at step 5 becomes", round(train(add_once, lr=0.01, kind=torch.optim.Adam)[1][-1], 3))
-assert meter["nothing"][-1] == 0 == meter["... and a broadcast at step 12"][-1]
-
-# %%
-import matplotlib.pyplot as plt
-
-meter = out["meter"][0]
-LOOKS = [
-    ("black", "-"),
-    ("#D55E00", "-"),
-    ("#D55E00", ":"),
-    ("#009E73", "--"),
-    ("#0072B2", "-."),
-    ("#CC79A7", (0, (1, 1))),
-]
-_, axes = plt.subplots(figsize=(7.4, 3.4), layout="constrained")
-for (name, seen), (colour, style), marker in zip(meter.items(), LOOKS, "os^vDx", strict=True):
-    axes.plot(seen, color=colour, linestyle=style, marker=marker, markevery=3, markersize=5, label=name)
-axes.set(
-    title="Drift does not heal: only a broadcast brings the meter back to zero",
-    xlabel="training step",
-    ylabel="largest difference\nbetween two ranks' weights",
-    xticks=range(0, 21, 5),
-)
-axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
-
-# %% [markdown]
-# A difference stays, or grows; also with Adam, which looks at nothing but gradients. Weight decay (here SGD's) lets it fade,
-# by the factor `1 - lr * decay` in each step, as it lets all weights fade. Only what you do by hand ends it. Put a check of this
-# kind into long trainings, every few hundred steps. Not this meter, though: it needs four times the memory of the weights (a
-# copy, a stack, a stack of both signs). With a large model, go tensor by tensor and broadcast rank 0's; task 1 asks for that.
+# The constructor compares the shapes of the parameters and sends rank 0's weights (`_sync_module_states`, called in
+# `DistributedDataParallel.__init__`, `torch/nn/parallel/distributed.py`). After that come gradients, 60 times in 60 steps, and
+# once the order of the new buckets (lesson 04). No forward has sent a parameter.
 #
-# An alarm like this has traps of its own. Two different tensors can have the same sum, mean or norm, so compare the tensors
-# themselves. Compare their bits: `nan == nan` is `False`, and a NaN that all ranks share is no difference. Collectives such as
-# `broadcast` work in place: give them a copy, or the alarm changes the model that it looks at. And let every rank learn what any
-# rank has found *before* somebody raises. A rank that raises for what it alone has seen leaves the others behind, in a
-# collective that it will never join.
-#
-# ## An ensemble?
-#
-# “Then let the ranks be different: the all-reduce ensembles the diversity.” Give every rank noise of its own and train on.
-# What is left of it at the end?
+# Older answers name `_sync_params`, a method of DDP that ran when a forward began (torch 1.7, the same file). It had two
+# purposes. In a process that drove several GPUs, it copied the parameters from the first GPU to the others. Between processes, it
+# sent rank 0's buffers. Ask the installed torch what became of it:
 
 # %%
-p = predict("09.noise")
-
-
-# %% claims={"49": "wrong"}
-# %%ranks --predicted --as out
-def diversify(step, model):
-    if step == 5:
-        for parameter in model.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=own)
-        offsets.append(from_mean(model))
-
-
-@torch.no_grad()
-def from_mean(model):
-    """This rank's weights minus the mean over the ranks."""
-    mine = flat(model)
-    mean = mine.clone()
-    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
-    return mine - mean
-
-
-def right(weights):
-    """How many of 397 test digits these weights get right."""
-    torch.nn.utils.vector_to_parameters(weights, judge.parameters())
-    return (judge(pixels[1400:]).argmax(1) == targets[1400:]).sum().item()
-
-
-offsets, judge = [], nn.Linear(64, 10)
-ddp, _ = train(diversify)
-offsets.append(from_mean(ddp))
-left = (offsets[1].norm() / offsets[0].norm()).item()
-print("noise left:", round(left, 4), "| all of it in its old place:", torch.allclose(*offsets, atol=1e-5))
+# %%ranks --only 0
+print({name: hasattr(DistributedDataParallel, name) for name in ("_sync_params", "_sync_buffers")})
+"Parameters are never broadcast between processes" in DistributedDataParallel.__doc__
 
 # %% [markdown]
-# All of it, up to rounding. Every rank walks beside the mean, at its own constant distance, all with the same step. But
-# *whose* step is it? Each rank computed its gradient at its own place; the mean of the four is the gradient of none of them.
-# Nobody learns to correct its own noise:
-
-# %%
-# %%ranks
-mine = flat(ddp)
-everyones = [torch.empty(()) for _ in range(world)]
-dist.all_gather(everyones, torch.tensor(float(right(mine))))
-print("right answers of 397, by rank:", [int(n) for n in everyones])
-print("the mean of their weights:    ", right(mine - offsets[1]))
-print("trained without noise:        ", right(flat(calm)))
-
-# %% [markdown]
-# So what looks like one model in your log is four. A checkpoint from rank 0 is one of them, and the mean that somebody hoped
-# for is on no rank, unless you compute it. (Averaging weights now and then is a method of its own, local SGD: lesson 05.)
+# The first purpose is gone: today one process has one replica. The second one is `_sync_buffers`, further down in this lesson.
+# May you rely on it that parameters are not sent? Yes: the last line has found that sentence in DDP's documentation. DDP
+# “assumes that they will be modified by the optimizer in all processes in the same way”, it goes on.
+#
+# So weights stay equal for one reason: equal weights and equal gradients, put into equal optimizers, give equal weights.
+# Nothing compares them, and nothing repairs them.
+#
+# > **On GPUs (NCCL).** The same messages are sent. What is sent, and when, is decided above the backend, in `distributed.py` and
+# > `reducer.cpp`. (Read, not run here.)
 #
 # ## Change weights on purpose
 #
-# Evolution, exploration, pruning, a re-initialised layer: all fine, as long as the change is the *same* on all ranks. Two ways:
-# draw it everywhere from a generator that is seeded alike, and kept apart from the global one; or let one rank do it, and
-# broadcast.
-
-
-# %%
-# %%ranks
-together = torch.Generator().manual_seed(7)  # the same seed on every rank, and nobody else draws from it
-
-
-def drawn_alike(step, model):
-    for parameter in model.parameters():
-        parameter += 0.002 * torch.randn(parameter.shape, generator=together)
-
-
-def by_rank_2(step, model):
-    for parameter in model.parameters() if step == 5 else ():
-        if rank == 2:
-            parameter += 0.1 * torch.randn(parameter.shape, generator=own)
-        dist.broadcast(parameter, src=2)
-
-
-for change in (drawn_alike, by_rank_2):
-    print(f"{change.__name__:12} drift at the end: {train(change)[1][-1]}")
-
-# %% [markdown]
-# And change it *in place*. DDP has hung a hook on each parameter, and the optimizer holds a list of them. A new `Parameter` is
-# known to neither. Here all ranks put the same one in, and the weights are equal. The gradients:
+# Evolution, exploration, pruning, a re-initialised layer: all of them work, if the change is the *same* on all ranks. There are
+# two ways. All ranks draw it from generators with the same seed, which nothing else draws from. Or one rank makes it, and *all*
+# ranks call the broadcast. (If ranks try different mutants, all of them have to know every mutant's fitness, and to choose alike.)
 
 # %%
 # %%ranks
-torch.manual_seed(0)
-ddp = DistributedDataParallel(nn.Linear(64, 10))
-ddp.module.weight = nn.Parameter(ddp.module.weight + 0.1)
-inputs, answers = batch(0)
-loss_of(ddp(inputs), answers).backward()
+from course_lib.watch import compare
+
+together, weight = torch.Generator().manual_seed(7), ddp.module.weight
+with torch.no_grad():
+    dist.broadcast(weight, src=2)  # what rank 2 has; it also ends the difference from above
+    weight += torch.randn(weight.shape, generator=together)  # the same numbers on every rank
 compare(ddp)
 
 # %% [markdown]
-# Both are wrong, also that of the bias: it waits in a bucket for the old weight's gradient, which never comes (lesson 04).
+# `compare`, on the ranks, is the course's collective that says what is the same on all of them, bit by bit.
 #
-# If the ranks compete, as mutants do in evolution, the choice must be the same everywhere, too. Every rank tries a mutant of its own
-# (its noise comes from a generator that is seeded with the rank, too), and all ranks gather everybody's fitness. The largest one
-# wins, if it is larger than that of the model as it is: that is a competitor like the others, or the model gets worse. Then
-# *all* ranks call the broadcast, those that receive as well, with the winner as `src`. From here on the model's fitness is the
-# winner's, whatever a rank's own mutant scored.
+# The third condition is less obvious. Here all ranks put in the same new `Parameter`. Then each computes a gradient: 1, 2, 3 and 6
+# on ranks 0 to 3, with the mean 3.
+
+# %%
+p = predict("09.new_parameter")
+
+# %%
+# %%ranks --predicted
+ddp = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+ddp.module.weight = nn.Parameter(torch.ones(1, 1))
+share = (1.0, 2.0, 3.0, 6.0)[dist.get_rank()]
+ddp(torch.tensor([[share]])).sum().backward()
+ddp.module.weight.grad.item()
+
+# %% [markdown]
+# Not averaged, and no error. DDP has hung a hook on each parameter that the model had when it was wrapped, and an optimizer
+# holds a list of the same ones. Both do not know the new one. So change weights *in place*: under `torch.no_grad()` with `+=`,
+# `copy_` or `nn.init`, or with `load_state_dict`. To put in a new layer, do it first and wrap afterwards (lesson 07).
+#
+# ## Moment by moment
+#
+# Now everything that a rank has. The model has one weight and a BatchNorm, whose running mean is a *buffer*: it belongs to the
+# model and gets no gradient. Every rank begins with a weight, a running mean and data of its own. The numbers are those of four
+# real ranks. Step through them: gray is equal on all ranks, and the arrows are what has been sent.
+
+# %%
+from course_lib.lab.synchronised import what_travels
+
+what_travels()
+
+# %% [markdown]
+# Three columns, three answers:
+#
+# - **Weights** are sent once, when the model is wrapped.
+# - **Gradients** are averaged in the backward (lessons 04 and 06).
+# - **Buffers** are sent when a training forward begins, and differ when it is over.
+#
+# The momentum is in no message. It is equal because it is computed from what is equal.
+#
+# ## Change something on rank 1
+#
+# Choose what rank 1 does, and when. Four real ranks train for three steps, with dropout and momentum. The picture shows from
+# moment to moment what is the same on all of them. The title says how the weights end.
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.lab.synchronised import explore_changes
+
+explore_changes()
+
+# %% [markdown]
+# There are three kinds of change:
+#
+# - **Undone.** Weights before wrapping, and buffers whose next forward sends rank 0's. A gradient after the step: the next
+#   `zero_grad` clears it.
+# - **For ever.** What comes between the average and the weights: weights after wrapping, the gradient between backward and step,
+#   the momentum, the learning rate.
+# - **Shared.** What comes before the average: the loss, dropout's random numbers, `eval()`, a gradient that was not cleared. It
+#   goes into the mean, and all ranks learn it alike. `compare` finds no difference in the weights, and the model is another one.
 #
 # ## Buffers
 #
-# Buffers are tensors that belong to a model and get no gradient: `named_buffers()`. Those are sent from rank 0 in every
-# forward, says the forum. In *every* one? Take six kinds of forward, and all pairs of them. Before the second of a pair, each
-# rank puts a stamp, its own number, into a buffer. If rank 3 finds a 0 after it, rank 0's buffers have been sent.
+# You will read that buffers are sent in *every* forward. Take six kinds of forward, and all pairs of them. Before the second of a
+# pair, each rank puts its own number into a buffer. If rank 3 finds a 0 after it, rank 0's buffers have been sent.
 
 # %%
 p = predict("09.buffers_sent")
 
-
 # %% claims={"48": "refined"}
 # %%ranks --predicted --as out
-class Stamped(nn.Linear):
-    def __init__(self):
-        super().__init__(1, 1)
-        self.register_buffer("stamp", torch.zeros(()))
+from course_lib.lab.moments import Stamped, pairs
 
-
-def forward(ddp, kind):
-    """One forward, without a backward, in one of six ways."""
-    mode, _, context = kind.partition(", ")
-    ddp.train(mode == "train")
-    within = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "no_sync": ddp.no_sync}
-    with within.get(context, torch.enable_grad)():
-        ddp(torch.ones(1, 1))
-
-
-def arrives(ddp, kind):
-    """Whether this forward begins with rank 0's buffers."""
-    ddp.module.stamp.fill_(rank)
-    forward(ddp, kind)
-    return ddp.module.stamp.item() == 0
-
-
-KINDS = ["train", "eval", "train, no_sync", "train, no_grad", "eval, no_grad", "eval, inference_mode"]
 ddp = DistributedDataParallel(Stamped())
-first, sent = arrives(ddp, "train"), {}
-if rank == 3:
-    print("the very first forward   ", {True: "sent", False: "not sent"}[first])
-for before in KINDS:
-    for now in KINDS:
-        forward(ddp, before)
-        sent[before, now] = arrives(ddp, now)
-    if rank == 3:
-        print(f"after {before:20}", {True: "sent", False: "not sent"}[sent[before, now]])
+sent = pairs(ddp)
 
 # %%
-sent = out["sent"][3]
-kinds = list(dict.fromkeys(before for before, _ in sent))
-_, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-for y, before in enumerate(kinds):
-    for x, now in enumerate(kinds):
-        colour, hatch = ("#56B4E9", "//") if sent[before, now] else ("white", "")
-        axes.add_patch(
-            plt.Rectangle(
-                (x - 0.5, y - 0.5), 1, 1, facecolor=colour, hatch=hatch, edgecolor="#666666", lw=0.5
-            )
-        )
-        label = axes.text(x, y, "sent" if sent[before, now] else "-", ha="center", va="center", fontsize=8)
-        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})
-axes.set(xlim=(-0.5, 5.5), ylim=(5.5, -0.5), xlabel="this forward", ylabel="the forward before")
-axes.set_xticks(range(6), [kind.replace(", ", "\n") for kind in kinds], fontsize=8)
-axes.set_yticks(range(6), kinds, fontsize=8)
-axes.tick_params(length=0)
-axes.set_title("Whether buffers are sent depends on the forward before, not on this one", fontsize=10)
-plt.show()
+from course_lib.lab.synchronised import draw_sent
+
+draw_sent(out["sent"][3])
 
 # %% [markdown]
-# Each row is of one kind. Buffers are sent before the very first forward, and before each one that *follows* a forward which
-# had gradients on and was not under `no_sync`. `train()` and `eval()` do not matter, and no backward is needed. You can read
-# it: `_pre_forward` asks `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at
-# `require_forward_param_sync`; and that flag was set by `_post_forward` of the forward before. It makes some sense: buffers
-# change in training, so after a training forward there is something to send. But gradients being on is taken for training,
-# and that is a guess. Four consequences:
+# Each row is of one kind. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`. (They are sent
+# in the very first forward, too.) `train()` and `eval()` do not matter, and no backward is needed. You can read it: `_pre_forward` asks
+# `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`, and
+# `_post_forward` of the forward before has set that flag. Consequences:
 #
-# - A forward in `train()` under `no_grad` changes BatchNorm's statistics, and the next forward leaves them as they are.
-# - A forward in `eval()` after a training step is a collective, too. (One rank alone must not make it: lesson 06.)
+# - A forward in `eval()` after a training step is a collective, too. One rank alone must not make it (lesson 06).
 # - With accumulation under `no_sync`, buffers are sent once in each cycle, before its first micro-batch.
-# - If you evaluate through the wrapper, on all ranks and under `no_grad`, the *first* evaluation batch brings rank 0's statistics
-#   to everybody. Through `.module`, each rank evaluates with its own.
+# - If all ranks evaluate through the wrapper under `no_grad`, the *first* evaluation batch brings rank 0's statistics to everybody.
+#   Through `.module`, each rank evaluates with its own.
 #
-# The other half of the claim holds: without buffers, there is no such broadcast. You saw that in the counts above, where the
-# new buckets were the only thing that a forward has sent.
+# The other half of the claim holds: without buffers there is no such message. The 60 steps above had none.
 #
 # ## What that does to BatchNorm
 #
-# Make it drastic: rank `r` gets data around the value `r`. (Four hospitals with a scanner each; a data set that was never
-# shuffled.) Over all ranks the mean is 1.5. Follow BatchNorm's running mean through 20 steps, once when the forward begins and
-# once when it is over.
+# Rank `r` gets data around the value `r`, as from four hospitals with a scanner each. The mean over all ranks is 1.5.
 
 # %%
 p = predict("09.running_mean")
 
-
 # %% claims={"S25": "wrong"}
-# %%ranks --predicted --as out
-def train_norm(**options):
-    """20 steps on data of this rank's own; returns the model and the running mean on its way."""
-    ddp = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1)), **options)
-    norm, path = ddp.module[0], []
-    norm.register_forward_pre_hook(lambda *_: path.append(norm.running_mean.item()))
-    generator = torch.Generator().manual_seed(rank)
-    for _ in range(20):
-        ddp(torch.randn(64, 1, generator=generator) + rank).square().mean().backward()
-        path.append(norm.running_mean.item())
-    return ddp, path
-
-
-ddp, path = train_norm()
-compare(ddp).parts["buffers"].equal
-
-# %%
-_, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-for r, (colour, marker) in enumerate(zip(["black", "#0072B2", "#009E73", "#D55E00"], "osD^", strict=True)):
-    places = [step + over for step in range(20) for over in (0, 0.7)]
-    axes.plot(
-        places,
-        out["path"][r],
-        color=colour,
-        marker=marker,
-        markersize=3.5,
-        lw=1,
-        label=f"rank {r}, data around {r}",
-    )
-axes.axhline(1.5, color="#666666", linestyle="--", label="mean over all ranks")
-axes.set_xticks(range(0, 21, 5))
-axes.set(
-    title="Each forward throws away what ranks 1 to 3 have seen",
-    xlabel="training step",
-    ylabel="BatchNorm's running mean",
-)
-axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
+# %%ranks --predicted
+rank, norm = dist.get_rank(), nn.BatchNorm1d(1)
+ddp, own = DistributedDataParallel(norm), torch.Generator().manual_seed(rank)
+for _ in range(20):
+    ddp(torch.randn(64, 1, generator=own) + rank).square().mean().backward()
+round(norm.running_mean.item(), 2)
 
 # %% [markdown]
-# Every rank moves a tenth of the way to the mean of its own batch, and is put back to rank 0's value before the next forward.
-# Only what rank 0 has seen survives. (The running variance moves in the same way, towards the *unbiased* variance of the batch,
-# which divides by `n - 1`; the batch itself is normalised with the one that divides by `n`. A third buffer,
-# `num_batches_tracked`, counts the batches: a whole number. In eval mode, the running statistics are used in place of the batch's.)
-#
-# After the last step nobody puts anything back, so a *healthy* model ends with statistics
-# that differ between ranks (`False` above). What is in the checkpoint depends on who saves it. And who evaluates?
+# In training, BatchNorm normalises with the batch's own statistics, and moves its running ones a tenth of the way towards them. In
+# eval mode it uses the running ones. Here every rank moves towards the mean of its own batch, and is put back to rank 0's value
+# when the next forward begins. Only what rank 0 has seen survives. After the last step nothing puts the others back, so a *healthy* model ends with
+# statistics that differ between ranks. What is in a checkpoint depends on who saves it. And who evaluates?
 
 # %%
 # %%ranks
 ddp.eval()
-x = torch.ones(1, 1)
 with torch.no_grad():
-    for name, model in {".module": ddp.module, "wrapper": ddp, ".module again": ddp.module}.items():
-        seen = [torch.empty(1, 1) for _ in range(world)]
-        dist.all_gather(seen, model(x))
-        same = all(torch.equal(one, seen[0]) for one in seen)
-        print(f"evaluated through {name:14} the same output on all ranks: {same}")
+    seen = [model(torch.ones(1, 1)).item() for model in (ddp.module, ddp)]
+print(f"through .module: {seen[0]:.3f}, through the wrapper: {seen[1]:.3f}")
 
 # %% [markdown]
-# How bad is it? If every rank gets a fair sample of the same data, rank 0's statistics are as good as anybody's, only from a
-# quarter of the samples. If ranks get different kinds of data, they are wrong, as here. (Without a BatchNorm, gradients do not
-# mind which rank has which data: with batches of the same size, their mean over ranks is the mean over all samples.)
+# If every rank gets a fair sample of the same data, rank 0's statistics are as good as any, from a quarter of the samples. If
+# the ranks get different kinds of data, they are wrong, as here. (Without a BatchNorm, the mean of the gradients does not depend
+# on which rank has which data, if all batches have the same size.) You can switch the sending off, average the
+# statistics, or normalise over all ranks: the Deeper sections show each.
 #
-# ### Switch it off, and average when it counts
+# What does the sending cost? The messages of one forward are two broadcasts, one for each type of number: the running statistics and
+# `num_batches_tracked`, a whole number. Here is the time of a training forward of 53 BatchNorms with 256 features (ResNet-50
+# has as many), on your machine:
+
+# %% tags=["nbval-ignore-output"]
+# %%ranks
+from course_lib.lab.moments import forward_milliseconds
+
+{name: f"{milliseconds:.1f} ms" for name, milliseconds in forward_milliseconds().items()}
+
+# %% [markdown]
+# “It could slow down training”, says the forum of `_sync_params`. With buffers and gloo, each step pays that difference:
+# milliseconds here, more over a slow network. Compare it with the time of your own step. Without buffers nothing is paid.
+#
+# > **On GPUs (NCCL).** The forward queues the same broadcasts on the GPU, and the first layer's kernels wait for them. Their cost
+# > is mainly the network's latency. (Read in `_broadcast_coalesced`, `torch/csrc/distributed/c10d/comm.cpp`; not run here.)
+#
+# ## What goes wrong in real life
+#
+# A drift that needs no evolution: rank 0 loads a checkpoint after the model was wrapped. `--watch` (or, for a script,
+# `ddp-course doctor train.py`) compares weights during the run:
+
+# %%
+# %%ranks --watch
+torch.manual_seed(0)
+ddp = DistributedDataParallel(nn.Linear(8, 1))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+checkpoint = {name: value + 0.01 for name, value in ddp.module.state_dict().items()}
+if dist.get_rank() == 0:
+    ddp.module.load_state_dict(checkpoint)
+for _ in range(10):
+    optimizer.zero_grad()
+    ddp(torch.ones(4, 8)).square().mean().backward()
+    optimizer.step()
+
+# %% [markdown]
+# - **Weights changed on one rank**: a checkpoint loaded there, a layer re-initialised with the rank's own seed, noise. Before
+#   wrapping, the constructor repairs it, but not the optimizer's state. After it, nothing does.
+# - **Validation differs between ranks, though the weights are equal.** Running statistics, evaluated through `.module`. Evaluate
+#   on one rank, or send the buffers first.
+# - **A queue or a codebook kept in a buffer** loses what all ranks but 0 put in. A plain attribute is left alone, but it is not
+#   saved with the model.
+#
+# ## Rule of thumb
+#
+# > DDP sends weights and buffers once, in the constructor; it averages gradients in the backward after a forward; and it copies rank
+# > 0's buffers before most training forwards. All else is equal only because all ranks did the same with the same. What you change,
+# > change on all ranks alike and in place; what you doubt, compare.
+#
+# ## Your turn
+#
+# Three tasks wait in [exercises/09_synchronised](../exercises/09_synchronised.ipynb): an alarm that rings on all ranks alike, a
+# mutation that keeps DDP true, and a BatchNorm over the batches of all ranks that works on a CPU (for this one, read the Deeper
+# section on SyncBatchNorm).
+#
+# ## Deeper: drift, and alarms for it
+#
+# A difference of weights stays, grows or fades. The meter says how far apart any two ranks are where they differ most.
+
+
+# %%
+# %%ranks
+def spread(model):
+    """The largest difference between two ranks' weights."""
+    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    highest = torch.stack([weights, -weights])  # the largest of -w is minus the smallest of w
+    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
+    return highest.sum(0).max().item()
+
+
+def train(change, lr=0.1, kind=torch.optim.SGD, **options):
+    """20 steps; `change(step, parameters)` comes before each. Returns the drift after steps 5, 10 and 20."""
+    torch.manual_seed(0)
+    ddp, own = DistributedDataParallel(nn.Linear(8, 1)), torch.Generator().manual_seed(rank)
+    optimizer, path = kind(ddp.parameters(), lr=lr, **options), []
+    for step in range(20):
+        with torch.no_grad():
+            change(step, list(ddp.parameters()), own)
+        optimizer.zero_grad()
+        (ddp(torch.randn(16, 8, generator=own)) - 1).square().mean().backward()
+        optimizer.step()
+        path.append(round(spread(ddp), 3))
+    return path[5], path[10], path[19]
+
+
+def nothing(step, parameters, own):
+    pass
+
+
+def add_once(step, parameters, own):
+    for parameter in parameters if step == 5 and rank == 1 else ():
+        parameter += 0.1
+
+
+def repaired(step, parameters, own):
+    add_once(step, parameters, own)
+    for parameter in parameters if step == 12 else ():
+        dist.broadcast(parameter, src=0)
+
+
+def noise(step, parameters, own):
+    for parameter in parameters:
+        parameter += 0.002 * torch.randn(parameter.shape, generator=own)
+
+
+rank = dist.get_rank()
+table = {
+    "nothing changes": train(nothing),
+    "rank 1 adds 0.1 at step 5": train(add_once),
+    "... with Adam": train(add_once, lr=0.01, kind=torch.optim.Adam),
+    "... with weight decay": train(add_once, weight_decay=0.2),
+    "... and a broadcast at step 12": train(repaired),
+    "own noise in each step": train(noise),
+    "rank 1 has another learning rate": train(nothing, lr=0.11 if rank == 1 else 0.1),
+}
+if rank == 0:
+    for name, drift in table.items():
+        print(f"{name:33}", *drift)
+
+# %% [markdown]
+# A difference stays, or grows; also with Adam, which looks at nothing but gradients. Weight decay (here SGD's) lets it fade
+# by the factor `1 - lr * decay` in each step, as it lets all weights fade. Only a broadcast ends it at once.
+#
+# A check of this kind belongs into long trainings, every few hundred steps. Not this meter: it needs four times the memory of the
+# weights. A good check looks at single tensors, and at their bits. Its collectives work in place, so they need copies. And every
+# rank learns what any rank has found before somebody raises. A small difference counts, since it is the beginning of a large
+# one. A NaN that all ranks share is no difference. Task 1 asks for such a check.
+#
+# ## Deeper: switch it off, and average when it counts
 #
 # You will read of `broadcast_buffers=False`. Since torch 2.13 that name is deprecated, in favour of `forward_sync_buffers`. The
 # warning says itself that the two are not the same:
@@ -531,12 +383,14 @@ with torch.no_grad():
 # %% claims={"S21": "wrong"}
 # %%ranks
 import textwrap
+import warnings
+
+from course_lib.lab.moments import Stamped, arrives
 
 
 def stamps_equal(ignore=(), **options):
     """Whether rank 0's stamp is on this rank: after wrapping, and inside a later forward."""
     net = Stamped()
-    net.stamp.fill_(rank)
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ignore)
     ddp = DistributedDataParallel(net, **options)
     wrapped = net.stamp.item() == 0
@@ -551,7 +405,7 @@ with warnings.catch_warnings(record=True) as told:
         "broadcast_buffers=False": stamps_equal(broadcast_buffers=False),
         "stamp ignored": stamps_equal(ignore=["stamp"]),
     }
-if rank == 3:
+if dist.get_rank() == 3:
     print(f"{'rank 0’s buffer arrives':28}when wrapped   in forwards")
     for name, (wrapped, later) in table.items():
         print(f"{name:28}{wrapped!s:15}{later}")
@@ -562,31 +416,44 @@ if rank == 3:
 # %% [markdown]
 # The old name also skips the buffers when the model is wrapped; the new one sends them then. If your ranks *load* different
 # buffers before wrapping and are to keep them, do what the warning says: stay with the old name until `init_sync_buffers` exists.
-# (The ignore list is the way to except single buffers, such as a queue that every rank fills with samples of its own. It starts
-# with an underscore, so it may change.)
+# The ignore list is the way to except single buffers, such as a queue that every rank fills with samples of its own. It starts
+# with an underscore, so it may change.
 #
 # Switched off, every rank follows its own data. Then average before you evaluate or save:
 
 # %%
 # %%ranks
-ddp, _ = train_norm(forward_sync_buffers=False)
-norm = ddp.module[0]
-own_mean = norm.running_mean.item()
+rank, norm = dist.get_rank(), nn.BatchNorm1d(1)
+ddp = DistributedDataParallel(norm, forward_sync_buffers=False)
+own = torch.Generator().manual_seed(rank)
+for _ in range(20):
+    ddp(torch.randn(64, 1, generator=own) + rank).square().mean().backward()
 for buffer in ddp.buffers():
     if buffer.is_floating_point():
         dist.all_reduce(buffer, op=dist.ReduceOp.AVG)
-print(f"averaged: mean {norm.running_mean.item():.1f}, variance {norm.running_var.item():.1f}")
-print("of all data: mean 1.5, variance", 1.0 + torch.arange(4.0).var(correction=0).item())
-assert rank == 0 or own_mean > 0.5
+if rank == 0:
+    print(f"averaged:    mean {norm.running_mean.item():.1f}, variance {norm.running_var.item():.1f}")
+    print(f"of all data: mean 1.5, variance {1 + torch.arange(4.0).var(correction=0).item()}")
 
 # %% [markdown]
 # (After 20 steps of 0.1, BatchNorm has gone 88 % of the way from its initial 0 and 1.) The mean is on its way. The variance is
 # not: a mean of variances knows nothing of the distance between the means. For that you need the statistics of *one big batch*,
-# in training as well.
+# in training as well. (The running variance moves towards the *unbiased* variance of a batch, which divides by `n - 1`; the
+# batch itself is normalised with the one that divides by `n`.)
 #
-# ## SyncBatchNorm, and what it needs
+# ## Deeper: SyncBatchNorm, and what it needs
 #
 # “Convert the model with `nn.SyncBatchNorm.convert_sync_batchnorm`, before you wrap it.” Here is what that gives on a CPU:
+
+# %%
+# %%ranks
+from torch.nn.utils import parameters_to_vector
+
+from course_lib.data import load_digits
+
+rank, world = dist.get_rank(), dist.get_world_size()
+images, labels = load_digits()
+pixels, targets = torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long()
 
 # %% claims={"50": "not runnable here"}
 # %%ranks --expect raises:ValueError
@@ -602,7 +469,7 @@ DistributedDataParallel(net)
 
 # %% [markdown]
 # It refuses, in the wrapper (`_passing_sync_batchnorm_handle`) and in its own forward (`torch/nn/modules/batchnorm.py`); only
-# evaluation works. It needs GPUs, so this lesson cannot run it for you. What it is *for* can be measured, with a norm of your own:
+# evaluation works. It needs GPUs. What it is *for* can be measured on a CPU, with a norm of your own:
 
 # %%
 # %%ranks
@@ -660,11 +527,14 @@ def gradients(model):
 
 def error(over, size):
     """How far DDP's gradient is from that of one process with the whole batch (percent)."""
-    inputs, answers = batch(0, size)
-    ddp = DistributedDataParallel(make_net(over))
-    loss_of(ddp(inputs), answers).backward()
-    alone = make_net(lambda x: x)
-    loss_of(alone(pixels[: world * size]), targets[: world * size]).backward()
+    ddp, alone, loss_of = (
+        DistributedDataParallel(make_net(over)),
+        make_net(WAYS["own batch"]),
+        nn.functional.cross_entropy,
+    )
+    inputs, answers = pixels[: world * size], targets[: world * size]
+    loss_of(ddp(inputs[rank::world]), answers[rank::world]).backward()
+    loss_of(alone(inputs), answers).backward()
     return 100 * ((gradients(ddp) - gradients(alone)).norm() / gradients(alone).norm()).item()
 
 
@@ -682,6 +552,8 @@ for name, percent in errors.items():
     print(f"{name:28}{percent[1]:6.1f} % off with 8 samples a rank")
 
 # %%
+import matplotlib.pyplot as plt
+
 _, axes = plt.subplots(figsize=(7.4, 3.2), layout="constrained")
 looks = [("#0072B2", "o-"), ("#D55E00", "s--"), ("#009E73", "^-."), ("black", "x:")]
 for (name, percent), (colour, style) in zip(out["errors"][0].items(), looks, strict=True):
@@ -697,7 +569,7 @@ axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# Two kinds of being off. With its *own batch*, each rank computes another function than one big process, and the right gradient
+# The gradient is wrong in two ways. With its *own batch*, each rank computes another function than one big process, and the right gradient
 # of it; with more samples the two come closer. *Detached*, the forward is that of the big batch, and the gradient is not that of
 # this forward; more samples do not help. The optimizer follows it all the same.
 #
@@ -734,13 +606,14 @@ print("all-reduces in one step of ten layers:", len(out.collectives[0]), "(not c
 # Often the better answer is another layer. GroupNorm and LayerNorm normalise within a sample. They need neither statistics of
 # a batch nor buffers.
 #
-# ## What DDP never touches
+# ## Deeper: what DDP never touches
 #
-# **The loss.** Each rank has its own (the map's `loss` column). The usual advice for the log is `dist.reduce` to rank 0, then
+# **The loss.** Each rank has its own. The usual advice for the log is `dist.reduce` to rank 0, then
 # a division by the number of ranks. Four ranks whose losses are 1, 2, 3 and 4:
 
 # %% claims={"51": "refined"}
 # %%ranks --as out
+rank = dist.get_rank()
 loss = torch.tensor(rank + 1.0)
 dist.reduce(loss, dst=0)
 loss = loss.item()
@@ -768,81 +641,43 @@ assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
 # Whoever prints such a number, or feeds it to a scheduler, goes astray. `all_reduce` leaves the same on all ranks, and
 # `ReduceOp.AVG` divides for you, on gloo too. With shares of different sizes, sum counts (lesson 03).
 #
-# > **On GPUs.** NCCL writes the result on rank 0 only, and the others keep their own loss (`ncclReduce` in NCCL's documentation;
+# > **On GPUs (NCCL).** NCCL writes the result on rank 0 only, and the others keep their own loss (`ncclReduce` in NCCL's documentation;
 # > not run here). Code that relies on either is wrong on the other.
 #
 # If a decision hangs on the loss (a scheduler that waits for a plateau, early stopping), use the reduced one *on all ranks*.
-# Otherwise one rank lowers its learning rate or leaves the loop, and you know both pictures: the rising line of the meter, and the
-# hang of lesson 00.
+# Otherwise one rank lowers its learning rate or leaves the loop, and the ranks drift apart, or the others
+# wait for ever (lesson 00).
 #
 # **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script
 # that seeds each rank differently, has no equal start (the teacher of lesson 07, once more):
 
 # %%
 # %%ranks
-for when in ("after", "before"):
-    torch.manual_seed(rank)
-    net = nn.Linear(64, 10)
-    early = copy.deepcopy(net)
-    ddp = DistributedDataParallel(net)
-    ema = early if when == "before" else copy.deepcopy(net)
-    path = [flat(ema)]
+import copy
+
+torch.manual_seed(rank)
+net = nn.Linear(1, 1, bias=False)
+early = copy.deepcopy(net)
+ddp = DistributedDataParallel(net)
+late = copy.deepcopy(net)
+for ema in (early, late):
+    distance = [round(ema.weight.item() - net.weight.item(), 3)]
     for _ in range(3):
         for _ in range(10):
-            for average, weight in zip(ema.parameters(), net.parameters(), strict=True):
-                average.data.lerp_(weight.data, 0.1)
-        path.append(flat(ema))
-    print(
-        f"copied {when:6} wrapping: {[round(value, 3) for value in spread(path)]}  after 0, 10, 20, 30 updates"
-    )
+            with torch.no_grad():
+                ema.weight.lerp_(net.weight, 0.1)
+        distance.append(round(ema.weight.item() - net.weight.item(), 3))
+    if rank == 1:
+        print("copied", "before" if ema is early else "after ", "wrapping: off by", distance)
 
 # %% [markdown]
-# It fades with the decay: 0.9 per update here. With 0.9999, 37 % of it are left after 10,000 updates. Copy after wrapping.
+# (After 0, 10, 20 and 30 updates, on rank 1.) It fades with the decay: 0.9 per update here. With 0.9999, 37 % of it are left after 10,000 updates. Copy after wrapping.
 #
-# **Random numbers.** Own dropout masks on every rank are what you want (lesson 03). Shared ones are needed wherever a draw
+# **Random numbers.** Every rank should draw dropout masks of its own (lesson 03). Shared ones are needed wherever a draw
 # decides about *weights* or about *which collectives come next*: mutations, pruning, a layer that is skipped at random (lesson 08).
 #
 # **Everything else**: learning rates, optimizer settings, step counters, plain attributes. Equal because the same code ran on
 # all ranks; different as soon as it did not.
-#
-# ## What goes wrong in real life
-#
-# A drift that needs no evolution: rank 0 loads a checkpoint, after the model was wrapped. `--watch` (or, for a script,
-# `ddp-course doctor train.py`) compares weights during the run:
-
-# %%
-# %%ranks --watch
-torch.manual_seed(0)
-ddp = DistributedDataParallel(nn.Linear(64, 10))
-optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
-checkpoint = {name: value + 0.01 for name, value in ddp.module.state_dict().items()}
-if rank == 0:
-    ddp.module.load_state_dict(checkpoint)
-for step in range(10):
-    inputs, answers = batch(step)
-    optimizer.zero_grad()
-    loss_of(ddp(inputs), answers).backward()
-    optimizer.step()
-
-# %% [markdown]
-# - **Weights changed on one rank**: a checkpoint loaded there, a layer re-initialised with the rank's own seed, noise. Before
-#   wrapping, the constructor makes up for it (not for the optimizer's state). After it, nobody does.
-# - **Validation differs between ranks, though the weights are equal.** Running statistics, evaluated through `.module`. Evaluate
-#   on one rank, or send the buffers first.
-# - **A queue or a codebook kept in a buffer** loses what all ranks but 0 put in. A plain attribute is left alone, but
-#   not saved with the model; a buffer on the ignore list is both left alone and saved.
-# - **SyncBatchNorm in a test that runs on a CPU** raises. Convert only where there are GPUs.
-#
-# ## Rule of thumb
-#
-# > DDP sets the clocks once (weights and buffers, in the constructor), averages gradients in the backward after a forward, and
-# > copies rank 0's buffers before most training forwards. All else is equal only because all ranks did the same with the same.
-# > What you change, change everywhere alike, in place; what you doubt, compare.
-#
-# ## Your turn
-#
-# Three tasks wait in [exercises/09_synchronised](../exercises/09_synchronised.ipynb): an alarm that rings on all ranks alike, a
-# mutation that keeps DDP true, and a BatchNorm over the batches of all ranks that works on a CPU.
 #
 # ## Further reading
 #

@@ -43,6 +43,7 @@ MEANT = {
 #: What is imported inside functions, and why. Libraries other than the course's own are imported late wherever a kernel
 #: may load the file: that is what makes loading a file cheap.
 LATE = {
+    "course_lib.lab.moments": "loads torch: for ranks",
     "course_lib.lab.patterns": "loads torch: for ranks",
     "course_lib.lab.heads": "loads torch: for ranks",
     "course_lib.lab.places": "loads torch: for ranks",

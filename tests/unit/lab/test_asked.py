@@ -64,6 +64,14 @@ RUNS = {
         Run(**ways(lambda mode, buffers, different: mode == "static_graph" and different)),
     ],
     "07.temperature": [Run([2, 2], [2, 2]), Run([2, 1], [2, 3]), Run([1, 1], [3, 3])],
+    "09.shifted_weight": [
+        Run(3.0, 3.0, 3.0, 3.0),
+        Run(3.0, 3.1, 3.0, 3.0),
+        Run(2.975, 3.075, 2.975, 2.975),
+        Run(2.9, 3.4, 2.9, 2.9),
+    ],
+    "09.new_parameter": [Run(3.0, 3.0, 3.0, 3.0), Run(1.0, 2.0, 3.0, 6.0)],
+    "09.running_mean": [Run(0.0, 0.1, 0.2, mean) for mean in (1.4, 3.1, 0.3)],
     "09.buffers_sent": [
         Run(**sent(lambda before, now: True)),
         Run(**sent(lambda before, now: now.startswith("train"))),
