@@ -29,7 +29,7 @@ _FOLDER = Path(__file__).with_name("lab") / "questions"
 #: Where a predicate without a module's name stands.
 _COMMON = "predictions"
 #: With this number each place is right about as often as the others (tests/unit/test_questions.py).
-_SALT = 1769
+_SALT = 1771
 
 
 class QuestionError(Exception):
