@@ -14,6 +14,7 @@ from course_lib.outcome.syntax import parsed
 _COURSE = (
     "course_lib.tasks",
     "course_lib.grading",
+    "course_lib.lab",
     "course_lib.ranks",
     "course_lib.notebook",
     "course_lib.cli",

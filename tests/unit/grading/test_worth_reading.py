@@ -13,6 +13,7 @@ ANSWERS = Path(__file__).parents[2] / "answers"
 @pytest.mark.parametrize(
     ("source", "marks"),
     [
+        ("from course_lib.lab.alternation import ending", ("course_lib.lab, line 1",)),
         ("from course_lib.tasks import find_task", ("course_lib.tasks, line 1",)),
         ("from course_lib import grading", ("course_lib.grading, line 1",)),
         ("import torch\nimport course_lib.ranks.kernel.gang as g", ("course_lib.ranks, line 2",)),
