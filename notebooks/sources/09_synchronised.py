@@ -592,6 +592,10 @@ shortcut, exact = x.square().mean() - x.mean().square(), x.var(correction=0)
 print("the shortcut is off by more than half of it:", ((shortcut - exact).abs() > exact / 2).item())
 
 # %% [markdown]
+# > **On GPUs (NCCL).** `SyncBatchNorm` gathers mean, inverse deviation and number of samples of every rank, so batches may have
+# > different sizes, and its backward is an all-reduce of two sums (`SyncBatchNorm` in `torch/nn/modules/_functions.py`). Read,
+# > not run here.
+#
 # It is not free. Each layer now waits for all ranks, twice in a step, and nothing overlaps:
 
 # %%
