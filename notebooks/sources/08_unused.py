@@ -150,8 +150,9 @@ for _ in range(2):
 
 # %% [markdown]
 # Rank 0 has all its gradients: in step 0 it sends its bucket and waits. Rank 1 misses one, sends nothing, waits for nothing, and
-# raises in step 1. **The rank that did everything right is the one that hangs.** (`count(("both", "left"))` draws it.) Had rank
-# 0 left out a head as well, any head, both would have raised.
+# raises in step 1. **The rank that did everything right is the one that hangs.** (`count(("both", "left"))` draws it.) One rank
+# that leaves out a parameter is enough to stop the others, though all ranks together use every parameter. Had rank 0 left out a head as
+# well, any head, both would have raised.
 #
 # > **On GPUs (NCCL).** The counting is the same code. Rank 0's `backward()` returns, because the waiting is done on the GPU. Its
 # > program stops at the next line that needs a number from the GPU, often `loss.item()`: that is the line which a stack shows.

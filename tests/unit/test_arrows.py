@@ -33,6 +33,7 @@ INSIDE_RANKS = {
 }
 #: Arrows that run up all the same, and why.
 MEANT = {
+    ("course_lib.grading.worth_reading", "course_lib.lab"): "a name that it looks for in answers",
     ("course_lib.grading.worth_reading", "course_lib.notebook"): "a name that it looks for in answers",
     ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
     ("course_lib.cli.app", "tools.commands.notebooks"): "a command that there is in a checkout only",
