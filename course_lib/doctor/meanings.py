@@ -62,9 +62,13 @@ def _parameter_names(outcome: Outcome, rank: int, found: re.Match[str]) -> Words
 
 
 def model_with(models: Iterable[WrappedModel], indices: Collection[int]) -> WrappedModel | None:
-    """The model that alone has parameters at these places."""
+    """The model that has parameters at these places; where several have, only if they are alike.
+
+    A wrapper that its cell has replaced lives until Python collects it, and is such another one.
+    """
     fitting = [model for model in models if model.number > max(indices, default=0)]
-    return fitting[0] if len(fitting) == 1 else None
+    alike = {(model.parameters, model.gone, model.frozen, model.added) for model in fitting}
+    return fitting[0] if len(alike) == 1 else None
 
 
 def names_at(model: WrappedModel | None, indices: Iterable[int]) -> list[str]:
