@@ -114,7 +114,8 @@ def _fold_explanations(cells: list[_Cell]) -> None:
     """Fold what is said of a run that decides a question, or opens the lesson: up to the next heading or question.
 
     A lesson is opened by its first cell on ranks, where that stands above all sections. What stands right above a
-    question is its introduction: a paragraph stays in sight. Code stays, too, unless it writes a figure's title.
+    question is its introduction: a paragraph stays in sight. So does the last of several paragraphs above other code,
+    if it ends with a colon. Code stays, too, unless it writes a figure's title.
     """
     asked = ran = False
     opens, summary = True, _FIRST_SUMMARY
@@ -131,8 +132,8 @@ def _fold_explanations(cells: list[_Cell]) -> None:
             opens, asked = opens and not (asks or starts), asks
         elif cell["cell_type"] == "markdown":
             said, rest = _to_heading(source)
-            if ran and below is not None and _asks(below) and not rest:
-                said, _, rest = said.strip().rpartition("\n\n")
+            if ran and below is not None and below["cell_type"] == "code" and not rest:
+                said, rest = _to_introduction(said.strip(), alone=_asks(below))
             if ran and said.strip():
                 folded = f"<details><summary>{summary}</summary>\n\n{said.strip()}\n\n</details>"
                 summary = _SUMMARY
@@ -144,6 +145,12 @@ def _fold_explanations(cells: list[_Cell]) -> None:
 
 def _asks(cell: _Cell) -> bool:
     return cell["cell_type"] == "code" and _ASKS.search("".join(cell["source"])) is not None
+
+
+def _to_introduction(text: str, *, alone: bool) -> tuple[str, str]:
+    """What stands above the last paragraph, which introduces the next cell, and it; `alone`: also an only one."""
+    said, _, last = text.rpartition("\n\n")
+    return (said, last) if alone or (said and last.endswith(":")) else (text, "")
 
 
 def _to_heading(text: str) -> tuple[str, str]:

@@ -79,7 +79,7 @@ if dist.get_rank() != 2:
 # The stop button (`I`, `I` in command mode) frees blocked ranks, too, and the kernel answers again (*Deeper* shows it).
 #
 # **Waiting is not yet a deadlock.** Now rank 0 comes a second late. `--trace` records the run, `--as out` keeps its outcome under the name `out`, and
-# `out.replay()` plays it again.
+# `out.replay()` plays it again. Press *play* there, or step with the arrow keys:
 
 # %%
 # %%ranks --trace --as out
@@ -94,7 +94,7 @@ dist.barrier()
 out.replay()
 
 # %% [markdown]
-# Press *play*, or step with the arrow keys. Each lane is a rank; the striped bars are waits in `barrier`. Ranks 1, 2 and 3 are blocked
+# Each lane is a rank; the striped bars are waits in `barrier`. Ranks 1, 2 and 3 are blocked
 # as ranks 0, 1 and 3 were before, but nobody calls this a hang: rank 0 can still come, and it does. A **straggler** makes others
 # wait. Only a rank that *cannot* come makes a deadlock. (Add `--trace --as out` to the cell of Break it 1, and compare.)
 #

@@ -163,7 +163,7 @@ norm.running_mean.item()
 # says so. An attribute that `forward` assigns is lost on every device.) A DDP rank keeps its one model; what DDP does with buffers is
 # lesson 09.
 #
-# `scatter` has a surprise, too: it cuts with `chunk`, and `chunk(4)` may return fewer than four parts.
+# `scatter` has a surprise, too: it cuts with `chunk`, and `chunk(4)` may return fewer than four parts:
 
 # %%
 # %%ranks --only 0

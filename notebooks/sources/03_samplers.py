@@ -109,7 +109,7 @@ print("seed 1, epoch 0 equals seed 0, epoch 1:", list(one) == list(zero))
 #
 # Now deal yourself. Every change is a run on as many real ranks as you choose. Find a deal in which a sample is taken three times,
 # one in which nobody gets anything, and one with `drop_last` in which nothing is lost. Then let each rank use its own number as
-# the seed.
+# the seed:
 
 # %%
 from course_lib.lab.samplers import explore_deals

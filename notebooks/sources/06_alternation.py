@@ -74,7 +74,7 @@ off
 # If one of the two is detached, or made under `no_grad`, only the other one trains the model. (The advice was true on older
 # versions; [below](#Deeper:-the-guard) you make it true again by taking one line of DDP away.)
 #
-# The forum's question went further: two DDP models, and both images through both of them.
+# The forum's question went further: two DDP models, and both images through both of them:
 
 # %% claims={"1": "holds"}
 # %%ranks

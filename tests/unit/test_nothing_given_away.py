@@ -218,3 +218,13 @@ def test_links_lead_to_files_of_the_copy(name):
         for part in Path(link).parts:
             parts = parts[:-1] if part == ".." else [*parts, part]
         assert "/".join(parts) in FILES, f"{name}: {link}"
+
+
+def test_what_introduces_a_cell_stays_in_sight_and_a_lone_explanation_or_a_note_does_not():
+    cells = copy_of(
+        "p = predict(1)", "%%ranks --predicted", "Why.\n\nNow on two ranks:", "more()", "And why.", "2"
+    )
+    assert source(cells[2]).endswith("\n\nWhy.\n\n</details>\n\nNow on two ranks:")
+    assert source(cells[4]).endswith("\n\nAnd why.\n\n</details>")
+    noted = copy_of("p = predict(1)", "%%ranks --predicted", "Why.\n\n> On GPUs.", "more()")
+    assert source(noted[2]).endswith("\n\n> On GPUs.\n\n</details>")
