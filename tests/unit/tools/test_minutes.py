@@ -39,18 +39,24 @@ def test_a_lesson_takes_the_minutes_that_it_says(target):
         assert re.findall(r"\| (\d+)(?= min| \|)", row)[-1] == wanted, page
 
 
-@pytest.mark.parametrize("target", LESSONS[:6], ids=lambda target: target.name)
+@pytest.mark.parametrize("target", LESSONS[:11], ids=lambda target: target.name)
 def test_the_core_of_a_lesson_shows_no_more_code_than_can_be_read(target):
-    """Lines in sight: 200 in the core of lessons 00 to 05, and 25 in any of their cells but a script that is a file."""
+    """Lines in sight: 200 in the core of lessons 00 to 05, 150 in that of 06 to 10, where Deeper may have long cells.
+
+    A cell has 25, but for a script that is a file, and where the code is the lesson: the reducer of 06.
+    """
     sections = lesson_of(notebook_for(target), target.source.name).sections
+    early = target.source.name < "06"
     shown = [
         (sum(bool(line.strip()) for line in part.text.splitlines()), section.core, part.text)
         for section in sections
         for part in section.parts
         if part.cell is not None and not is_collapsed(part.cell)
     ]
-    assert sum(lines for lines, core, _ in shown if core) <= 200
-    assert [text for lines, _, text in shown if lines > 25 and not text.startswith("%%writefile")] == []
+    assert sum(lines for lines, core, _ in shown if core) <= (200 if early else 150)
+    meant = ("%%writefile", "%%ranks\nclass TinyDDP")
+    long = [text for lines, core, text in shown if lines > 25 and (core or early)]
+    assert [text for text in long if not text.startswith(meant)] == []
 
 
 @pytest.mark.parametrize(
