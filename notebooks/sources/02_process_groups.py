@@ -295,8 +295,10 @@ x.item()
 
 # %% [markdown]
 # With gloo the two find each other, and 0 + 1 = 1: rank 2 is not needed for a group of the others. (`new_group` ends with a barrier only
-# if you ask for it, with `TORCH_DIST_INIT_BARRIER=1`.) The damage comes with a later group. All three ranks below make the same two
-# groups, but rank 2 begins with the one that is its own. (`--expect` says how a cell ends where that is no question any more.)
+# if you ask for it, with `TORCH_DIST_INIT_BARRIER=1`.)
+#
+# The damage comes with a later group. All three ranks below make the same two groups, but rank 2 begins with the one that is its own
+# (`--expect` says how a cell ends where that is no question any more):
 
 # %%
 # %%ranks 3 --fresh --expect hang

@@ -267,8 +267,8 @@ torch.equal(rank_0s, apart.module[0].weight)
 # > So a rank that is late is
 # > noticed later, where the program next waits for the GPU, as in `loss.item()`. (Read there, not run here.)
 #
-# What if one rank's gradients come late? Rank 1 now needs a fifth of a second longer than rank 0 in its backward. (`--trace` records
-# what each rank does, and at which time.)
+# What if one rank's gradients come late? Rank 1 now needs a fifth of a second longer than rank 0 in its backward (`--trace` records
+# what each rank does, and at which time):
 
 # %% claims={"36": "holds"}
 # %%ranks --trace --as late
@@ -318,8 +318,10 @@ for cap in (0.5, 2, 25):
     steps[cap] = network.fastest_step(ddp, 2)
 
 # %% [markdown]
-# The more a message costs, the larger the best bucket. Move the sliders: which network makes the smallest cap the best one, and which
-# makes all caps equal? Then choose a model and a network of real sizes (computed, because this machine has neither).
+# The more a message costs, the larger the best bucket.
+#
+# Move the sliders. Which network makes the smallest cap the best one, and which makes all caps equal? Then choose a model and a network of
+# real sizes, which are computed, because this machine has neither:
 
 # %%
 from course_lib.lab.network import explore_caps

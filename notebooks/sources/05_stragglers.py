@@ -219,8 +219,8 @@ for every in (1, 4, 16, 64):
 # %% [markdown]
 # Each rank is late by 5 ms on average, and no interval gets below that.
 #
-# Try it: the lanes are computed, and each change also trains on real ranks. When does reducing in every 16th step save nearly
-# everything, and when nothing?
+# When does reducing in every 16th step save nearly everything, and when nothing? The lanes are computed, and each change also trains on
+# real ranks:
 
 # %%
 stragglers.explore_lateness()
