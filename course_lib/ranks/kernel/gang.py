@@ -189,6 +189,10 @@ class Gang(ReadyGang):
         """Run a script on the ranks as `torchrun` would; options as in `job.Job`."""
         return self._run(Job(Script(path, tuple(arguments)), **options))
 
+    def silence(self) -> str:
+        """Which machines have not been heard for some seconds, in a sentence; empty where all are."""
+        return self.start.silence()
+
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
         self.start.take_in(self)

@@ -21,7 +21,7 @@ from course_lib.ranks.kernel.backend import (
     may_share,
 )
 from course_lib.ranks.kernel.gpus import find_gpus
-from course_lib.ranks.kernel.launcher import default_method, warm_up
+from course_lib.ranks.kernel.launcher import Launcher, default_method, warm_up
 from course_lib.ranks.kernel.rank_handle import GangLink, RankLink
 from course_lib.ranks.kernel.ready_gang import ReadyGang, State
 from course_lib.ranks.server.store import listen_on
@@ -118,6 +118,10 @@ class Start(abc.ABC):
     def why(self, link: GangLink) -> str:
         """Why a rank could not be started, as far as who was to start it has said."""
 
+    def silence(self) -> str:
+        """Which machines have not been heard for some seconds, in a sentence; empty where all are."""
+        return ""
+
     @abc.abstractmethod
     def give_up(self) -> None:
         """Ranks that were asked for have not come in time."""
@@ -154,6 +158,22 @@ def rank_settings(init: bool, interface: str) -> dict[str, str]:
     }
 
 
+def start_store(launcher: Launcher, address: str) -> tuple[int, socket.socket]:
+    """Start a gang's store: the port of this address on which it listens, and the wire whose closing ends it."""
+    listener = listen_on(address)
+    port = int(listener.getsockname()[1])
+    wire, theirs = socket.socketpair()
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        fds = [theirs.fileno(), null, null, listener.fileno()]
+        launcher.start(StoreConfig(port, address), os.environ, fds)
+    finally:
+        os.close(null)
+        theirs.close()
+        listener.close()
+    return port, wire
+
+
 #: The interface of a machine with itself: nothing listens on anything else.
 LOOPBACK = "lo0" if os.uname().sysname == "Darwin" else "lo"
 
@@ -186,7 +206,7 @@ class LocalStart(Start):
 
     def begin(self, gang: ReadyGang) -> None:
         """Ask for the gang's store and ranks, and have the gang listen to them; returns at once."""
-        port = self._start_store()
+        port, self._store_wire = start_store(self.launcher, "127.0.0.1")
         for rank in range(gang.world_size):
             config = RankConfig(
                 rank=rank,
@@ -202,20 +222,6 @@ class LocalStart(Start):
         gang.watch(self.launcher.fileno(), self.launcher.pump)
         for link in gang.links:
             gang.watch_link(link)
-
-    def _start_store(self) -> int:
-        listener = listen_on("127.0.0.1")
-        port = int(listener.getsockname()[1])
-        self._store_wire, theirs = socket.socketpair()
-        null = os.open(os.devnull, os.O_WRONLY)
-        try:
-            fds = [theirs.fileno(), null, null, listener.fileno()]
-            self.launcher.start(StoreConfig(port), os.environ, fds)
-        finally:
-            os.close(null)
-            theirs.close()
-            listener.close()
-        return port
 
     def _environment_of(self, gang: ReadyGang, rank: int, port: int) -> dict[str, str]:
         return {

@@ -82,6 +82,16 @@ class Link(abc.ABC):
         return self.exit_code is None
 
     @property
+    def vanished(self) -> bool:
+        """True where its machine is gone: its peers may wait for it for ever."""
+        return False
+
+    @property
+    def host_name(self) -> str:
+        """The machine that it is on; empty for this one."""
+        return ""
+
+    @property
     def answers(self) -> bool:
         """True while a reply can still come: the process lives and its wire is open."""
         return self.alive and not self.channel.closed
@@ -210,7 +220,9 @@ class RankLink(GangLink):
             finally:
                 for _, write in pipes:
                     os.close(write)
-        super().__init__(rank, BufferedChannel(mine), [OutputBuffer(read) for read, _ in pipes])
+        self.channel: BufferedChannel
+        self.pipes = [OutputBuffer(read) for read, _ in pipes]
+        super().__init__(rank, BufferedChannel(mine), self.pipes)
         self.uses_gpus = config.gpu is not None
 
     @property
