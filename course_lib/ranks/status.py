@@ -54,7 +54,7 @@ class RankStatus:
         loops: gloo's threads: how often each has had a core, and whether it wants one now.
         moved: bytes sent and received on its connections so far.
         in_flight: bytes on its connections that have not been read yet.
-        unconfirmed: packets that it has sent and its peer's system has not confirmed: on their way, or lost.
+        unconfirmed: bytes that it has sent to other machines and that have not arrived there, as far as is known.
         threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
         children: its child processes, by pid: name, seconds of a core.
         pause: what the main thread sleeps in that is no communication, and what kind of thing that is; for `gpu` it
@@ -128,8 +128,6 @@ class RankStatus:
             and abs(self.cpu_seconds - other.cpu_seconds) < _CPU_SECONDS
             and self.in_flight == other.in_flight
             and self.moved == other.moved
-            # Between machines, what was lost is sent again and again, for minutes.
-            and not (self.unconfirmed or other.unconfirmed)
             # Bytes may lie in a connection for ever, when no call has asked for them; gloo's threads must have had the
             # time to take them.
             and all(

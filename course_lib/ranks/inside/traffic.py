@@ -16,6 +16,7 @@ import stat
 import struct
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,8 +26,6 @@ from course_lib.ranks.process import stat_fields
 TASKS = "/proc/self/task"
 #: `tcpi_bytes_acked` and `tcpi_bytes_received` in Linux' `struct tcp_info` (linux/tcp.h, since Linux 4.2).
 _BYTES = struct.Struct("<120xQQ")
-#: `tcpi_unacked` there.
-_UNACKED = struct.Struct("<24xI")
 _ESTABLISHED = 1
 #: Bytes received that the process has not read, and bytes sent that the peer has not acknowledged (linux/sockios.h).
 _SIOCINQ, _SIOCOUTQ = 0x541B, 0x5411
@@ -36,6 +35,8 @@ _TURN_SECONDS = 0.005
 _libc = ctypes.CDLL(None)
 #: Longer than any address of a socket.
 _ADDRESS_BYTES = 128
+#: Where the machine's own part is in an address of IPv4, and of IPv6, by its length.
+_HOST_OF = defaultdict(lambda: slice(None), {16: slice(4, 8), 28: slice(8, 24)})
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,7 @@ class Traffic:
         known: False where the system does not tell. moved: bytes sent and received on TCP connections that are open,
             without those of the process with itself (a rank that hosts a store asks it again and again).
         in_flight: bytes of them that one side has not taken yet.
-        unconfirmed: packets sent that the peer's system has not confirmed: they are on their way, or lost and sent
-            again. Within a machine, that is over at once.
+        unconfirmed: bytes sent to other machines that have not arrived there, as far as this one knows.
     """
 
     known: bool
@@ -65,11 +65,12 @@ def traffic() -> Traffic:
         fd = int(name)
         told = _tcp_info(fd)
         if told is not None:
-            waiting = _waiting(fd, _SIOCINQ) + _waiting(fd, _SIOCOUTQ)
-            found[_address(_libc.getsockname, fd), _address(_libc.getpeername, fd)] = (
+            mine, theirs = _address(_libc.getsockname, fd), _address(_libc.getpeername, fd)
+            sent = _waiting(fd, _SIOCOUTQ)
+            found[mine, theirs] = (
                 sum(_BYTES.unpack_from(told)),
-                waiting,
-                _UNACKED.unpack_from(told)[0],
+                _waiting(fd, _SIOCINQ) + sent,
+                0 if mine[_HOST_OF[len(mine)]] == theirs[_HOST_OF[len(mine)]] else sent,
             )
     others = [told for (mine, theirs), told in found.items() if (theirs, mine) not in found]
     return Traffic(True, *map(sum, zip(*others, strict=True))) if others else Traffic(True, 0, 0)

@@ -38,12 +38,23 @@ def doubts_about(
     """
     here = {rank: now[rank] for rank in sorted(awake)}
     return [
+        *_on_the_way(now),
         *_sleepers(here, waiting),
         *_threads(now),
         *_children(now, here),
         *_unrecorded_waits(here, waiting),
         *_unseen_traffic(here, waiting),
     ]
+
+
+def _on_the_way(statuses: Mapping[int, RankStatus]) -> Iterator[Doubt]:
+    """Bytes for other machines: what is lost between them is sent again and again, for minutes."""
+    senders = [rank for rank, status in sorted(statuses.items()) if status.unconfirmed]
+    if senders:
+        yield Doubt(
+            f"what {rank_list(senders)} sent to another machine has not arrived there: the network between them may "
+            "be cut"
+        )
 
 
 def _sleepers(awake: Mapping[int, RankStatus], waiting: Mapping[int, Waiting]) -> Iterator[Doubt]:
