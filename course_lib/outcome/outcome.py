@@ -42,6 +42,10 @@ EXIT_CUT_OFF = 231
 EXIT_HOST_GONE = 257
 
 
+#: Ends a doubt of a run on several machines.
+NOT_ARRIVED = "sent to another machine has not arrived there"
+
+
 def exit_text(code: int) -> str:
     """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
     if code == EXIT_UNKNOWN:

@@ -130,9 +130,9 @@ class Hosts:
                 for one in addresses
                 if one.address in results
             ]
-            host.say(EndTrial())
         self.table = tuple(found)
         for host in self.hosts:
+            host.say(EndTrial())
             self.places[host.name] = self._place_of(host.name, tried[host.name], public)
 
     def _place_of(self, name: str, addresses: Sequence[Address], public: bool) -> Address:
