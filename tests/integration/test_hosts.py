@@ -12,7 +12,7 @@ from course_lib.ranks.hosts.host import HostError, here
 from course_lib.ranks.hosts.spread import Hosts, HostsStart
 from course_lib.ranks.kernel.gang import Gang, GangError, State
 from tests.support import networks
-from tests.support.ranks_and_kernels import until, until_gone
+from tests.support.ranks_and_kernels import until_gone
 
 IMPORTS = "import os, signal, time\nimport torch, torch.distributed as dist\nrank = dist.get_rank()"
 #: A loop in which all ranks meet about a hundred times a second.
@@ -63,7 +63,7 @@ def cells(hosts):
 def test_a_cell_runs_on_the_ranks_of_both_hosts_in_the_order_of_the_hosts(cells):
     out = cells("x = torch.ones(1) * rank\ndist.all_reduce(x)\nprint(os.environ['GROUP_RANK'])\nx.item()")
     assert out.ok
-    assert out.values == {rank: 6.0 for rank in range(4)}
+    assert out.values == dict.fromkeys(range(4), 6.0)
     assert [out.stdout[rank].strip() for rank in range(4)] == ["0", "0", "1", "1"]
     assert out.hosts == {0: "a", 1: "a", 2: "b", 3: "b"}
     assert out["x"][3].item() == 6.0
@@ -123,7 +123,7 @@ def test_an_exception_on_the_other_host_keeps_its_line(cells):
 
 def test_a_timeline_has_the_ranks_of_both_hosts(cells):
     out = cells("dist.all_reduce(torch.ones(1))", trace=True)
-    starts = [out.trace_events[rank][0]['start_ns'] for rank in range(4)]
+    starts = [out.trace_events[rank][0]["start_ns"] for rank in range(4)]
     assert max(starts) - min(starts) < 5e9
     assert set(out.trace_events) == {0, 1, 2, 3}
 
@@ -161,7 +161,9 @@ def test_a_host_that_falls_silent_is_named_while_the_cell_runs_and_given_up_late
     cells = Cells(own_hosts)
     said = []
     os.kill(own_hosts.hosts[1].ready.pid, signal.SIGSTOP)
-    out = cells("dist.barrier()" + MEETINGS.replace("STEPS", "10_000"), on_progress=lambda p: said.append(p.silence))
+    out = cells(
+        "dist.barrier()" + MEETINGS.replace("STEPS", "10_000"), on_progress=lambda p: said.append(p.silence)
+    )
     assert out.diagnosis.kind == "host_gone"
     assert any("Host b has not been heard for 4 s" in each for each in said)
     with pytest.raises(GangError, match="A rank has ended"):
@@ -254,7 +256,9 @@ def test_on_two_machines_a_network_that_stays_cut_is_said_and_never_called_a_dea
 @needs_namespaces
 def test_a_machine_that_cannot_be_reached_is_named_with_what_was_tried(machines):
     machines.pull()
-    with pytest.raises(HostError, match=r"cannot be reached by .*\n.*cable\)  (no answer|.*unreachable|no route)"):
+    with pytest.raises(
+        HostError, match=r"cannot be reached by .*\n.*cable\)  (no answer|.*unreachable|no route)"
+    ):
         Hosts(machines.names, machines.via)
 
 
@@ -266,7 +270,9 @@ def test_in_a_notebook(new_kernel):
     shown = kernel.run(f"%ranks hosts a b --via {here()!r}")
     assert "host a: " in shown.text
     assert "neither encrypt" in shown.text
-    assert "ranks 0,1 | a" in kernel.run("%%ranks 4\nimport os\nprint('ab'[int(os.environ['GROUP_RANK'])])").text
+    assert (
+        "ranks 0,1 | a" in kernel.run("%%ranks 4\nimport os\nprint('ab'[int(os.environ['GROUP_RANK'])])").text
+    )
     assert "ranks 2,3 | b" in kernel.run("%%ranks --only b:*\nprint('b')").text
     assert "rank 3 | b" in kernel.run("%%ranks --only b:1\nprint('b')").text
     assert "no rank is on a host 'c'" in kernel.run("%%ranks --only c:*\n1").text
@@ -280,11 +286,15 @@ def test_nothing_is_left_when_a_kernel_with_hosts_is_killed(new_kernel):
     kernel.run(f"%ranks hosts a b --via {here()!r}")
     kernel.run("%%ranks 4\n1")
     kernel.start("%%ranks\nwhile True: pass")
-    hosts = [process for process in kernel.processes() if "host" in psutil.Process(process).cmdline()]
+    hosts = [
+        process
+        for process in kernel.processes()
+        if "course_lib.ranks.hosts" in psutil.Process(process).cmdline()
+    ]
     assert len(hosts) == 2
     named = {f"ranks-{host}" for host in hosts}
     servers = [process for process in psutil.process_iter() if process.name() in named]
-    processes = hosts + [each.pid for server in servers for each in (server, *server.children())]
+    processes = {*hosts, *(each.pid for server in servers for each in (server, *server.children()))}
     assert len(processes) == 2 + 2 + 1 + 4  # hosts, who starts ranks, the store, ranks
     kernel.kill()
     until_gone(processes, 5)

@@ -33,7 +33,7 @@ class Machines:
     @property
     def via(self) -> str:
         """For `%ranks hosts --via`: the command that starts a host in one of them."""
-        return shlex.join(["ip", "netns", "exec", "{}", sys.executable, "-m", "course_lib.cli", "host"])
+        return shlex.join(["ip", "netns", "exec", "{}", sys.executable, "-m", "course_lib.ranks.hosts"])
 
     def pull(self) -> None:
         """Pull the cable out."""

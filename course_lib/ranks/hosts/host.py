@@ -15,12 +15,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.hosts.wire import (
     GREETING,
-    WIRE,
     AskProcesses,
     Came,
     HostFailed,
@@ -35,9 +34,6 @@ from course_lib.ranks.hosts.wire import (
 from course_lib.ranks.messages import Body, decode_message, encode_message
 from course_lib.ranks.protocol import BufferedChannel, Message
 
-if TYPE_CHECKING:
-    from course_lib.ranks.hosts.link import RemoteLink
-
 _Answer = TypeVar("_Answer", bound=Body)
 
 #: Seconds without a sign of life after which that is said, and after which a host counts as gone.
@@ -49,6 +45,16 @@ _COMMAND = "ddp-course host"
 #: What may be the name of a host: it becomes a word of a command, and never one of its options.
 _NAME = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.:@%/\[\]-]*\Z")
 _numbers = itertools.count(1)
+
+
+class Receiver(Protocol):
+    """A rank of a host, as far as that has to know it."""
+
+    def receive(self, stream: int, content: bytes) -> None:
+        """Take what has come on one of its streams, such as `WIRE`."""
+
+    def lose_wire(self) -> None:
+        """Nothing more comes from it."""
 
 
 class HostError(RuntimeError):
@@ -121,7 +127,7 @@ class Host:
         self.name = name
         self.ready: HostReady | None = None
         self.gone = ""
-        self.links: dict[int, RemoteLink] = {}
+        self.links: dict[int, Receiver] = {}
         self.pids: dict[int, int] = {}
         self.exits: dict[int, int] = {}
         self.failures: dict[int, str] = {}
@@ -208,16 +214,11 @@ class Host:
         for part in came.parts:
             link = self.links.get(part.key)
             content = came.content[part.start : part.start + part.size]
-            if link is None:
-                continue
-            if part.stream == WIRE:
-                link.channel.arrived.append(content)
-                link.read()
-            else:
-                (link.stdout, link.stderr, link.stack_dump)[part.stream - 1].keep(content)
+            if link is not None:
+                link.receive(part.stream, content)
         for key in came.closed:
             if key in self.links:
-                self.links[key].channel.give_up()
+                self.links[key].lose_wire()
 
     def _note_clock(self, pong: Pong) -> None:
         if self._pinged is None or self._pinged[0] != pong.number:
@@ -330,7 +331,7 @@ class Host:
         self.gone = why
         self.channel.close()
         for link in self.links.values():
-            link.channel.give_up()
+            link.lose_wire()
         with contextlib.suppress(OSError):
             self._process.kill()
 
@@ -344,4 +345,4 @@ class Host:
 
 def here() -> str:
     """The command that starts a host on this machine, for `--via`, with a name that is only a name."""
-    return shlex.join(["env", "DDP_COURSE_HOST={}", sys.executable, "-m", "course_lib.cli", "host"])
+    return shlex.join(["env", "DDP_COURSE_HOST={}", sys.executable, "-m", "course_lib.ranks.hosts"])

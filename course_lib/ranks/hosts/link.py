@@ -6,18 +6,16 @@ import dataclasses
 import itertools
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from course_lib.outcome.outcome import EXIT_HOST_GONE, Collective
-from course_lib.ranks.hosts.wire import Do, StartRank
+from course_lib.ranks.hosts.host import Host
+from course_lib.ranks.hosts.wire import WIRE, Do, StartRank
 from course_lib.ranks.kernel.output import Output
 from course_lib.ranks.kernel.rank_handle import GangLink
 from course_lib.ranks.messages import Body, JobReply, StatusReply
 from course_lib.ranks.protocol import Channel
 from course_lib.ranks.starting import RankConfig
-
-if TYPE_CHECKING:
-    from course_lib.ranks.hosts.host import Host
 
 _Reply = TypeVar("_Reply", bound=Body)
 
@@ -58,6 +56,18 @@ class RemoteLink(GangLink):
         self.uses_gpus = config.gpu is not None
         host.links[self.key] = self
         host.say(StartRank(self.key, config, interface, environment))
+
+    def receive(self, stream: int, content: bytes) -> None:
+        """Take what has come on one of the rank's streams."""
+        if stream == WIRE:
+            self.channel.arrived.append(content)
+            self.read()
+        else:
+            (self.stdout, self.stderr, self.stack_dump)[stream - 1].keep(content)
+
+    def lose_wire(self) -> None:
+        """Nothing more comes from the rank."""
+        self.channel.give_up()
 
     @property
     def pid(self) -> int | None:
