@@ -14,8 +14,9 @@ from statistics import mean, median
 
 from benchmarks import grading, learners, processes, watched, workloads
 from benchmarks.gangs import CONTENDERS, CourseRanks, EngineRanks, Failed, ScriptRanks, installed, make
+from benchmarks.hosts import HostRanks, played
 from benchmarks.notebooks import IN_NOTEBOOKS, Kernel, cells_of
-from benchmarks.results import COURSE, NO_ZYGOTE, UNWATCHED, Row, Sample
+from benchmarks.results import COURSE, HOSTS, NO_ZYGOTE, UNWATCHED, Row, Sample
 
 Say = Callable[[str], None]
 #: What costs one repetition and not the run: Failed and the course's own errors, timeouts and lost connections.
@@ -31,6 +32,7 @@ ABOUT = {
     "stop": "from stop button to usable gang",
     "grade": "grading the solutions of all tasks",
     "watched": "what it costs to be watched",
+    "hosts": "ranks on two hosts beside ranks on this machine; a thousand ranks",
 }
 
 
@@ -46,7 +48,7 @@ class Plan:
         step_seconds: about how long such a step takes.
         learners: how many of them share the machine.
         history: collectives in earlier cells, before cells are measured that have them behind them.
-        contenders: who takes part.
+        contenders: who takes part. many: numbers of ranks that hosts play.
     """
 
     repeat: int = 5
@@ -61,6 +63,7 @@ class Plan:
     learners: int = 6
     history: int = 2000
     contenders: tuple[str, ...] = CONTENDERS
+    many: tuple[int, ...] = (256, 1024)
 
     def takes_part(self, names: tuple[str, ...] = CONTENDERS) -> list[str]:
         """Those of these contenders that take part, and whose package is there."""
@@ -107,7 +110,7 @@ class _Book:
         """The row, contenders in their usual order."""
         samples = {
             who: Sample(tuple(self._values[key][who]), (key, who) in self._at_least, self._remark(key, who))
-            for who in (*CONTENDERS, UNWATCHED, NO_ZYGOTE)
+            for who in (*CONTENDERS, UNWATCHED, NO_ZYGOTE, HOSTS)
             if self._values[key][who] or (key, who) in self._failures
         }
         return Row(key, title, unit, samples)
@@ -125,6 +128,7 @@ def measure(plan: Plan, wanted: Sequence[str], progress: Say) -> list[Row]:
         "stop": _stop,
         "grade": _grade,
         "watched": _watched,
+        "hosts": _hosts,
     }
     rows: list[Row] = []
     for name in ABOUT:
@@ -211,10 +215,10 @@ def _history(plan: Plan, book: _Book) -> list[Row]:
     return [book.row("history", f"What {plan.history:,} collectives in earlier cells add to a cell", "ms")]
 
 
-def _median_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, cells: int) -> float:
+def _median_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, cells: int, size: int = 4) -> float:
     for _ in range(3):  # the first ones import and allocate
         ranks.run(workloads.ROUND_TRIP)
-    return median(_one_cell(ranks, 4) for _ in range(cells))
+    return median(_one_cell(ranks, size) for _ in range(cells))
 
 
 def _cells_of_scripts(row: str, plan: Plan, book: _Book) -> None:
@@ -378,3 +382,47 @@ def _watched(plan: Plan, book: _Book) -> list[Row]:
     except _PROBLEMS as error:
         book.failed("watched", COURSE, error)
     return [book.row("watched", "A DDP training step on 4 ranks, watched by the doctor", "ms")]
+
+
+def _hosts(plan: Plan, book: _Book) -> list[Row]:
+    """The same 16 ranks on this machine and on two hosts; then hosts that play hundreds of ranks."""
+    rows = ("start", "cell", "verdict", "stop")
+    for who, ranks in ((COURSE, CourseRanks(16)), (HOSTS, HostRanks(16))):
+        try:
+            for _ in book.repetitions(plan.repeat):
+                book.write("hosts-start", who, ranks.start())
+                book.write("hosts-cell", who, _median_cell(ranks, plan.cells, 16))
+                ranks.run(workloads.deadlock(0.0))
+                book.write("hosts-verdict", who, time.time() - max(ranks.entered()), ranks.verdict())
+                before = time.perf_counter()
+                ranks.stop()
+                book.write("hosts-stop", who, time.perf_counter() - before)
+        except _PROBLEMS as error:
+            book.failed("hosts-start", who, error)
+        finally:
+            ranks.stop()
+            if isinstance(ranks, HostRanks):
+                ranks.close()
+    for size in plan.many:
+        many = played(size)
+        try:
+            book.write(f"many-start-{size}", COURSE, many.start(), "played by their hosts")
+            for _ in range(plan.cells):
+                before = time.perf_counter()
+                many.run(workloads.ROUND_TRIP)
+                book.write(f"many-cell-{size}", COURSE, 1000 * (time.perf_counter() - before))
+        except _PROBLEMS as error:
+            book.failed(f"many-start-{size}", COURSE, error)
+        finally:
+            many.close()
+    what = {
+        "start": ("New gang of 16, process group up", "s"),
+        "cell": ("... cell: all_reduce and print", "ms"),
+        "verdict": ("... from a deadlock to the verdict", "s"),
+        "stop": ("... its end", "s"),
+    }
+    return [
+        *(book.row(f"hosts-{row}", *what[row]) for row in rows),
+        *(book.row(f"many-start-{size}", f"{size} ranks that hosts play: start", "s") for size in plan.many),
+        *(book.row(f"many-cell-{size}", "... a cell, up to the text", "ms") for size in plan.many),
+    ]

@@ -11,6 +11,8 @@ COURSE = "course"
 UNWATCHED = "unwatched"
 #: Kernels that load torch themselves, each of them.
 NO_ZYGOTE = "no zygote"
+#: The course's ranks on two hosts, or on hosts that play them.
+HOSTS = "on hosts"
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ GOALS = (
     Goal("stop", "stop button to usable gang, state kept, in at most 1 s", at_most=1.0),
     Goal("class-first", "first cell of six learners on one machine in at most 0.7 s", at_most=0.7),
     Goal("class-memory", "... at most 150 MB per learner", at_most=150.0),
+    Goal("many-cell-1024", "a cell on 1,024 ranks that hosts play in at most 250 ms", at_most=250.0),
     Goal("grade", "a right answer graded on all world sizes in at most 1 s", at_most=1.0),
     Goal(
         "watched",

@@ -270,7 +270,7 @@ def _about_this_host(launcher: Launcher) -> HostReady:
     )
 
 
-def main() -> int:
+def main(kind: type[Agent] | None = None) -> int:
     """Be a host for who is at the other end of standard input and output; returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Whatever prints goes to standard error: standard output is the wire.
@@ -278,7 +278,7 @@ def main() -> int:
     os.dup2(2, 1)
     os.write(out, GREETING)
     try:
-        agent = Agent(out)
+        agent = (kind or Agent)(out)
         with contextlib.suppress(OSError):
             os.chdir(os.path.expanduser("~")) if os.getcwd() == os.sep else None
         agent.say(_about_this_host(agent.launcher))
