@@ -28,6 +28,7 @@ SMALL = Plan(
     learners=2,
     history=20,
     contenders=(COURSE,),
+    many=(256,),
 )
 
 
