@@ -106,6 +106,7 @@ class RankMagics(Magics):
             backend=options.backend,
             init=False if options.no_init else None,
             fresh=options.fresh,
+            only=only,
         )
         new = gang.job == 0
         timer = press_after(stop_after) if stop_after else None

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.notebook.refused import Refused
@@ -70,7 +71,13 @@ class Session:
     ended: str = ""
 
     def gang_for(
-        self, size: int | None, *, backend: str | None, init: bool | None, fresh: bool
+        self,
+        size: int | None,
+        *,
+        backend: str | None,
+        init: bool | None,
+        fresh: bool,
+        only: Sequence[int] | None = None,
     ) -> tuple[Gang, str | None]:
         """The gang a cell is to run on, started if need be, and a note about it.
 
@@ -81,6 +88,8 @@ class Session:
         if old is not None:
             with contextlib.suppress(OSError, ValueError):
                 old.refresh()
+        if old is not None and size is None and not fresh and old.has_survivors(only):
+            return old, None
         lives = old is not None and old.state is not State.STOPPED
         if size is None and not lives:
             raise Refused(f"{self.ended or NO_RANKS} {RUN_ABOVE} %%ranks 4 alone starts four ranks.")

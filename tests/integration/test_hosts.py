@@ -153,6 +153,11 @@ def test_a_host_that_is_killed_is_named_and_the_others_are_freed(own_hosts):
     assert "gone with host b" in out.diagnosis.summary
     assert set(out.endings) == {0, 1, 2, 3}
     assert out.seconds < 8
+    kept = cells("rank * 10", only=(0, 1))
+    assert kept.ok
+    assert kept.values == {0: 0, 1: 10}
+    with pytest.raises(GangError, match="A rank has ended"):
+        cells("rank")
     again = Cells(own_hosts, 3)
     assert set(again("rank").hosts.values()) == {"a"}
 

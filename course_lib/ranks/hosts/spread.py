@@ -329,7 +329,12 @@ class HostsStart(Start):
         if not gone:
             return ""
         left = " ".join(host.name for host in self.hosts.there)
-        ways = f"The next cell with a number of ranks starts them on {left}." if left else ""
+        ways = (
+            f"The other ranks keep their variables: --only {self.hosts.there[0].name}:* reaches those there. The next "
+            f"cell with a number of ranks starts new ones on {left}."
+            if left
+            else ""
+        )
         return " ".join([*(f"Host {host.name} is gone: {host.gone}." for host in gone), ways]).strip()
 
     def why(self, link: GangLink) -> str:

@@ -200,13 +200,15 @@ class Gang(ReadyGang):
 
     def _run(self, job: Job) -> Outcome:
         with self._lock, deferred() as stop, self.watching_stop(stop):
-            self._check_alive()
+            if not self.has_survivors(job.only):
+                self._check_alive()
             unknown = [rank for rank in job.only or () if not 0 <= rank < self.world_size]
             if unknown:
                 raise GangError(
                     f"There is no rank {unknown[0]}: the {self.world_size} ranks are 0 to {self.world_size - 1}."
                 )
-            self.wait_ready(stop)
+            if self.state is not State.BROKEN:
+                self.wait_ready(stop)
             self.state = State.BUSY
             try:
                 outcome = run_job.run(self, job, stop)
@@ -221,6 +223,14 @@ class Gang(ReadyGang):
                 self.used = time.monotonic()
                 if self.state is State.BUSY:
                     self.state = State.IDLE if all(link.alive for link in self.links) else State.BROKEN
+
+    def has_survivors(self, only: Sequence[int] | None) -> bool:
+        """True where a machine is gone and all these ranks live on others: a job on them alone can still save things.
+
+        Their process group is lost with the others.
+        """
+        lost = any(link.vanished for link in self.links)
+        return lost and bool(only) and all(link.alive for link in self.links if link.rank in (only or ()))
 
     def _check_alive(self) -> None:
         if self.state is State.STOPPED:

@@ -106,6 +106,7 @@ class Run:
     died_first: dict[int, int] = field(default_factory=dict)
     cut_off: set[int] = field(default_factory=set)  # ended because their wire was closed
     wire_closed: dict[int, float] = field(default_factory=dict)
+    gone_before: frozenset[int] = frozenset()  # with their machine, before the job began
 
     def running(self) -> list[Link]:
         """The ranks that live and have not answered yet."""

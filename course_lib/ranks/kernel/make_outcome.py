@@ -137,7 +137,8 @@ def _exits(wires: Wires, run: Run, parts: Mapping[int, Ending]) -> dict[int, int
     }
     # Ranks outside the job can die as well (a fault of an earlier cell, a kill from outside).
     for link in wires.links:
-        if not link.alive and link.rank not in parts and not link.killed_by_course:
+        known = link.rank in parts or link.rank in run.gone_before or link.killed_by_course
+        if not link.alive and not known:
             exits[link.rank] = link.exit_code or 0
     return dict(sorted(exits.items()))
 

@@ -39,7 +39,8 @@ def run(gang: ReadyGang, job: Job, stop: StopRequests) -> Outcome:
     """Run the job to its end, whatever that is, and leave the gang usable if that is possible."""
     links: list[Link] = [link for link in gang.links if job.only is None or link.rank in job.only]
     gang.job += 1
-    run = Run(job, gang.job, links)
+    gone = frozenset(link.rank for link in gang.links if link.vanished)
+    run = Run(job, gang.job, links, gone_before=gone)
     for link in gang.links:
         link.forget_last_job()
     work = dataclasses.replace(job.work, trace=job.trace, around=job.around)
@@ -161,7 +162,7 @@ def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | No
         see_details(wires, run)
         end(wires, run, "deadlock", free_first=True)
         return True
-    if run.running() and any(link.vanished for link in wires.links):
+    if run.running() and any(link.vanished and link.rank not in run.gone_before for link in wires.links):
         _note_statuses(wires, run)
         end(wires, run, "host", free_first=True)
         return True
