@@ -61,6 +61,7 @@ def unused_parameters(model, loss):
 # For example, `choose([[["left"], ["left", "left"]], [["both"], ["both", "both"]]], 0.0)` is asked about two ranks and two steps,
 # of which the second one has two micro-batches. After your answer, real ranks train in that way.
 
+
 # %%
 # %%task unused.choose
 def choose(steps, weight_decay):
@@ -83,7 +84,7 @@ def choose(steps, weight_decay):
 # %% [markdown]
 # ## 3. A mixture of experts
 #
-# The middle of a layer, as it stands in many models: each token goes through *two* experts. `x` are this rank's tokens, of shape
+# The middle of a layer, as many models have it: each token goes through *two* experts. `x` are this rank's tokens, of shape
 # `(tokens, 4)`, and `y`, of the same shape, is what the outputs should be; `gates`, of shape `(tokens, experts)`, are the
 # probabilities that a router has given the tokens; `experts` is a list of modules. **Ranks have different numbers of tokens, and a rank
 # may have none.** Return two tensors:

@@ -96,5 +96,6 @@ def test_real_ranks_agree_with_what_is_right_for_a_schedule(world_size):
 
 def _train_all_ways(cases):
     return [
-        {way: trained(way, case["steps"], case["weight_decay"], case["seed"]) for way in ORDER} for case in cases
+        {way: trained(way, case["steps"], case["weight_decay"], case["seed"]) for way in ORDER}
+        for case in cases
     ]

@@ -27,35 +27,12 @@ from course_lib.tasks.task import (
     recognise_by_models,
     said_of,
 )
-from course_lib.tasks.unused.schedules import ORDER, Schedule, best, is_plain, trained
+from course_lib.tasks.unused.schedules import MISTAKES, ORDER, Schedule, best, is_plain, trained
 
-#: By misconception; a slash and a way, or a variant, may follow (see `schedules.is_right`).
-_WRONG = (
-    "default_though_unused",
-    "last_step_left_out",
-    "ranks_together",
-    "ranks_together/default",
-    "ranks_together/static_graph",
-    "rank_0_only",
-    "rank_0_only/default",
-    "first_step_only",
-    "first_step_only/default",
-    "micro_batches_together",
-    "micro_batches_together/default",
-    "static_though_changing",
-    "static_in_no_sync",
-    "static_in_no_sync/last",
-    "decay_ignored",
-    "decay_ignored/in some steps",
-    "every_micro_batch",
-    "ranks_must_agree",
-    "accumulation_forbids_static",
-    "decay_forbids_touch",
-    "decay_forbids_touch/on some ranks",
-    "decay_forbids_touch/in the last micro-batch",
-)
 _ENDS = {"hangs": "waits for ever", "raises": "raises an error", "wrong": "has wrong weights, and no error"}
 _DECAY = 0.1
+#: In place of a mistake.
+_RIGHT = ""
 
 
 class Case(TypedDict):
@@ -83,10 +60,13 @@ class Choose(Task[Case, Seen, None]):
     world_sizes = (2, 3)
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """For each way a schedule that it is best for; and for each misconception one that it decides wrongly."""
-        wanted: list[Callable[[Case], bool]] = [_is_fixed]
-        wanted += [partial(_is_best, way) for way in ORDER]
-        wanted += [partial(_tells, wrong) for wrong in _WRONG]
+        """Schedules that tell each mistake from what is right and from each other mistake; and some for each way."""
+        wanted: list[Callable[[Case], bool]] = [_is_fixed, *(partial(_is_best, way) for way in ORDER)]
+        wanted += [
+            partial(_tells, one, other)
+            for one, other in itertools.combinations((_RIGHT, *MISTAKES), 2)
+            if one.partition("/")[0] != other.partition("/")[0]
+        ]
         while wanted:
             case = _drawn(world_size, chance)
             if wanted[0](case) and (_best(case) == ORDER[0] or is_plain(case["steps"])):
@@ -149,7 +129,7 @@ class Choose(Task[Case, Seen, None]):
             lambda trial: trial.on_all_ranks(_best(trial.case)),
             [],
             operator.eq,
-            together=[*map(model, _WRONG), *itertools.starmap(model, itertools.combinations(_WRONG, 2))],
+            together=[*map(model, MISTAKES), *itertools.starmap(model, itertools.combinations(MISTAKES, 2))],
         )
         ends = [_trouble(trial, seen["given"]) for trial in trials for seen in trial.seen.values()]
         return known or ("not_the_first" if ends and not any(ends) else None)
@@ -173,8 +153,8 @@ def _is_best(way: str, case: Case) -> bool:
     return _best(case) == way
 
 
-def _tells(wrong: str, case: Case) -> bool:
-    return _best(case, wrong) != _best(case)
+def _tells(one: str, other: str, case: Case) -> bool:
+    return _best(case, one) != _best(case, other)
 
 
 def _best(case: Case, *wrong: str) -> str:

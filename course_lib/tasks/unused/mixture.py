@@ -251,6 +251,7 @@ class Mixture(Task[Case, Seen, Oracle]):
             [*self.gravest_first(known), *(name for name in known if " + " in name)],
             lambda t, name: t.on_all_ranks(t.oracle["gradients"][name]),
             partial(fits, tolerance=ROUNDING),
+            alone=False,
         )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:

@@ -29,6 +29,32 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 #: The same, those that cost less first.
 ORDER = ("default", "static_graph", "touch", "find_unused_parameters")
+#: What somebody who decides may get wrong: misconceptions of the task `choose`. A slash and a way may follow: it is
+#: got wrong for that way only; or a slash and a variant.
+MISTAKES = (
+    "default_though_unused",
+    "last_step_left_out",
+    "ranks_together",
+    "ranks_together/default",
+    "ranks_together/static_graph",
+    "rank_0_only",
+    "rank_0_only/default",
+    "first_step_only",
+    "first_step_only/default",
+    "micro_batches_together",
+    "micro_batches_together/default",
+    "static_though_changing",
+    "static_in_no_sync",
+    "static_in_no_sync/last",
+    "decay_ignored",
+    "decay_ignored/in some steps",
+    "every_micro_batch",
+    "ranks_must_agree",
+    "accumulation_forbids_static",
+    "decay_forbids_touch",
+    "decay_forbids_touch/on some ranks",
+    "decay_forbids_touch/in the last micro-batch",
+)
 _RATE = 0.1
 _NUMBERS = {"left": [0], "right": [1], "both": [0, 1]}
 
@@ -42,8 +68,7 @@ def is_right(way: str, schedule: Schedule, weight_decay: float, wrong: Collectio
     """Whether training in this way ends as one process with all samples would; exact where `is_plain`.
 
     Args:
-        wrong: what somebody who decides has got wrong: misconceptions of the task `choose`. A slash and a way may
-            follow: it is got wrong for that way only; or a slash and a variant.
+        wrong: some of `MISTAKES`.
     """
 
     def has(name: str) -> bool:

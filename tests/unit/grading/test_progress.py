@@ -61,7 +61,7 @@ def test_a_task_that_the_course_no_longer_has_is_kept_and_changes_nothing_else(p
     elsewhere = Progress(tmp_path / "elsewhere")
     assert import_progress(elsewhere, tmp_path / "events.json") == 1
     assert elsewhere.of(gone).passed
-    with pytest.raises(UnknownTaskError, match="Tasks of that lesson: .*unused.choose"):
+    with pytest.raises(UnknownTaskError, match=r"Tasks of that lesson: .*unused\.choose"):
         find_task(gone)
 
 
