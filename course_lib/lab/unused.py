@@ -17,19 +17,13 @@ from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
+from course_lib.tasks.unused.schedules import WAYS as WAYS
 
 Gradients = list[float | None]
 #: What the steps of one rank have left in `.grad`; the words of an error end them.
 Found = Sequence[Gradients | str]
 PARAMETERS = ("body", "left", "right")
 HEADS = ("left", "right", "both")
-#: Ways to train a model that does not use all of itself, as arguments of the wrapper; `touch` changes the loss.
-WAYS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "find_unused_parameters": {"find_unused_parameters": True},
-    "static_graph": {"static_graph": True},
-    "touch": {},
-}
 #: The look, the sign and the name of each way in which a step ends.
 LOOKS = {
     "right": ("plain", "✓", "right"),

@@ -37,13 +37,19 @@ def find_task(name: str) -> Task:
     tasks = {task.name: task for task in all_tasks()}
     if name in tasks:
         return tasks[name]
-    ends = [full for full in tasks if full.partition(".")[2] == name.rpartition(".")[2]]
-    near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.6)
+    lesson, _, function = name.rpartition(".")
+    there = {full.rpartition(".")[2]: full for full in tasks if full.startswith(f"{lesson}.")}
+    if there:
+        near = [there[one] for one in difflib.get_close_matches(function, there, n=3, cutoff=0.6)]
+    else:
+        ends = [full for full in tasks if full.rpartition(".")[2] == function]
+        near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.6)
     if near:
         raise UnknownTaskError(f"There is no task {name!r}. Did you mean {' or '.join(near)}?")
-    lesson = [full for full in tasks if full.partition(".")[0] == name.partition(".")[0]]
-    if lesson:
-        raise UnknownTaskError(f"There is no task {name!r}. Tasks of that lesson: {', '.join(lesson)}.")
+    if there:
+        raise UnknownTaskError(
+            f"There is no task {name!r}. Tasks of that lesson: {', '.join(there.values())}."
+        )
     raise UnknownTaskError(
         f"There is no task {name!r}. A task is lesson.name, such as {next(iter(tasks))}; "
         "%progress, or `ddp-course progress` in a terminal, shows all of them."

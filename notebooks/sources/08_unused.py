@@ -273,7 +273,8 @@ grads(ddp)
 # Right, without a flag. **No token is a batch, too**: a `Linear` that is given no rows returns no rows, it is part of the graph, and
 # its gradient is zeros. One process with all four tokens would compute (1 + 1 + 3) / 4 = 1.25 and 3 / 4 = 0.75 as well. So do
 # not divide an expert's gradient by the number of ranks that used it: each rank's loss is a mean over *its* two tokens, and
-# DDP's 2 makes four of them.
+# DDP's 2 makes four of them. It makes four because both ranks have two: DDP's mean gives every rank the same weight, however
+# many tokens the rank has.
 #
 # The usual `if len(rows) == 0: continue` saves a call, and makes a flag necessary. (A BatchNorm inside an expert needs more
 # than this: it refuses a batch of one sample in train mode.)
@@ -312,8 +313,8 @@ except RuntimeError as error:
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/08_unused](../exercises/08_unused.ipynb): name the unused ones before DDP complains, train a
-# model that branches in three ways, and a mixture of experts with a balance term.
+# Three tasks wait in [exercises/08_unused](../exercises/08_unused.ipynb): name the unused ones before DDP complains, choose the
+# way to train for what the ranks are going to do, and a mixture of two experts per token, with a balance term.
 #
 # ## Deeper: four ways, twelve graphs
 #
@@ -605,7 +606,8 @@ for all_ranks in (False, True):
 
 # %% [markdown]
 # Shares are counts and have no gradient, so a plain `all_reduce` before the loss is allowed, and what remains is linear in
-# each rank's probabilities: a mean again. The wrong one trains all the same, only that each rank evens out its own part of the
+# each rank's probabilities: a mean again. (The mean of the ranks' shares is the share of all tokens here, because both ranks
+# have four.) The wrong one trains all the same, only that each rank evens out its own part of the
 # batch, and what that does depends on how many ranks there are.
 #
 # ## Further reading

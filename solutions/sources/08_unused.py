@@ -5,7 +5,7 @@
 # `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, on gangs of different sizes, and
 # is judged by what it does, not by how it looks.
 #
-# `%hint unused.train` gives a hint, and the next one when you run it again. `%solution unused.train` opens once you have passed.
+# `%hint unused.choose` gives a hint, and the next one when you run it again. `%solution unused.choose` opens once you have passed.
 
 # %%
 # %load_ext course_lib
@@ -43,116 +43,61 @@ def unused_parameters(model, loss):
 
 
 # %% [markdown]
-# ## 2. Three ways to train a model that branches
+# ## 2. Which way to train?
 #
-# `model(x, head)` uses one of its heads. `batches` is this rank's list of `(x, y, head)`, equally long on all ranks, and which
-# head comes when may differ from rank to rank. Wrap the model, make one step of plain SGD (learning rate 0.1) on the `mse_loss`
-# of each batch, and return the wrapped model. How, says `way`:
+# The model is that of the lesson: a body, and a left and a right head. You know what every rank is going to do:
+# `steps[rank][step]` is a list of micro-batches, and each of them is `"left"`, `"right"` or `"both"`, the heads in its loss. All
+# micro-batches of a step but its last one run under `no_sync()`. Then the optimizer (SGD) makes its step, with this
+# `weight_decay`, and clears every `.grad` to `None`. All ranks have the same number of micro-batches in a step.
 #
-# - `"find_unused_parameters"` or `"static_graph"`: with that flag of DDP and nothing else,
-# - `"touch_all"`: with neither, and a loss that touches all parameters. Those that a step does not use get a gradient of exactly zero.
+# Return the **first** of these ways in which the training is right: no rank raises or waits for ever, and after every step all
+# ranks have the weights of one process that has the samples of all ranks.
 #
-# In the end all ranks are to have the weights of one process that trains on the batches of all ranks. (With `"static_graph"`, each
-# rank stays with one head. You know why.)
+# 1. `"default"`: DDP as it is. It costs nothing.
+# 2. `"static_graph"`: with that flag. It costs nothing after the first step.
+# 3. `"touch"`: no flag, and 0 times the sum of all parameters is added to each loss.
+# 4. `"find_unused_parameters"`: with that flag. It costs a walk through the graph and one more all-reduce, in every step.
+#
+# For example, `choose([[["left"], ["left", "left"]], [["both"], ["both", "both"]]], 0.0)` is asked about two ranks and two steps,
+# of which the second one has two micro-batches. After your answer, real ranks train in that way.
+
 
 # %%
-# %%task unused.train
-import torch
-from torch.nn.functional import mse_loss
-from torch.nn.parallel import DistributedDataParallel
-
-
-def train(model, batches, way):
-    """Trains the model on `batches`; returns it wrapped in DDP."""
+# %%task unused.choose
+def choose(steps, weight_decay):
+    """The first of the four ways that is right for these steps."""
     ### BEGIN SOLUTION
-    ### STUB: ddp = ...
-    ### STUB: return ddp
-    flags = {} if way == "touch_all" else {way: True}
-    ddp = DistributedDataParallel(model, **flags)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    for x, y, head in batches:
-        loss = mse_loss(ddp(x, head), y)
-        if way == "touch_all":
-            loss = loss + 0 * sum(parameter.sum() for parameter in ddp.parameters())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return ddp
+    ### STUB: way = ...
+    ### STUB: return way
+    if all(step[-1] == "both" for rank in steps for step in rank):
+        return "default"
+    if all(len(rank[0]) == 1 and used == rank[0][0] for rank in steps for step in rank for used in step):
+        return "static_graph"
+    for everyones in zip(*steps, strict=True):  # one step of all ranks
+        heads = {used for step in everyones for used in step}
+        if weight_decay and heads in ({"left"}, {"right"}):
+            return "find_unused_parameters"  # a touch would move the head that nobody uses
+    return "touch"
     ### END SOLUTION
 
 
 # %% [markdown]
-# ### And which when?
-#
-# All three passed on schedules that they can do. Now one that changes: all ranks use head 0 for two steps, and head 1 after that.
-# Commit first; the run decides.
-
-# %%
-ranks_agree = {
-    "find_unused_parameters only": [True, False, False],
-    "static_graph only": [False, True, False],
-    "touching only": [False, False, True],
-    "find_unused_parameters and touching": [True, False, True],
-    "static_graph and touching": [False, True, True],
-    "all three": [True, True, True],
-}
-p = predict(
-    "All ranks change from head 0 to head 1 in step 2. Which ways get through, with equal weights on both ranks?",
-    {text: lambda out, ways=ways: out.values[0] == ways for text, ways in ranks_agree.items()},
-)
-
-
-# %%
-# %%ranks 2 --predicted
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-from course_lib.watch import compare
-
-
-class Branches(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.heads = nn.Linear(4, 4), nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
-
-    def forward(self, x, head):
-        return self.heads[head](self.body(x).tanh())
-
-
-gets_through = []
-for way in ("find_unused_parameters", "static_graph", "touch_all"):
-    ddp = DistributedDataParallel(Branches(), **({} if way == "touch_all" else {way: True}))
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    try:
-        for step in range(4):
-            optimizer.zero_grad()
-            loss = ddp(torch.randn(4, 4), head=step // 2).square().mean()
-            if way == "touch_all":
-                loss = loss + 0 * sum(parameter.sum() for parameter in ddp.parameters())
-            loss.backward()
-            optimizer.step()
-        gets_through.append(compare(ddp).equal)
-    except RuntimeError as error:
-        print(f"{way} in step {step}: {str(error).partition(',')[0]}")
-        gets_through.append(False)
-gets_through
-
-# %% [markdown]
 # ## 3. A mixture of experts
 #
-# The middle of a layer. `x` are this rank's tokens, of shape `(tokens, 4)`; `gates`, of shape `(tokens, experts)`, are the
-# probabilities that a router has given them; `experts` is a list of modules. Return two tensors:
+# The middle of a layer, as many models have it: each token goes through *two* experts. `x` are this rank's tokens, of shape
+# `(tokens, 4)`, and `y`, of the same shape, is what the outputs should be; `gates`, of shape `(tokens, experts)`, are the
+# probabilities that a router has given the tokens; `experts` is a list of modules. **Ranks have different numbers of tokens, and a rank
+# may have none.** Return two tensors:
 #
-# - the **outputs**, shaped like `x`: each token goes through the one expert with its largest gate, and the result is multiplied by
-#   that gate;
-# - the **balance** term, one number: the number of experts times the sum, over experts, of *share* times *mean gate*. The share of an
-#   expert is the part of the tokens *of all ranks* that went to it.
+# - the **outputs**, shaped like `x`: each token goes through the two experts with its largest gates, each result is
+#   multiplied by its gate, and the two are added;
+# - this rank's **loss**, one number, on which `backward()` is called.
 #
-# The layer is wrapped in plain DDP, no flags. The loss is `(outputs - 1).square().mean() + balance`. After `backward()` all
-# gradients are to be those of one process that has the tokens of all ranks. Every rank has the same number of tokens, and on some ranks
-# some experts get none.
+# The layer is wrapped in plain DDP, no flags. One process that has the tokens of all ranks has the loss `(outputs - y).square().mean() +
+# balance`. The balance term is the number of experts times the sum, over experts, of *share* times *mean gate*. A token makes two
+# choices; the share of an expert is the part of all choices that fell on it, and its mean gate is the mean over all tokens.
+#
+# After `backward()`, all gradients are to be those of that process, and the mean of the ranks' losses is to be its loss.
 
 # %%
 # %%task unused.mixture
@@ -160,20 +105,22 @@ import torch
 import torch.distributed as dist
 
 
-def mixture(x, gates, experts):
-    """Outputs of the experts, shaped like `x`, and the balance term."""
+def mixture(x, y, gates, experts):
+    """Outputs of the experts, shaped like `x`, and this rank's loss."""
     ### BEGIN SOLUTION
-    ### STUB: pair = ...  # outputs, balance
+    ### STUB: pair = ...  # outputs, loss
     ### STUB: return pair
-    gate, choice = gates.max(1)
+    gate, choice = gates.topk(2, dim=1)
     outputs = torch.zeros_like(x)
     for number, expert in enumerate(experts):  # also those without a token: their gradient is zeros
-        mine = (choice == number).nonzero().flatten()
-        outputs = outputs.index_add(0, mine, gate[mine, None] * expert(x[mine]))
-    share = torch.bincount(choice, minlength=len(experts)) / len(x)
-    dist.all_reduce(share)
-    share /= dist.get_world_size()
-    return outputs, len(experts) * (share * gates.mean(0)).sum()
+        token, place = (choice == number).nonzero(as_tuple=True)
+        outputs = outputs.index_add(0, token, gate[token, place, None] * expert(x[token]))
+    counts = torch.bincount(choice.flatten(), minlength=len(experts)).to(x.dtype)
+    dist.all_reduce(counts)
+    share, tokens = counts / counts.sum(), counts.sum() / 2
+    factor = dist.get_world_size() / tokens  # DDP divides by the number of ranks
+    error = factor * (outputs - y).square().sum() / x.shape[1]
+    return outputs, error + len(experts) * (share * factor * gates.sum(0)).sum()
     ### END SOLUTION
 
 

@@ -1,9 +1,13 @@
-"""Lesson 08: graphs that are composed, and its twelve, on two real ranks."""
+"""Lesson 08: graphs that are composed, its twelve, and its task's schedules, on real ranks."""
+
+from random import Random
 
 import pytest
 
 from course_lib.lab.unused import GRAPHS, HANGS, WAYS, GraphExplorer, judged, measured, worst
 from course_lib.notebook.run import run_quietly
+from course_lib.tasks import find_task
+from course_lib.tasks.unused.schedules import ORDER, is_plain, is_right, trained
 
 
 @pytest.mark.parametrize(
@@ -70,3 +74,28 @@ def test_the_twelve_graphs_end_as_the_lesson_says():
     ]
     assert ends["the output is a dataclass", "static_graph"] == ["silent"] * 4
     assert judged(GRAPHS[HANGS[0]].steps, measured(HANGS[1], GRAPHS[HANGS[0]].steps))[0] == ["hangs"]
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_real_ranks_agree_with_what_is_right_for_a_schedule(world_size):
+    chance = Random(world_size)
+    cases = [case for _ in range(2) for case in find_task("unused.choose").cases(world_size, chance)]
+    outcome = run_quietly(_train_all_ways, cases, ranks=world_size, timeout=120)
+    assert outcome.ok, outcome
+    ends = set()
+    for number, case in enumerate(cases):
+        for way in ORDER:
+            found = [outcome.values[rank][number][way] for rank in range(world_size)]
+            ends.update(end for each in found for end in each)
+            is_so = all(end == "right" for each in found for end in each)
+            # What decides about static_graph where the default mode is right is not asked.
+            if way != "static_graph" or is_plain(case["steps"]):
+                assert is_so == is_right(way, case["steps"], case["weight_decay"]), (way, case)
+    assert ends == {"right", "wrong", "raises", "hangs"}
+
+
+def _train_all_ways(cases):
+    return [
+        {way: trained(way, case["steps"], case["weight_decay"], case["seed"]) for way in ORDER}
+        for case in cases
+    ]

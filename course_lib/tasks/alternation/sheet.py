@@ -13,6 +13,7 @@ from typing import TypedDict
 from course_lib.tasks import toys
 from course_lib.tasks.alternation.orders import Ending, Rules, ending, make_calls, possible
 from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.marks import send_marks
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Recognised, Trial, WrongKind, gate, models, recognise_by_models
 
@@ -32,8 +33,6 @@ _RULES = {
 }
 #: In place of two numbers: any two.
 _NUMBERS = "numbers"
-#: What a rank sends after its last call. No gradient comes near it.
-_MARK = 2.0**100
 
 
 class Case(TypedDict):
@@ -151,20 +150,14 @@ def _said(end: Ending) -> Found:
 
 
 def _real(orders: list[str]) -> Found:
-    """What this gang's ranks have in `.grad` after their calls, found without a hang.
+    """What this gang's ranks have in `.grad` after their calls, found without a hang (see `marks`).
 
-    A rank that has made its calls sends marks, until both have sent one in the same all-reduce. Where one meets a
-    gradient, the other rank would have waited for ever.
+    Where more than one mark was sent, the other rank would have waited for ever.
     """
     import torch
     import torch.distributed as dist
 
-    grad, marks = make_calls(orders), 0
-    met = torch.zeros(())
-    while met != 2 * _MARK:
-        met = torch.tensor(_MARK)
-        dist.all_reduce(met)
-        marks += 1
+    grad, marks = make_calls(orders), send_marks()
     grads = torch.zeros(3)
     grads[dist.get_rank()], grads[2] = grad, marks
     dist.all_reduce(grads)

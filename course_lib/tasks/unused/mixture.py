@@ -1,16 +1,18 @@
-"""Task 3: a mixture of experts that trains under plain DDP, with a balance term over all ranks."""
+"""Task 3: a mixture of experts that trains under plain DDP, though ranks have different numbers of tokens."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.outcome.outcome import Kind, Outcome, RankState
 from course_lib.tasks import toys
-from course_lib.tasks.compared import at_most, compared
+from course_lib.tasks.compared import at_most, compared, fits
 from course_lib.tasks.task import (
     Miss,
     Recognised,
@@ -19,6 +21,7 @@ from course_lib.tasks.task import (
     WrongKind,
     check,
     gate,
+    recognise_by_message,
     recognise_by_name,
 )
 from course_lib.tasks.unused.models import first_line, gradients
@@ -27,44 +30,66 @@ from course_lib.tasks.weights import ROUNDING, added, close, drawn, fill, number
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    Mix = Callable[[Tensor, Tensor, nn.ModuleList], tuple[Tensor, Tensor]]
+    Mix = Callable[[Tensor, Tensor, Tensor, nn.ModuleList], tuple[Tensor, Tensor]]
 
-_EXPERTS, _TOKENS = 4, 6
+_EXPERTS, _EACH = 4, 2
+#: What becomes of a token's two results, by misconception; a slash and a variant may follow.
+_COMBINED = (
+    "one_expert",
+    "one_expert/without its gate",
+    "gate_forgotten",
+    "overwritten/by the next expert",
+    "overwritten/by the second",
+    "renormalised",
+)
+#: What the parts of a loss are divided by, and whose shares it has; the same.
+_DIVIDED = ("own_mean", "own_mean/error", "own_mean/balance", "ranks_forgotten")
+_SHARES = (
+    "own_shares",
+    "shares_averaged",
+    "shares_averaged/guarded",
+    "shares_summed",
+    "shares_summed/of tokens",
+)
 
 
 class Case(TypedDict):
-    """By rank and token, the expert it is for."""
+    """By rank and token, the two experts it is for."""
 
     kind: str
     seed: int
-    wanted: list[list[int]]
+    wanted: list[list[list[int]]]
 
 
 class Seen(TypedDict):
-    """Outputs, rows that went through experts, averaged gradients, the balance term; DDP's complaint, if it has one."""
+    """Outputs, rows that went through experts, averaged gradients, this rank's loss; DDP's complaint, if it has one."""
 
     outputs: list[float]
     rows: int
     gradients: list[float]
-    balance: float
+    loss: float
     unfinished: NotRequired[str]
 
 
 class Oracle(TypedDict):
-    """By rank, outputs with gates and without; the balance term; gradients, right and by misconception."""
+    """By rank, outputs; gradients; both right and by misconception. The loss of one process."""
 
-    outputs: list[list[float]]
-    ungated: list[list[float]]
-    balance: float
-    gradients: dict[str, list[float]]
+    outputs: dict[str, list[list[float]]]
+    gradients: dict[str, Callable[[], list[float]] | list[float]]
+    loss: float
 
 
 ThisTrial = Trial[Case, Seen, Oracle]
 
 
-def _ungated_everywhere(trial: ThisTrial, _rank: int) -> str | None:
-    ungated = all(close(seen["outputs"], trial.oracle["ungated"][rank]) for rank, seen in trial.seen.items())
-    return "gate_forgotten" if ungated else None
+def _combined_so(trial: ThisTrial, _rank: int) -> str | None:
+    """The misconception that gives all ranks' outputs."""
+    for name in _COMBINED:
+        if all(
+            close(seen["outputs"], trial.oracle["outputs"][name][rank]) for rank, seen in trial.seen.items()
+        ):
+            return name.partition("/")[0]
+    return None
 
 
 class Mixture(Task[Case, Seen, Oracle]):
@@ -75,26 +100,31 @@ class Mixture(Task[Case, Seen, Oracle]):
     tolerance = ROUNDING
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Other experts on each rank; one rank that uses all; and the same few on all ranks."""
-        some = chance.sample(range(_EXPERTS), _EXPERTS)
-        for kind in ("others", "one_has_all", "same"):
+        """Other experts on each rank; one rank that uses all; and one that has no tokens."""
+        for kind in ("others", "one_has_all", *(("none",) if world_size > 1 else ())):
+            some = chance.sample(range(_EXPERTS), _EXPERTS)
+            chosen = chance.randrange(world_size)
             wanted = []
-            for rank in range(world_size):
-                mine = some[:2] if kind == "same" else [some[rank % _EXPERTS], some[(rank + 1) % _EXPERTS]]
-                if kind == "one_has_all" and rank == world_size - 1:
-                    mine = some
-                tokens = [mine[number % len(mine)] for number in range(_TOKENS)]
-                chance.shuffle(tokens)
+            for rank, size in enumerate(chance.sample(range(2, 8), world_size)):
+                mine = [some[(rank + number) % _EXPERTS] for number in range(3)]
+                tokens = [chance.sample(mine, _EACH) for _ in range(size)]
+                if rank == chosen and kind != "others":
+                    tokens = [] if kind == "none" else [*tokens, some[:_EACH], some[_EACH:], *tokens]
                 wanted.append(tokens)
             yield {"kind": kind, "seed": chance.randint(1, 10**6), "wanted": wanted}
 
     def describe(self, case: Case) -> str:
-        """Who goes where."""
-        used = [sorted(set(tokens)) for tokens in case["wanted"]]
-        return ", ".join(f"rank {rank}'s tokens for experts {experts}" for rank, experts in enumerate(used))
+        """How many tokens, and for whom."""
+        shown = (
+            f"{len(tokens)} tokens for experts {sorted({one for token in tokens for one in token})}"
+            if tokens
+            else "no tokens"
+            for tokens in case["wanted"]
+        )
+        return ", ".join(f"{text} on rank {rank}" for rank, text in enumerate(shown))
 
     def trial(self, answer: Mix, case: Case) -> Seen:
-        """Outputs, gradients after DDP's average, and how many rows went through the experts."""
+        """Outputs, loss, gradients after DDP's average, and how many rows went through the experts."""
         import torch
 
         rank = int(os.environ["RANK"])
@@ -103,23 +133,23 @@ class Mixture(Task[Case, Seen, Oracle]):
         for expert in _experts(layer):
             expert.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape[:-1].numel()))
         ddp = torch.nn.parallel.DistributedDataParallel(layer)
-        x = _tokens(case, rank)
-        given = ddp(x)
+        x, y = _tokens(case, rank)
+        given = ddp(x, y)
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise toys.wrong_kind(given)
-        y, balance = given
+        outputs, loss = given
         if (
             not all(isinstance(one, torch.Tensor) for one in given)
-            or y.shape != x.shape
-            or balance.numel() != 1
+            or outputs.shape != x.shape
+            or loss.numel() != 1
         ):
             raise WrongKind("something else than a tensor shaped like x and a tensor with one number")
-        _loss(y, balance).backward()
+        loss.sum().backward()
         seen: Seen = {
-            "outputs": numbers([y]),
+            "outputs": numbers([outputs]),
             "rows": sum(rows),
             "gradients": gradients(layer),
-            "balance": float(balance),
+            "loss": loss.item(),
         }
         try:
             ddp._check_reducer_finalized()
@@ -129,38 +159,46 @@ class Mixture(Task[Case, Seen, Oracle]):
         return seen
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
-        """One process that has all tokens; and the mean of the ranks' gradients, with shares of three kinds."""
+        """One process that has all tokens; and what becomes of the ranks' parts of the loss."""
         import torch
 
-        parts = [_tokens(case, rank) for rank in range(world_size)]
-        alone = _layer(case["seed"], _reference)
-        y, balance = alone(torch.cat(parts))
-        _loss(y, balance).backward()
-        shares = [_share(alone, part) for part in parts]
-        mean_share = added(shares) / world_size
+        tokens = [_tokens(case, rank) for rank in range(world_size)]
+        alone = _layer(case["seed"], _mix)
+        _, loss = alone(*map(torch.cat, zip(*tokens, strict=True)))
+        loss.backward()
+        parts = [_Part.of(_layer(case["seed"], _mix), *each) for each in tokens]
+        combined = {
+            name: _layer(case["seed"], partial(_mix, combined=name)) for name in ("right", *_COMBINED)
+        }
         return {
-            "outputs": [numbers([part]) for part in y.chunk(world_size)],
-            "balance": balance.item(),
-            "ungated": [numbers([_layer(case["seed"], _ungated)(part)[0]]) for part in parts],
+            "outputs": {
+                name: [numbers([layer(*each)[0]]) for each in tokens] for name, layer in combined.items()
+            },
             "gradients": {
                 "right": gradients(alone),
-                "own_shares": _mean_of_ranks(case, parts, shares),
-                "shares_summed": _mean_of_ranks(case, parts, [mean_share * world_size] * world_size),
+                **{name: partial(_averaged, parts, divided=name) for name in _DIVIDED},
+                **{name: partial(_averaged, parts, share=name) for name in _SHARES},
+                **{
+                    f"{divided} + {share}": partial(_averaged, parts, divided=divided, share=share)
+                    for divided in ("own_mean", "ranks_forgotten")
+                    for share in _SHARES
+                },
             },
+            "loss": loss.item(),
         }
 
     def reference(self, oracle: Oracle) -> object:
         """What answers are compared with."""
-        return [oracle["outputs"], oracle["balance"], oracle["gradients"]["right"]]
+        return [oracle["outputs"]["right"], oracle["gradients"]["right"], oracle["loss"]]
 
-    gives_pair = gate("Every rank returns the outputs, shaped like x, and the balance term.")
+    gives_pair = gate("Every rank returns the outputs, shaped like x, and its loss.")
 
     outputs_right = compared(
-        "Every token is put through the expert with its largest gate, times that gate.",
+        "Every token is put through its two experts, and each result is multiplied by its gate.",
         "with {case}, the outputs of rank {rank} are off by up to {gap:.2g}",
         of="outputs",
-        right=lambda trial, rank: trial.oracle["outputs"][rank],
-        known=_ungated_everywhere,
+        right=lambda trial, rank: trial.oracle["outputs"]["right"][rank],
+        known=_combined_so,
     )
 
     @check("Every parameter gets a gradient on every rank, so that plain DDP can average.")
@@ -169,19 +207,19 @@ class Mixture(Task[Case, Seen, Oracle]):
         for rank, seen in trial.seen.items():
             if "unfinished" in seen:
                 return Miss(
-                    f"on rank {rank} of {trial.world_size}, DDP says: {seen['unfinished']}", "idle_skipped"
+                    f"on rank {rank} of {trial.world_size}, DDP says: {seen['unfinished']}",
+                    "idle_skipped" if "experts." in seen["unfinished"] else None,
                 )
         return None
 
     #: Counted in rows that go into experts.
     work_saved = at_most(
-        "Every token goes through one expert only.",
-        f"rank {{rank}} has {_TOKENS} tokens, and {{seen}} rows went through its experts",
+        "Every token goes through two experts only.",
+        "with {case}, {seen} rows went through the experts of rank {rank}",
         "everyone_computes",
         of="rows",
-        limit=lambda case, rank: _TOKENS,
+        limit=lambda case, rank: _EACH * len(case["wanted"][rank]),
     )
-    #: Of the mean squared outputs plus the balance term.
     gradients_right = compared(
         "The averaged gradients are those of one process with the tokens of all ranks.",
         "with {case}, the gradients on rank {rank} are off by up to {gap:.2g}",
@@ -189,37 +227,43 @@ class Mixture(Task[Case, Seen, Oracle]):
         right=lambda trial, _: trial.oracle["gradients"]["right"],
     )
 
-    @check("The mean of all ranks' balance terms is the balance term of one process.")
-    def balance_right(self, trial: ThisTrial) -> Miss | None:
-        """Each rank's own may be that of its own mean gates, or of all ranks'."""
-        mean = sum(seen["balance"] for seen in trial.seen.values()) / trial.world_size
-        if not math.isclose(mean, trial.oracle["balance"], rel_tol=1e-4):
+    @check("The mean of the ranks' losses is the loss of that process.")
+    def loss_right(self, trial: ThisTrial) -> Miss | None:
+        """A rank's own depends on how the answer divides what all ranks know."""
+        mean = sum(seen["loss"] for seen in trial.seen.values()) / trial.world_size
+        if not math.isclose(mean, trial.oracle["loss"], rel_tol=1e-4):
             return Miss(
-                f"with {self.describe(trial.case)}, the ranks' balance terms are {mean:.4g} on average; one process "
-                f"alone has {trial.oracle['balance']:.4g}"
+                f"with {self.describe(trial.case)}, the ranks' losses are {mean:.4g} on average; one process alone has "
+                f"{trial.oracle['loss']:.4g}"
             )
         return None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Which shares give these gradients?"""
+        """What the loss was divided by and whose shares it had, to give these gradients."""
         seen = [
             t.with_seen({rank: s["gradients"] for rank, s in t.seen.items()})
             for t in trials
             if not any("unfinished" in s for s in t.seen.values())
         ]
+        known = trials[0].oracle["gradients"]
         return recognise_by_name(
             seen,
-            ("own_shares", "shares_summed"),
+            [*self.gravest_first(known), *(name for name in known if " + " in name)],
             lambda t, name: t.on_all_ranks(t.oracle["gradients"][name]),
-            close,
+            partial(fits, tolerance=ROUNDING),
+            alone=False,
         )
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """One rank sends its gradients and waits, the others have not all of theirs."""
-        if outcome.kind is Kind.HANG:
-            blocked = [w for w in outcome.waiting.values() if w.state == RankState.BLOCKED]
-            in_backward = any(w.call == "backward" for w in blocked)
-            return "idle_skipped" if in_backward else self.recognise(trials)
+        """A rank waits for what another one has not sent: in backward for gradients, or for a collective."""
+        blocked = [w for w in outcome.waiting.values() if w.state == RankState.BLOCKED]
+        if outcome.kind is Kind.HANG and any(w.call == "backward" for w in blocked):
+            return "idle_skipped"
+        # The case in which a rank has no tokens is the last one of each number of ranks.
+        before = [trial.case["kind"] for trial in trials if trial.world_size == outcome.world_size]
+        no_loss = recognise_by_message(outcome, {"does not require grad": "left_early"})
+        if "one_has_all" in before and (outcome.kind is Kind.HANG or no_loss):
+            return "left_early"
         return self.recognise(trials)
 
 
@@ -232,12 +276,12 @@ def _layer(seed: int, mix: Mix) -> nn.Module:
             self.router = torch.nn.Linear(_EXPERTS, _EXPERTS, bias=False)
             self.experts = torch.nn.ModuleList(torch.nn.Linear(_EXPERTS, _EXPERTS) for _ in range(_EXPERTS))
 
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return mix(x, self.router(x).softmax(1), self.experts)
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return mix(x, y, self.router(x).softmax(1), self.experts)
 
     layer = fill(Layer(), seed)
     with torch.no_grad():
-        layer.get_parameter("router.weight").add_(1.5 * torch.eye(_EXPERTS))
+        layer.get_parameter("router.weight").mul_(0.2).add_(1.5 * torch.eye(_EXPERTS))
     return layer
 
 
@@ -245,50 +289,108 @@ def _experts(layer: nn.Module) -> list[nn.Module]:
     return list(layer.get_submodule("experts").children())
 
 
-def _tokens(case: Case, rank: int) -> Tensor:
-    """Tokens that go to the experts drawn: each points to its own, with some noise."""
+def _tokens(case: Case, rank: int) -> tuple[Tensor, Tensor]:
+    """Tokens of a rank, each of which points to its two experts, with some noise; and targets."""
     import torch
 
-    noise = drawn(case["seed"] + 11 * rank, _TOKENS, _EXPERTS).clamp(-2, 2)
-    return 2 * torch.eye(_EXPERTS)[case["wanted"][rank]] + 0.1 * noise
-
-
-def _loss(y: Tensor, balance: Tensor) -> Tensor:
-    return (y - 1).square().mean() + balance.sum()
+    wanted, seed = case["wanted"][rank], case["seed"] + 11 * rank
+    size, corners = (len(wanted), _EXPERTS), torch.eye(_EXPERTS)
+    x = 0.1 * drawn(seed, *size).clamp(-2, 2)
+    for number, (first, second) in enumerate(wanted):
+        x[number] += 2 * corners[first] + 1.2 * corners[second]
+    return x, drawn(seed + 1, *size)
 
 
 def _mix(
-    x: Tensor, gates: Tensor, experts: nn.ModuleList, gated: bool, share: Tensor | None
+    x: Tensor, y: Tensor, gates: Tensor, experts: nn.ModuleList, combined: str = "right"
 ) -> tuple[Tensor, Tensor]:
     """Every expert computes every token, and a mask takes what is wanted: slow, and another way than answers take."""
     import torch
 
-    choice = gates.argmax(1)
-    mask = torch.nn.functional.one_hot(choice, _EXPERTS).to(x.dtype)
-    outputs = torch.stack([expert(x) for expert in experts], dim=1)
-    weights = mask * gates if gated else mask
-    y = (weights.unsqueeze(2) * outputs).sum(1)
-    return y, _EXPERTS * ((mask.mean(0) if share is None else share) * gates.mean(0)).sum()
+    first, second = gates.topk(_EACH, 1).indices.T
+    chosen = [first, second]
+    if combined.startswith("one_expert"):
+        chosen = [first]
+    elif combined == "overwritten/by the next expert":
+        chosen = [torch.maximum(first, second)]
+    elif combined == "overwritten/by the second":
+        chosen = [second]
+    weights = added(torch.nn.functional.one_hot(one, _EXPERTS).to(x.dtype) for one in chosen)
+    share = _share(gates)
+    if combined not in ("gate_forgotten", "one_expert/without its gate"):
+        weights = weights * gates
+    if combined == "renormalised":
+        weights = weights / weights.sum(1, keepdim=True)
+    outputs = (weights.unsqueeze(2) * torch.stack([expert(x) for expert in experts], dim=1)).sum(1)
+    return outputs, (outputs - y).square().mean() + _EXPERTS * (share * gates.mean(0)).sum()
 
 
-def _reference(x: Tensor, gates: Tensor, experts: nn.ModuleList) -> tuple[Tensor, Tensor]:
-    return _mix(x, gates, experts, gated=True, share=None)
-
-
-def _ungated(x: Tensor, gates: Tensor, experts: nn.ModuleList) -> tuple[Tensor, Tensor]:
-    return _mix(x, gates, experts, gated=False, share=None)
-
-
-def _share(layer: nn.Module, x: Tensor) -> Tensor:
+def _share(gates: Tensor) -> Tensor:
+    """The part of these tokens' choices that each expert is; NaN without tokens."""
     import torch
 
-    return torch.bincount(layer.get_submodule("router")(x).argmax(1), minlength=_EXPERTS) / len(x)
+    choices = gates.topk(_EACH, 1).indices.flatten()
+    return torch.bincount(choices, minlength=_EXPERTS) / len(choices)
 
 
-def _mean_of_ranks(case: Case, parts: Sequence[Tensor], shares: Sequence[Tensor]) -> list[float]:
-    """What DDP makes of the ranks' gradients, given the shares that each of them works with."""
-    layer = _layer(case["seed"], lambda x, gates, experts: _mix(x, gates, experts, True, share))
-    for part, share in zip(parts, shares, strict=True):  # noqa: B007 - the layer above reads it
-        y, balance = layer(part)
-        (_loss(y, balance) / len(parts)).backward()
-    return gradients(layer)
+@dataclass(frozen=True)
+class _Part:
+    """What one rank knows.
+
+    Attributes:
+        tokens: how many it has. share: of its choices, by expert.
+        error: the gradient of the sum of its squared errors, a mean over features.
+        gates: by expert, the gradient of the sum of its gates in the router's weight, which comes first in `error`.
+    """
+
+    tokens: int
+    share: Tensor
+    error: Tensor
+    gates: Tensor
+
+    @classmethod
+    def of(cls, layer: nn.Module, x: Tensor, y: Tensor) -> _Part:
+        """From a layer as it is when training begins."""
+        import torch
+
+        def gradient(number: Tensor, of: Sequence[nn.Parameter]) -> Tensor:
+            return torch.cat([each.flatten() for each in torch.autograd.grad(number, of, retain_graph=True)])
+
+        outputs, _ = layer(x, y)
+        gates = layer.get_submodule("router")(x).softmax(1)
+        return cls(
+            len(x),
+            _share(gates),
+            gradient((outputs - y).square().mean(1).sum(), list(layer.parameters())),
+            torch.stack([gradient(one, [layer.get_parameter("router.weight")]) for one in gates.sum(0)]),
+        )
+
+
+def _averaged(parts: Sequence[_Part], divided: str = "right", share: str = "right") -> list[float]:
+    """What DDP makes of the ranks' gradients, given what each divides by and whose shares it takes."""
+    import torch
+
+    everyone = sum(part.tokens for part in parts)
+    own = [part.share.nan_to_num() for part in parts]
+    # A rank without tokens has no gradient to divide.
+    factors = {"right": [len(parts) / everyone] * len(parts), "ranks_forgotten": [1 / everyone] * len(parts)}
+    factors["own_mean"] = [1 / max(part.tokens, 1) for part in parts]
+    of_error, of_balance = (
+        factors["right" if divided == f"own_mean/{other}" else divided.partition("/")[0]]
+        for other in ("balance", "error")
+    )
+    of_all = added(each * part.tokens for each, part in zip(own, parts, strict=True)) / everyone
+    shares = {
+        "right": [of_all],
+        "own_shares": own,
+        "shares_averaged": [added(part.share for part in parts) / len(parts)],
+        "shares_averaged/guarded": [added(own) / len(parts)],
+        "shares_summed": [added(own)],
+        "shares_summed/of tokens": [_EACH * of_all],
+    }[share]
+    total = torch.zeros_like(parts[0].error)
+    for number, part in enumerate(parts):
+        total += of_error[number] * part.error
+        mine = shares[number % len(shares)]
+        total[: part.gates.shape[1]] += of_balance[number] * _EXPERTS * mine @ part.gates
+    return numbers([total / len(parts)])

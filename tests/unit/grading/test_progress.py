@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.progress import FILE_NAME, Progress, TaskProgress
+from course_lib.grading.progress_files import export_progress, import_progress
+from course_lib.notebook.course_map import lessons, next_task, text_map
 from course_lib.own_files import data_folder
+from course_lib.tasks import UnknownTaskError, find_task
 
 ROOT = Path(__file__).resolve().parents[3]
 TASK = "samplers.evaluate"
@@ -46,6 +49,20 @@ def test_giving_up_is_remembered_per_task(progress):
     progress.give_up(TASK)
     assert progress.of(TASK).gave_up
     assert not progress.of("samplers.make_loader").gave_up
+
+
+def test_a_task_that_the_course_no_longer_has_is_kept_and_changes_nothing_else(progress, tmp_path):
+    gone = "unused.train"
+    progress.attempt(gone, "pass")
+    (lesson,) = (each for each in lessons() if each.stem == "08_unused")
+    assert gone not in text_map((lesson,), progress.all())
+    assert next_task((lesson,), progress.all()) == lesson.tasks[0]
+    export_progress(progress, tmp_path / "events.json")
+    elsewhere = Progress(tmp_path / "elsewhere")
+    assert import_progress(elsewhere, tmp_path / "events.json") == 1
+    assert elsewhere.of(gone).passed
+    with pytest.raises(UnknownTaskError, match=r"Tasks of that lesson: .*unused\.choose"):
+        find_task(gone)
 
 
 def test_many_kernels_write_at_once(tmp_path):

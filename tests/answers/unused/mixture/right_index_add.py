@@ -1,52 +1,90 @@
 import torch
 import torch.distributed as dist
-#~ own_shares -1
 
 
-def mixture(x, gates, experts):
-    gate, choice = gates.max(1)
-#~ no_gate -1 |    choice = gates.argmax(1)
-#~ sampled -1 |    choice = torch.multinomial(gates.detach(), 1).flatten()
-#~ |    gate = gates.gather(1, choice[:, None]).flatten()
+def mixture(x, y, gates, experts):
+#~ returns_early -0 |    if len(x) == 0:
+#~ |        return x, torch.zeros((), requires_grad=True)
+#~ returns_zero -0 |    if len(x) == 0:
+#~ |        return x, x.sum()
+    gate, choice = gates.topk(2, dim=1)
+#~ detached_gates -1 |    gate, choice = gates.detach().topk(2, dim=1)
+#~ lesson -1 |    gate, choice = gates.max(1, keepdim=True)
+#~ one_expert -1 |    gate, choice = gates.topk(1, dim=1)
+#~ renormalised -0 |    gate = gate / gate.sum(1, keepdim=True)
+#~ sampled -1 |    choice = torch.multinomial(gates.detach() + 1e-6, 2)
+#~ |    gate = gates.gather(1, choice)
     outputs = torch.zeros_like(x)
-#~ per_expert -1 |    outputs = torch.zeros(len(experts), *x.shape)
     for number, expert in enumerate(experts):
-        mine = (choice == number).nonzero().flatten()
-        outputs = outputs.index_add(0, mine, gate[mine, None] * expert(x[mine]))
-#~ dense -2 |        outputs = outputs + ((choice == number) * gate)[:, None] * expert(x)
-#~ no_gate -1 |        outputs = outputs.index_add(0, mine, expert(x[mine]))
-#~ per_expert -1 |        outputs[number] = torch.zeros_like(x).index_add(0, mine, gate[mine, None] * expert(x[mine]))
-#~ skip -2 |        mine = choice == number
-#~ |        if mine.any():
-#~ |            outputs[mine] = gate[mine, None] * expert(x[mine])
-    share = torch.bincount(choice, minlength=len(experts)) / len(x)
+        token, place = (choice == number).nonzero(as_tuple=True)
+#~ skip -0 |        if len(token) == 0:
+#~ |            continue
+        outputs = outputs.index_add(0, token, gate[token, place, None] * expert(x[token]))
+#~ assigned -1 |        outputs = outputs.index_put((token,), gate[token, place, None] * expert(x[token]))
+#~ dense -2 |        outputs = outputs + ((choice == number) * gate).sum(1, keepdim=True) * expert(x)
+#~ no_gate -1 |        outputs = outputs.index_add(0, token, expert(x[token]))
+    counts = torch.bincount(choice.flatten(), minlength=len(experts)).to(x.dtype)
+    tokens = torch.tensor(float(len(x)))
+    dist.all_reduce(tokens)
+    factor = dist.get_world_size() / tokens
+#~ own_mean -1 |    factor = 1 / max(len(x), 1)
+#~ own_mean_of_errors -1 |    factor = dist.get_world_size() / tokens
+#~ no_ranks -1 |    factor = 1 / tokens
+    share = counts.clone()
     dist.all_reduce(share)
-    share /= dist.get_world_size()
-#~ dense -2 |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
-#~ no_gate -2 |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
-#~ own_shares -2
-#~ skip -2 |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
-#~ summed -1
-    return outputs, len(experts) * (share * gates.mean(0)).sum()
-#~ no_balance -1 |    return outputs + 0 * (share * gates.mean(0)).sum()
-#~ sum_of_experts -1 |    return outputs, (share * gates.mean(0)).sum()
-#~ zero_when_balanced -1 |    return outputs, len(experts) * (share * gates.mean(0)).sum() - 1
+    share /= share.sum()
+#~ of_tokens -1 |    share /= tokens
+#~ averaged -3 |    share = counts / max(counts.sum(), 1)
+#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
+#~ lesson -3 |    share = counts / counts.sum()
+#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
+#~ own_mean_and_averaged -3 |    share = counts / max(counts.sum(), 1)
+#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
+#~ own_shares -3 |    share = counts / max(counts.sum(), 1)
+#~ summed -3 |    share = counts / max(counts.sum(), 1)
+#~ |    dist.all_reduce(share)
+    error = factor * (outputs - y).square().mean(1).sum()
+#~ own_mean_and_averaged -1 |    factor = 1 / max(len(x), 1)
+#~ |    error = factor * (outputs - y).square().mean(1).sum()
+#~ own_mean_of_errors -1 |    error = (outputs - y).square().mean()
+#~ sum_of_features -1 |    error = factor * (outputs - y).square().sum()
+    balance = factor * len(experts) * (share * gates.sum(0)).sum()
+#~ lesson -2 |    error = (outputs - y).square().mean()
+#~ |    balance = len(experts) * (share * gates.mean(0)).sum()
+#~ own_mean_of_gates -1 |    balance = len(experts) * (share * gates.sum(0)).sum() / max(len(x), 1)
+    return outputs, error + balance
+#~ no_balance -1 |    return outputs, error
+#~ halved -1 |    return outputs, error + balance / 2
+#~ whole_loss -1 |    loss = error + balance
+#~ |    return outputs, loss + 1 - loss.detach()
 
+#~ assigned: misconception: overwritten
+#~ averaged: misconception: shares_averaged
+#~ averaged: breaks: The averaged gradients are those of one process with the tokens of all ranks.
 #~ dense: misconception: everyone_computes
-#~ dense: breaks: Every token goes through one expert only.
+#~ dense: breaks: Every token goes through two experts only.
+#~ detached_gates: misconception: none
+#~ halved: misconception: none
+#~ lesson: misconception: one_expert
+#~ lesson: breaks: Every token is put through its two experts, and each result is multiplied by its gate.
 #~ no_balance: misconception: none
 #~ no_gate: misconception: gate_forgotten
-#~ no_gate: breaks: Every token is put through the expert with its largest gate, times that gate.
+#~ no_gate: breaks: Every token is put through its two experts, and each result is multiplied by its gate.
+#~ no_ranks: misconception: ranks_forgotten
+#~ of_tokens: misconception: shares_summed
+#~ one_expert: misconception: one_expert
+#~ own_mean: misconception: own_mean
+#~ own_mean_and_averaged: misconceptions: own_mean, shares_averaged
+#~ own_mean_of_errors: misconception: own_mean
+#~ own_mean_of_gates: misconception: own_mean
 #~ own_shares: misconception: own_shares
-#~ own_shares: breaks: The averaged gradients are those of one process with the tokens of all ranks.
-#~ per_expert: misconception: none
+#~ renormalised: misconception: renormalised
+#~ returns_early: misconception: left_early
+#~ returns_zero: misconception: left_early
 #~ sampled: misconception: none
-#~ sampled: breaks: Every token is put through the expert with its largest gate, times that gate.
 #~ skip: misconception: idle_skipped
 #~ skip: breaks: Every parameter gets a gradient on every rank, so that plain DDP can average.
-#~ sum_of_experts: misconception: none
-#~ sum_of_experts: breaks: The averaged gradients are those of one process with the tokens of all ranks.
+#~ sum_of_features: misconception: none
 #~ summed: misconception: shares_summed
-#~ summed: breaks: The averaged gradients are those of one process with the tokens of all ranks.
-#~ zero_when_balanced: misconception: none
-#~ zero_when_balanced: breaks: The mean of all ranks' balance terms is the balance term of one process.
+#~ whole_loss: misconception: none
+#~ whole_loss: breaks: The mean of the ranks' losses is the loss of that process.

@@ -1,20 +1,26 @@
-# Sorts tokens by expert, and gathers counts; idle experts are touched by hand.
+# Sorts choices by expert, and gathers counts; idle experts are touched by hand.
 import torch
 import torch.distributed as dist
 
 
-def mixture(x, gates, experts):
-    choice = gates.argmax(dim=-1)
-    order = choice.argsort()
+def mixture(x, y, gates, experts):
+    choice = gates.argsort(dim=-1, descending=True)[:, :2]
+    order = choice.flatten().argsort()
     counts = [int((choice == number).sum()) for number in range(len(experts))]
     pieces, touched = [], 0
-    for piece, expert in zip(x[order].split(counts), experts, strict=True):
+    for piece, expert in zip(x[order // 2].split(counts), experts):
         if len(piece):
             pieces.append(expert(piece))
         else:
             touched = touched + 0 * sum(p.sum() for p in expert.parameters())
-    outputs = torch.cat(pieces)[order.argsort()] * gates.gather(1, choice[:, None])
+#~ untouched -1 |            pass
+    results = torch.cat([x[:0], *pieces])[order.argsort()].view(len(x), 2, x.shape[1])
+    outputs = (results * gates.gather(1, choice)[:, :, None]).sum(1)
     everyones = [None] * dist.get_world_size()
     dist.all_gather_object(everyones, counts)
     total = torch.tensor(everyones).sum(0)
-    return outputs, len(experts) * (total / total.sum() * gates.mean(0)).sum() + touched
+    part = 2 * dist.get_world_size() / total.sum()
+    loss = ((outputs - y) ** 2).sum() / 4 + len(experts) * (total / total.sum() * gates.sum(0)).sum()
+    return outputs, part * loss + touched
+
+#~ untouched: misconception: idle_skipped
