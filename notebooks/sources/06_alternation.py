@@ -50,8 +50,8 @@ ddp.module.weight.grad.item()
 
 # %% [markdown]
 # No error, no hang, no warning. The gradient of the real loss was averaged: 2. To that, each rank has added its own gradient of
-# the fake loss, 10 or 30. After the optimizer's step the ranks have different weights, and nothing in DDP ever makes them equal again. The
-# GAN trains, but as two models.
+# the fake loss, 10 or 30. After the optimizer's step the ranks have different weights, and nothing in DDP ever makes them equal
+# again. The GAN trains, but as two models.
 #
 # ## Two forwards, then one backward
 #
