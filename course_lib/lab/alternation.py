@@ -282,17 +282,17 @@ def draw_matrix(found: Mapping[Place, float | str]) -> Drawing:
                 look, sign + said.removeprefix("wrong")[-5:] * (sign == "≠"), _hint(found[name, *column])
             )
         told.append(f"{name}: {', '.join(dict.fromkeys(words))}")
-    legend = ", ".join(f"{sign} {kind}" for kind, (_, sign) in LOOKS.items())
+    legend = ", ".join(f"{sign} {kind}{' dies' * (kind == 'rank')}" for kind, (_, sign) in LOOKS.items())
     always = [
         name for name in names if all(word(found[name, *column]).startswith("wrong") for column in columns)
     ]
     return grid(
         names,
-        [f"{mode.partition('_')[0]}{' + buf' if buffers else ''}" for mode, buffers in columns],
+        ["+ buf" if buffers else mode.partition("_")[0] for mode, buffers in columns],
         cells,
         title=f"Silently wrong in all six columns: {len(always)} of {len(names)} patterns",
         alt="; ".join(told),
-        axis=f"default, find_unused_parameters, static_graph; without and with buffers.  {legend}",
+        axis=legend,
     )
 
 

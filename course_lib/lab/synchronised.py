@@ -248,12 +248,12 @@ def draw_sent(sent: Mapping[tuple[str, str], bool]) -> Drawing:
         words = "some" if len(ways) == 2 else "sent" if True in ways else "not sent"
         told.append(f"after {before}: {words}")
     return grid(
-        [f"after: {kind}" for kind in kinds],
+        [f"after {number} {kind}" for number, kind in enumerate(kinds, 1)],
         [str(number) for number in range(1, len(kinds) + 1)],
         cells,
         title="Does this forward begin with rank 0's buffers?",
         alt="; ".join(told),
-        axis="this forward: " + " · ".join(f"{n} {kind}" for n, kind in enumerate(kinds, 1)),
+        axis="this forward, of one of the same kinds",
     )
 
 

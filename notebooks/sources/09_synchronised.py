@@ -200,7 +200,7 @@ from course_lib.lab.synchronised import draw_sent
 draw_sent(out["sent"][3])
 
 # %% [markdown]
-# Each row is of one kind. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`. (They are sent
+# All places of a row are the same. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`. (They are sent
 # in the very first forward, too.) `train()` and `eval()` do not matter, and no backward is needed. You can read it: `_pre_forward` asks
 # `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`, and
 # `_post_forward` of the forward before has set that flag. Consequences:
