@@ -200,10 +200,10 @@ from course_lib.lab.synchronised import draw_sent
 draw_sent(out["sent"][3])
 
 # %% [markdown]
-# All places of a row are the same. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`. (They are sent
-# in the very first forward, too.) `train()` and `eval()` do not matter, and no backward is needed. You can read it: `_pre_forward` asks
-# `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`, and
-# `_post_forward` of the forward before has set that flag. Consequences:
+# All places of a row are the same. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`.
+# (They are sent in the very first forward, too.) `train()` and `eval()` do not matter, and no backward is needed. You can read
+# it: `_pre_forward` asks `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at
+# `require_forward_param_sync`, and `_post_forward` of the forward before has set that flag. Consequences:
 #
 # - A forward in `eval()` after a training step is a collective, too. One rank alone must not make it (lesson 06).
 # - With accumulation under `no_sync`, buffers are sent once in each cycle, before its first micro-batch.
