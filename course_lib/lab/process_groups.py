@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape, text_width
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, in_turn
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.fold import rank_list
 from course_lib.outcome.outcome import Outcome
@@ -434,6 +434,7 @@ class StartExplorer(Explorer):
             control.observe(self._start_and_draw, names="value")
         self.whole = widgets.VBox([widgets.HBox(self.come), self.holder, self.status, self.picture])
 
+    @in_turn
     def _start_and_draw(self, _: object) -> None:
         come = [rank for rank, button in enumerate(self.come) if button.value]
         self.status.value = "<i>The ranks start, and those that wait wait until their time is up ...</i>"

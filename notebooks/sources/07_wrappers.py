@@ -72,8 +72,8 @@ boundary()
 #
 # ## Doors for other methods
 #
-# All roads have to lead through `forward`. So make one that takes the method's name: a small module around the model, and
-# DDP around both.
+# Every call that trains has to go through `forward`. So write a `forward` that takes the method's name: a small module around
+# the model, and DDP around both.
 
 
 # %%
@@ -157,7 +157,7 @@ grads(ddp)
 #
 # Two models: `B` makes a feature of an image, and `A` a score of two features. `B` is called twice before one backward. The
 # advice of a forum was a wrapper that holds both, with *one* `forward`. Posted from memory, as one does, it had three mistakes.
-# `Posted` is that wrapper; each class below it mends one mistake and shows the next.
+# `Posted` is that wrapper; each class below it fixes one mistake and shows the next.
 
 
 # %%
@@ -349,7 +349,7 @@ for _ in range(2):
 # - **Ranks that drift apart in one part of the model.** A head, a loss with parameters, a layer added below the line
 #   with DDP.
 # - **The flag that silenced the error.** `find_unused_parameters=True` because of a new head, which has trained alone since.
-# - **Rank 3 says “appears not to match sizes”, rank 0 “connection closed”.** The models are not the same on all ranks
+# - **Rank 3 says “appears not to match sizes”, rank 0 “connection closed” (gloo).** The models are not the same on all ranks
 #   ([below](#Deeper:-the-same-model-on-every-rank%3F)).
 #
 # ## Rule of thumb
@@ -597,8 +597,8 @@ layers = [torch.nn.Linear(4, 6), torch.nn.Linear(6, 4)]
 DistributedDataParallel(torch.nn.Sequential(*(layers if dist.get_rank() == 0 else reversed(layers))))
 
 # %% [markdown]
-# Of this, only rank 1 knows: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1 ends, and
-# rank 0's log has a closed connection (lesson 00), so look into the logs of the others.
+# Only rank 1 knows of this: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1 ends, and with
+# gloo rank 0's log has a closed connection (lesson 00), so look into the logs of the others.
 #
 # > **On GPUs (NCCL).** Rank 0's broadcast is only enqueued: the constructor returns, and rank 0 waits at a later line, the next
 # > that needs a number from its GPU. (Read in `reducer.cpp` and `ProcessGroupNCCL.cpp`, not run here.)
