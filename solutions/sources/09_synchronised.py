@@ -184,12 +184,16 @@ def stop_together(ddp, train_epoch, validate, patience, most):
     ### BEGIN SOLUTION
     ### STUB: means = ...
     ### STUB: return means
-    kept = copy.deepcopy(ddp.module.state_dict())  # a copy: state_dict() gives the tensors that are trained on
+    kept = copy.deepcopy(
+        ddp.module.state_dict()
+    )  # a copy: state_dict() gives the tensors that are trained on
     means, best, waited = [], math.inf, 0
     while len(means) < most and waited < patience:
         train_epoch()
         losses = validate()
-        sums = torch.stack([losses.sum(), losses.new_tensor(len(losses))])  # 0 and 0 where there are no samples
+        sums = torch.stack(
+            [losses.sum(), losses.new_tensor(len(losses))]
+        )  # 0 and 0 where there are no samples
         dist.all_reduce(sums)
         means.append((sums[0] / sums[1]).item())  # the same number on all ranks: they decide alike
         waited += 1

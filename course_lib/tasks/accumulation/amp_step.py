@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +59,19 @@ class Seen(Trained):
 
 
 ThisTrial = Trial[Case, Seen, dict[str, list[Trained]]]
+
+
+def _finite(seen: Seen) -> bool:
+    """Whether all steps had gradients without inf and nan."""
+    return all(math.isfinite(number) for gradient in seen["gradients"] for number in gradient)
+
+
+def _scale_too_small(trial: ThisTrial, _rank: int) -> str | None:
+    """It is halved in each update that follows an overflow: there have been several, and not for a step with nan."""
+    if not all(map(_finite, trial.seen.values())):
+        return None
+    least = min(min(seen["scales"]) for seen in trial.seen.values())
+    return "unscaled_inside" if least < min(trial.oracle["right"][0]["scales"]) else None
 
 
 class AmpStep(Compared[Case, Seen, Trained]):
@@ -142,7 +156,7 @@ class AmpStep(Compared[Case, Seen, Trained]):
                 any(abs(number) == float("inf") or number != number for number in one) for one in made
             )
             said = f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size}"
-            if broken:
+            if not _finite(seen):
                 return Miss(f"{said} made a step with a gradient that is not finite", "not_by_scaler")
             if len(made) != wanted:
                 return Miss(f"{said} made {len(made)} steps in {EPOCHS} epochs; it should be {wanted}")
@@ -152,7 +166,7 @@ class AmpStep(Compared[Case, Seen, Trained]):
         "In the end all ranks have the same weights.",
         "with {case}, the weights of rank {rank} are up to {gap:.2g} away from rank 0's",
         of="weights",
-        known="never_reduced",
+        known=lambda trial, rank: _scale_too_small(trial, rank) or "never_reduced",
     )
     right_gradients = compared(
         "Each step gets the gradient of one process that takes all samples of the group at once, clipped.",
@@ -171,6 +185,7 @@ class AmpStep(Compared[Case, Seen, Trained]):
         "with {case}, the scale on rank {rank} is {seen} after epoch {number}; it should be {right}",
         of="scales",
         each=True,
+        known=_scale_too_small,
     )
 
     @check("Gradients are sent once for each group.")

@@ -48,7 +48,7 @@ class Way:
         divides: a loss by the micro-batches of its group, by `every`, or by nothing.
         last: only the last micro-batch of a group counts. drops: a short group gets no step.
         clips: what is cut to `max_norm`, if anything. scheduled: after which steps, or micro-batches, the rate falls.
-        updates: whether the scale is adapted.
+        updates: whether the scale is adapted. omits: the micro-batch that overflows is left out.
     """
 
     divides: Literal["group", "every", "nothing"] = "group"
@@ -57,6 +57,7 @@ class Way:
     clips: Literal["gradient", "scaled", "nothing"] = "gradient"
     scheduled: Literal["made", "all", "each", "never"] = "made"
     updates: bool = True
+    omits: bool = False
 
 
 #: By misconception; a slash and a variant may follow.
@@ -73,6 +74,7 @@ WAYS = {
     "schedule/each": Way(scheduled="each"),
     "schedule/never": Way(scheduled="never"),
     "not_updated": Way(updates=False),
+    "skipped_alone": Way(omits=True),
 }
 
 
@@ -112,9 +114,13 @@ def trained(case: Case, world_size: int, way: Way) -> Trained:
             divisor = {"group": len(group), "every": case["every"], "nothing": 1}[way.divides]
             optimizer.zero_grad()
             taken = group[-1:] if way.last else group
-            skipped = not epoch and case["broken"][1] in taken
+            skipped = not epoch and case["broken"][1] in taken and not way.omits
+            if way.scheduled == "each":
+                rate *= DECAY ** len(group)
             for number in () if skipped else taken:
                 for rank in range(world_size):
+                    if way.omits and not epoch and case["broken"] == [rank, number]:
+                        continue
                     inputs, labels = micro_batch(case, epoch, rank, number)
                     loss = torch.nn.functional.cross_entropy(net(inputs), labels)
                     (loss / divisor / world_size).backward()
@@ -129,7 +135,7 @@ def trained(case: Case, world_size: int, way: Way) -> Trained:
                 optimizer.step()
             elif way.updates:
                 scale /= 2
-            falls = {"made": not skipped, "all": 1, "each": len(group), "never": 0}[way.scheduled]
-            rate *= DECAY**falls
+            if way.scheduled == "all" or (way.scheduled == "made" and not skipped):
+                rate *= DECAY
         found["scales"].append(scale)
     return found

@@ -16,7 +16,6 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
 #~ skips_its_own -1 |            loss = cross_entropy(ddp(x), y)
 #~ |        if not loss.isfinite():
 #~ |            continue
-#~ zero_for_nan -1 |            loss = cross_entropy(ddp(x), y).nan_to_num()
         scaler.scale(loss / size).backward()
 #~ unscaled_loss -1 |        (loss / size).backward()
 #~ update_inside -1 |        scaler.scale(loss / size).backward()
@@ -30,14 +29,16 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
             norm = torch.nn.utils.clip_grad_norm_(ddp.parameters(), max_norm)
             scaler.step(optimizer)
             scaler.update()
+#~ same_scale -1 |            scaler.update(1024.0)
             if norm.isfinite():
                 scheduler.step()
 #~ schedule_inside -2
             optimizer.zero_grad()
 
 #~ only_full: misconception: left_over
+#~ same_scale: misconception: not_updated
+#~ same_scale: breaks: The overflow halves the scale, once.
 #~ schedule_inside: misconception: schedule
 #~ skips_its_own: misconception: skipped_alone
 #~ unscaled_loss: misconception: none
 #~ update_inside: misconception: unscaled_inside
-#~ zero_for_nan: misconception: none
