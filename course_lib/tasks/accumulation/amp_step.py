@@ -152,9 +152,6 @@ class AmpStep(Compared[Case, Seen, Trained]):
         wanted = len(trial.oracle["right"][0]["gradients"])
         for rank, seen in sorted(trial.seen.items()):
             made = seen["gradients"]
-            broken = sum(
-                any(abs(number) == float("inf") or number != number for number in one) for one in made
-            )
             said = f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size}"
             if not _finite(seen):
                 return Miss(f"{said} made a step with a gradient that is not finite", "not_by_scaler")
