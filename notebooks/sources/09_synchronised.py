@@ -297,9 +297,9 @@ for _ in range(10):
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/09_synchronised](../exercises/09_synchronised.ipynb): an alarm that rings on all ranks alike, a
-# mutation that keeps DDP true, and a BatchNorm over the batches of all ranks that works on a CPU (for this one, read the Deeper
-# section on SyncBatchNorm).
+# Four tasks wait in [exercises/09_synchronised](../exercises/09_synchronised.ipynb): an alarm that rings on all ranks alike, a
+# mutation that keeps DDP true, a BatchNorm over the batches of all ranks that works on a CPU (for this one, read the Deeper
+# section on SyncBatchNorm), and early stopping that no rank is left out of.
 #
 # ## Deeper: drift, and alarms for it
 #
@@ -648,9 +648,9 @@ assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
 # > **On GPUs (NCCL).** NCCL writes the result on rank 0 only, and the others keep their own loss (`ncclReduce` in NCCL's documentation;
 # > not run here). Code that relies on either is wrong on the other.
 #
-# If a decision hangs on the loss (a scheduler that waits for a plateau, early stopping), use the reduced one *on all ranks*.
-# Otherwise one rank lowers its learning rate or leaves the loop, and the ranks drift apart, or the others
-# wait for ever (lesson 00).
+# A decision may depend on the loss, too: a scheduler that waits for a plateau, early stopping. If each rank decides by its own loss,
+# one lowers its learning rate or leaves the loop before the others. Then the ranks drift apart, or the others wait for ever
+# (lesson 00). Task 4 asks for such a decision.
 #
 # **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script
 # that seeds each rank differently, has no equal start (the teacher of lesson 07, once more):

@@ -355,9 +355,9 @@ for _ in range(10):
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it,
-# an `accumulate()` that equals one big batch whatever is left over, and the norm of a model that is not the same on all
-# ranks.
+# Four tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it,
+# an `accumulate()` that equals one big batch whatever is left over, the norm of a model that is not the same on all
+# ranks, and the article's third sample, with a scheduler in it and an overflow on one rank.
 #
 # ## Deeper: length, angle and agreement
 #
