@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
@@ -147,6 +148,12 @@ _WAYS = {
     "padding_kept/keys, means": Way(rows=True, padded=True, weighted=False),
     "mean_of_means": Way(rows=True, weighted=False),
 }
+# The loss of the lesson has one direction.
+_WAYS |= {
+    f"{name.partition('/')[0]} + one_direction/{name}": replace(way, directions=(1.0, 0.0))
+    for name, way in _WAYS.items()
+    if name.startswith(("own_samples", "cut", "not_from_others", "divided"))
+}
 
 
 class Contrast(Compared[Case, Seen, Found]):
@@ -189,14 +196,14 @@ class Contrast(Compared[Case, Seen, Found]):
             raise WrongKind(f"a tensor with {loss.numel()} numbers")
         loss.sum().backward()
         return {
-            "loss": float(loss),
+            "loss": loss.item(),
             "gradients": gradients(net),
             "missing": [name for name, parameter in net.named_parameters() if parameter.grad is None],
         }
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[Found]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[Found]]]:
         """What one process finds that has all samples, and what DDP makes of the losses of misconceptions."""
-        return {way: _averaged(case, world_size, way) for way in _WAYS}
+        return {way: partial(_averaged, case, world_size, way) for way in _WAYS}
 
     gives_loss = gate("Every rank returns a loss: a tensor with one number.")
 
@@ -224,6 +231,18 @@ class Contrast(Compared[Case, Seen, Found]):
             ranks = "the loss of rank 0 is" if trial.world_size == 1 else "the ranks' losses are on average"
             return Miss(f"with {self.describe(trial.case)}, {ranks} {mean:.4g}; it should be {right:.4g}")
         return None
+
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
+        """What explains the gradients; nothing where the loss is another one on a single rank already."""
+        alone = [trial for trial in trials if trial.world_size == 1]
+        known = super().recognise(alone)
+        if known is None and any(not self._right(trial) for trial in alone):
+            return None
+        return super().recognise(trials)
+
+    def _right(self, trial: ThisTrial) -> bool:
+        right = {"gradients": trial.oracle["right"][0]["gradients"]}
+        return all(self.alike(seen, right) for seen in trial.seen.values())
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """By torch's words; gloo ends ranks that send different numbers of bytes."""
@@ -276,5 +295,5 @@ def _averaged(case: Case, world_size: int, way: str) -> list[Found]:
     mean.backward()
     found: Found = {"gradients": gradients(net)}
     if way == "right":
-        found["loss"] = float(mean)
+        found["loss"] = mean.item()
     return [found] * world_size
