@@ -59,7 +59,8 @@ class Way:
         weighted: the more samples a rank has, the more its loss counts. Where all compute the same, it does not matter.
         begins: where in the rows of all samples this rank's begin: after those of the `ranks before`, as if all had as
             many as this one (`equal`), or at `zero`.
-        padded: every rank's part is as long as the longest, filled up with zeros.
+        length: of every rank's part: its `own`; that of the `longest`, filled up with zeros; or of the `shortest`.
+        mixed: each rank sends both views as one batch, and the first half of what all have sent is taken for the first.
         directions: how much the two directions count.
         power: the loss is multiplied by the number of ranks, to this power.
     """
@@ -69,7 +70,8 @@ class Way:
     alone: bool = False
     weighted: bool = True
     begins: str = "ranks before"
-    padded: bool = False
+    length: str = "own"
+    mixed: bool = False
     directions: tuple[float, float] = (0.5, 0.5)
     power: int = 0
 
@@ -83,6 +85,9 @@ class Way:
                 self._gathered(parts, rank, back)
                 for parts, back in zip((ones, others), self.back, strict=True)
             ]
+            if self.mixed:
+                sent = torch.cat([part for both in zip(ones, others, strict=True) for part in both])
+                everyones = list(sent.chunk(2))
             anchors, first = (own, self._first(ones, rank)) if self.rows else (everyones, 0)
             places = (first + torch.arange(len(anchors[0]))).clamp(max=len(everyones[0]) - 1)
             pairs = (anchors[0], everyones[1]), (anchors[1], everyones[0])
@@ -99,7 +104,7 @@ class Way:
         return self.weighted and (self.rows or self.alone)
 
     def _first(self, parts: list[Tensor], rank: int) -> int:
-        if self.padded:
+        if self.length == "longest":
             return rank * max(map(len, parts))
         sizes = {"ranks before": sum(map(len, parts[:rank])), "equal": rank * len(parts[rank]), "zero": 0}
         return sizes[self.begins]
@@ -116,8 +121,9 @@ class Way:
                 part = part.detach()
             if times:
                 part = len(parts) * part - (len(parts) - 1) * part.detach()
-            longest = max(map(len, parts)) if self.padded else len(part)
-            shown.append(torch.nn.functional.pad(part, (0, 0, 0, longest - len(part))))
+            lengths = {"own": len(part), "longest": max(map(len, parts)), "shortest": min(map(len, parts))}
+            # pads, or cuts where the number is negative
+            shown.append(torch.nn.functional.pad(part, (0, 0, 0, lengths[self.length] - len(part))))
         return torch.cat(shown)
 
 
@@ -143,9 +149,11 @@ _WAYS = {
     "wrong_positives/equal, means": Way(rows=True, begins="equal", weighted=False),
     "one_direction/rows": Way(directions=(1.0, 0.0)),
     "one_direction/columns": Way(directions=(0.0, 1.0)),
-    "padding_kept": Way(padded=True),
-    "padding_kept/keys": Way(rows=True, padded=True),
-    "padding_kept/keys, means": Way(rows=True, padded=True, weighted=False),
+    "wrong_positives/both views as one batch": Way(mixed=True),
+    "padding_kept": Way(length="longest"),
+    "padding_kept/keys": Way(rows=True, length="longest"),
+    "padding_kept/keys, means": Way(rows=True, length="longest", weighted=False),
+    "left_out": Way(length="shortest"),
     "mean_of_means": Way(rows=True, weighted=False),
 }
 # The loss of the lesson has one direction.

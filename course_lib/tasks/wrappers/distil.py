@@ -35,15 +35,17 @@ class Way:
     """How student and teacher are trained.
 
     Attributes:
-        before: every rank copies the student before DDP makes all equal.
+        before: every rank copies the student before DDP makes all equal. own_start: DDP leaves its running statistics.
         share: the student's share in the teacher's weights, from the momentum. early: before the optimizer's step.
         statistics: what the teacher takes over of the student's running statistics after a step: those of `rank 0`,
-            its `own` rank's, or the `mean` of all (`mean, of the student too`: it goes on with that); `nothing`; or a
-            share of them, as of the weights: `rank 0, a share`, `own, a share`.
+            its `own` rank's, or the `mean` of all (`mean, of the student too`: it goes on with that); `nothing`, or
+            `nothing, until the end`; on `rank 0 alone`; or a share, as of the weights: of `rank 0, a share`, of
+            its `own, a share`.
         mode: the teacher's, `eval` or `train`. terms: the parts of the loss.
     """
 
     before: bool = False
+    own_start: bool = False
     share: Callable[[float], float] = lambda momentum: 1 - momentum
     early: bool = False
     statistics: str = "rank 0"
@@ -62,13 +64,18 @@ _WAYS = {
     "teacher_in_train_mode/copied": Way(mode="train"),
     "teacher_in_train_mode + own_statistics": Way(statistics="own", mode="train"),
     "buffers_left": Way(statistics="nothing"),
+    "buffers_left/until the end": Way(statistics="nothing, until the end"),
+    "buffers_left/on other ranks": Way(statistics="rank 0 alone"),
     "buffers_left + too_early": Way(statistics="nothing", early=True),
     "buffers_left + momentum_reversed": Way(statistics="nothing", share=lambda momentum: momentum),
     "own_statistics": Way(statistics="own"),
+    "own_statistics/at the start": Way(own_start=True),
     "statistics_follow": Way(statistics="rank 0, a share"),
     "statistics_follow + own_statistics": Way(statistics="own, a share"),
     "statistics_averaged": Way(statistics="mean"),
     "statistics_averaged/student": Way(statistics="mean, of the student too"),
+    "no_momentum": Way(share=lambda _: 1.0),
+    "no_momentum + own_statistics": Way(share=lambda _: 1.0, statistics="own"),
     "momentum_reversed": Way(share=lambda momentum: momentum),
     "too_early": Way(early=True),
     "never_follows": Way(share=lambda _: 0.0),
@@ -236,8 +243,10 @@ def _alone(case: Case, world_size: int, way: Way) -> list[Both]:
         _student(case["seed"] + 17 * rank) if way.before else copy.deepcopy(student)
         for rank in range(world_size)
     ]
-    for teacher in teachers:
+    for rank, teacher in enumerate(teachers):
         teacher.train(way.mode == "train")
+        if way.own_start:
+            _take_over(_statistics(teacher), _statistics(_student(case["seed"] + 17 * rank)))
     optimizer = torch.optim.SGD(student.parameters(), lr=case["lr"])
     share = way.share(case["momentum"])
 
@@ -267,9 +276,14 @@ def _alone(case: Case, world_size: int, way: Way) -> list[Both]:
         if not way.early:
             follow()
         whose, _, partly = way.statistics.partition(", ")
-        for teacher, own in zip(teachers, ends, strict=True):
-            taken = {"rank 0": ends[0], "own": own, "mean": mean}.get(whose, _statistics(teacher))
-            _take_over(_statistics(teacher), taken, share if partly == "a share" else 1.0)
+        for rank, (teacher, own) in enumerate(zip(teachers, ends, strict=True)):
+            left = _statistics(teacher)
+            alone = left if rank else own
+            taken = {"rank 0": ends[0], "own": own, "mean": mean, "rank 0 alone": alone}.get(whose, left)
+            _take_over(left, taken, share if partly == "a share" else 1.0)
+    if way.statistics == "nothing, until the end":
+        for teacher in teachers:
+            _take_over(_statistics(teacher), _statistics(student))
     weights = numbers(student.parameters())
     return [
         {"student": weights, "teacher": numbers(one.parameters()), "statistics": numbers(_statistics(one))}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Method = Callable[[Tensor], Tensor]
 
 _LR = 0.2
+#: Misconceptions that a step's weights show.
+_WAYS = ("detached", "added_up")
 _CALLS = {
     "both": "decode on what encode returns",
     "codes": "encode alone",
@@ -146,6 +148,7 @@ class Expose(Task[Case, Weights, Oracle]):
         return {
             "right": partial(_alone, case, world_size, 1 / world_size),
             "added_up": partial(_alone, case, world_size, 1.0),
+            "detached": partial(_alone, case, world_size, 1 / world_size, cut=True),
         }
 
     #: A pair of callables.
@@ -173,17 +176,18 @@ class Expose(Task[Case, Weights, Oracle]):
     def right(self, trial: ThisTrial) -> Miss | None:
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
-                right, added = (trial.oracle[way][step] for way in ("right", "added_up"))
+                right, *known = (trial.oracle[way][step] for way in ("right", *_WAYS))
                 gap = farthest(seen[step], right)
                 if not close(seen[step], right):
                     apart = any(
                         not close(seen[step], other[step]) and close(seen[0], other[0])
                         for other in trial.seen.values()
                     )
+                    named = (way for way, found in zip(_WAYS, known, strict=True) if close(seen[step], found))
                     return Miss(
                         f"after a step that calls {_CALLS[kind]}, the weights of rank {rank} of {trial.world_size} are "
                         f"off by up to {gap:.2g}",
-                        "around_the_wrapper" if apart else "added_up" if close(seen[step], added) else None,
+                        "around_the_wrapper" if apart else next(named, None),
                     )
         return None
 
@@ -194,23 +198,32 @@ class Expose(Task[Case, Weights, Oracle]):
             "not compatible with static_graph": "graph_not_static",
             "Expected to have finished reduction": "unused_not_expected",
             "ready only once": "side_by_side" if chained else "around_the_wrapper",
+            'missing the required "forward"': "no_forward",
             "gradient which is undefined": "around_the_wrapper",  # a backward that no forward of DDP announced
             "'DistributedDataParallel' object has no attribute": "no_such_method",
         }
         return recognise_by_message(outcome, texts)
 
 
-def _alone(case: Case, world_size: int, share: float) -> list[list[float]]:
-    """The weights at the start and after each step; `share` is what each rank's gradient counts."""
+def _alone(case: Case, world_size: int, share: float, cut: bool = False) -> list[list[float]]:
+    """The weights at the start and after each step.
+
+    Args:
+        share: what each rank's gradient counts. cut: whether the code is detached on its way to decode.
+    """
     import torch
 
     net = _model(case["seed"])
+
+    def decode(code: Tensor) -> Tensor:
+        return net.decode(code.detach() if cut else code)
+
     optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
     weights = [numbers(net.parameters())]
     for step in range(len(case["calls"])):
         optimizer.zero_grad()
         for rank in range(world_size):
-            (_loss(case, step, rank, net.encode, net.decode) * share).backward()
+            (_loss(case, step, rank, net.encode, decode) * share).backward()
         optimizer.step()
         weights.append(numbers(net.parameters()))
     return weights

@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _LR = 0.1
+_PARTS = ("encoder", "head")
 #: By misconception; a slash and a variant may follow. What may be detached: the output "embeddings", the output
 #: "scores", or what the head gets.
 _WAYS = (
     "right",
+    "hidden/encoder",
+    "hidden/head",
     "one_tuple/stacked",
+    "copied/encoder",
+    "copied/head",
     "detached/embeddings",
     "detached/scores",
     "detached/head",
@@ -193,25 +198,45 @@ def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def _alone(case: Case, world_size: int, way: str) -> list[Found]:
-    """One process; `way` names what is detached, or nothing."""
+    """One process; `way` names what is detached, in no module that DDP knows, or copied."""
     import torch
 
-    encoder, head = _parts(case["seed"])
-    parameters = [*encoder.parameters(), *head.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=_LR)
+    what, _, place = way.partition("/")
+    equal = _parts(case["seed"])
+    given = [_parts(case["seed"] + 17 * rank) for rank in range(world_size)]
+    apart = [what == "hidden" and place == part for part in _PARTS]
+    #: By rank, encoder and head: the same on all ranks, if DDP knows them.
+    models = [
+        [mine if alone else shared for mine, shared, alone in zip(own, equal, apart, strict=True)]
+        for own in given
+    ]
+    parts = list(dict.fromkeys(part for model in models for part in model))
+    copied = [part for part, name in zip(equal, _PARTS, strict=True) if what == "copied" and name == place]
+    optimizer = torch.optim.SGD(
+        [p for part in parts if part not in copied for p in part.parameters()], lr=_LR
+    )
     first: list[list[float]] = []
     for step in range(len(case["inputs"])):
         optimizer.zero_grad()
-        for rank in range(world_size):
+        for rank, (encoder, head) in enumerate(models):
             embeddings = [encoder(each) for each in _inputs(case, step, rank)]
-            if way == "detached/all but the last":
+            if place == "all but the last":
                 embeddings[:-1] = [each.detach() for each in embeddings[:-1]]
-            given = [each.detach() for each in embeddings] if way.endswith("head") else embeddings
-            scores = head(torch.cat(given)) if way == "one_tuple/stacked" else head(*given)
+            cut = [each.detach() for each in embeddings] if what == "detached" else embeddings
+            heads = cut if place in ("head", "embeddings and head") else embeddings
+            scores = head(torch.cat(heads)) if what == "one_tuple" else head(*heads)
             if step == 0:
                 first.append(numbers([scores, *embeddings]))
-            shown = [each.detach() for each in embeddings] if "embeddings" in way else embeddings
-            (_loss(scores.detach() if way == "detached/scores" else scores, shown) / world_size).backward()
+            shown = cut if "embeddings" in place else embeddings
+            (_loss(scores.detach() if place == "scores" else scores, shown) / world_size).backward()
+        for part in parts:
+            if part not in equal:
+                for parameter in part.parameters():
+                    parameter.grad = None if parameter.grad is None else world_size * parameter.grad
         optimizer.step()
-    weights = numbers(parameters)
-    return [{"first": outputs, "weights": weights} for outputs in first]
+    if copied:  # in its place, each rank has what it was given
+        models = [
+            [mine if end in copied else end for mine, end in zip(own, equal, strict=True)] for own in given
+        ]
+    weights = [numbers(p for part in model for p in part.parameters()) for model in models]
+    return [{"first": outputs, "weights": end} for outputs, end in zip(first, weights, strict=True)]

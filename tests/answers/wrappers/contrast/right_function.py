@@ -1,5 +1,6 @@
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional
 from torch.nn.functional import cross_entropy, pad
 
 
@@ -36,6 +37,10 @@ def contrast(one, other, temperature, sizes):
 #~ both_cut -1 |    one, other = everyones(one, sizes), everyones(other, sizes)
 #~ all_detached -1 |    one, other, temperature = everyones(one, sizes), everyones(other, sizes), temperature.detach()
 #~ own_samples -1
+#~ shortest -1 |    one, other = (FromAll.apply(x[: min(sizes)], [min(sizes)] * len(sizes)) for x in (one, other))
+#~ one_batch -1 |    both = FromAll.apply(torch.cat([one, other]), [2 * size for size in sizes])
+#~ |    one, other = both.chunk(2)
+#~ loss_summed -1
     scores, places = one @ other.T / temperature, torch.arange(len(one))
 #~ temperature_times -1 |    scores, places = one @ other.T * temperature, torch.arange(len(one))
 #~ embeddings_often -1 |    often = len(sizes) * one - (len(sizes) - 1) * one.detach()
@@ -46,6 +51,8 @@ def contrast(one, other, temperature, sizes):
 #~ divided_by_ranks -1 |    return (cross_entropy(scores, places) + cross_entropy(scores.T, places)) / 2 / len(sizes)
 #~ rows_only -1 |    return cross_entropy(scores, places)
 #~ columns_only -1 |    return cross_entropy(scores.T, places)
+#~ loss_summed -1 |    loss = (cross_entropy(scores, places) + cross_entropy(scores.T, places)) / 2
+#~ |    return torch.distributed.nn.functional.all_reduce(loss) / len(sizes)
 #~ not_halved -1 |    return cross_entropy(scores, places) + cross_entropy(scores.T, places)
 #~ number -1 |    return ((cross_entropy(scores, places) + cross_entropy(scores.T, places)) / 2).item()
 #~ value_detached -1 |    loss = (cross_entropy(scores, places) + cross_entropy(scores.T, places)) / 2
@@ -63,6 +70,9 @@ def contrast(one, other, temperature, sizes):
 #~ first_cut: misconception: cut
 #~ not_halved: misconception: none
 #~ number: misconception: none
+#~ loss_summed: misconception: own_samples
+#~ one_batch: misconception: wrong_positives
+#~ shortest: misconception: left_out
 #~ own_samples: misconception: own_samples
 #~ own_samples: breaks: The averaged gradients are those of one process with the samples of all ranks.
 #~ padding_kept: misconception: padding_kept

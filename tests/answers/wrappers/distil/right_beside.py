@@ -7,10 +7,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def distil(student, batches, lr, momentum):
+#~ copied_before_left -0 |    teacher = copy.deepcopy(student).requires_grad_(False).eval()
 #~ copied_before -0 |    teacher = copy.deepcopy(student).requires_grad_(False).eval()
     ddp = DistributedDataParallel(student)
+#~ own_start -1 |    ddp = DistributedDataParallel(student, broadcast_buffers=False)
     teacher = copy.deepcopy(student).requires_grad_(False).eval()
 #~ copied_before -1
+#~ copied_before_left -1
 #~ ddp_copied -1 |    teacher = copy.deepcopy(ddp).eval()
 #~ teacher_in_ddp -1 |    teacher = DistributedDataParallel(copy.deepcopy(student).requires_grad_(False)).eval()
 #~ teacher_learns -1 |    teacher = copy.deepcopy(student).eval()
@@ -59,6 +62,17 @@ def distil(student, batches, lr, momentum):
 #~ all_follow -1 |            mine.mul_(momentum).add_(its, alpha=1 - momentum)
 #~ lesson_cell -3
 #~ nothing_follows -3
+#~ on_rank_0 -3 |        if dist.get_rank() == 0:
+#~ |            for mine, its in zip(teacher.buffers(), student.buffers(), strict=True):
+#~ |                mine.copy_(its)
+#~ whole -3 |        teacher.load_state_dict(student.state_dict())
+#~ |        for buffer in teacher.buffers():
+#~ |            dist.broadcast(buffer, src=0)
+#~ whole_and_own -3 |        teacher.load_state_dict(student.state_dict())
+#~ at_the_end -3 |    for mine, its in zip(teacher.buffers(), student.buffers(), strict=True):
+#~ |        dist.broadcast(its, src=0)
+#~ |        mine.copy_(its)
+#~ copied_before_left -3
     return teacher
 #~ returns_student -1 |    return student
 
@@ -75,6 +89,12 @@ def distil(student, batches, lr, momentum):
 #~ inputs_exchanged: misconception: none
 #~ inputs_exchanged: breaks: The student ends with the weights that one process finds for all ranks.
 #~ in_train_mode: misconception: teacher_in_train_mode
+#~ at_the_end: misconception: buffers_left
+#~ copied_before_left: misconceptions: copied_before, buffers_left
+#~ on_rank_0: misconception: buffers_left
+#~ own_start: misconception: own_statistics
+#~ whole: misconception: no_momentum
+#~ whole_and_own: misconceptions: no_momentum, own_statistics
 #~ labels_only: misconception: half_the_loss
 #~ labels_only: breaks: The student ends with the weights that one process finds for all ranks.
 #~ lesson_cell: misconception: teacher_in_train_mode
