@@ -22,7 +22,7 @@ from course_lib.tasks.weights import ROUNDING, drawn, network, numbers
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_LR = 0.1
+_LR = 0.05
 _PARTS = ("encoder", "head")
 #: By misconception; a slash and a variant may follow. What may be detached: the output "embeddings", the output
 #: "scores", or what the head gets.
