@@ -116,6 +116,8 @@ class Cuts:
 
     def _cells(self, by: str) -> Cells:
         hosts = self._hosts(by)
+        if by in self.cells:
+            self.cells[by].gang.refresh()  # a cut that the other wire's gang has waited for may have ended this one
         if by not in self.cells or self.cells[by].gang.state is not State.IDLE:
             self.cells[by] = Cells(hosts)
         return self.cells[by]

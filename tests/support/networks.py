@@ -93,6 +93,14 @@ def two_machines() -> Iterator[Machines]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
+def end_all(machines: Machines) -> None:
+    """End everything that runs on the machines."""
+    for name in machines.names:
+        for pid in machines.processes(name):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def why_no_ssh() -> str:
     """Why the machines cannot be reached by ssh; empty where they can."""
     missing = [name for name in (_SSHD, "ssh", "ssh-keygen") if shutil.which(name) is None]
@@ -181,9 +189,6 @@ def ssh_servers(machines: Machines, folder: Path) -> Iterator[SshServers]:
     try:
         yield servers
     finally:
-        for name in machines.names:
-            for pid in machines.processes(name):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        end_all(machines)
         for server in servers.servers.values():
             server.wait()

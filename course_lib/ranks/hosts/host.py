@@ -67,7 +67,8 @@ def command_for(name: str, via: str | None) -> list[str]:
 
     Args:
         name: of the machine. via: the command that reaches it, with `{}` for the name; `ssh` where there is none.
-            `ddp-course host` is appended, unless it names that itself.
+            `ddp-course host` is appended, unless it names that itself, and Slurm's `srun` is not to keep what is no
+            whole line.
 
     Raises:
         HostError: this is no name, or no command.
@@ -82,6 +83,8 @@ def command_for(name: str, via: str | None) -> list[str]:
         raise HostError(f"--via {via}: say with {{}} where the host's name belongs, as in --via 'ssh {{}}'.")
     if not any("ddp-course" in word or "course_lib" in word for word in words):
         words += _COMMAND.split()
+    for place in [place for place, word in enumerate(words) if os.path.basename(word) == "srun"]:
+        words.insert(place + 1, "--unbuffered")
     return [word.replace("{}", name) for word in words]
 
 
