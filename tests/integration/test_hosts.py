@@ -258,9 +258,12 @@ def test_on_two_machines_a_network_that_stays_cut_is_said_and_never_called_a_dea
     try:
         cells = Cells(both)
         threading.Timer(0.3, machines.pull).start()
+        began = time.monotonic()
         out = cells(MEETINGS.replace("STEPS", "10_000"), timeout=9)
         assert not out.proved
         assert out.diagnosis.kind == "network_cut"
+        assert out.notes == ("The process group could not be rebuilt: the ranks have to be restarted.",)
+        assert time.monotonic() - began - out.seconds < 8  # not the 12 s that a new group of these ranks may take
     finally:
         machines.put_back()
         both.close()

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.ranks.hosts.host import HostError
 from course_lib.ranks.hosts.spread import Hosts
-from tests.support import networks
+from tests.support import cable_cuts, networks
 from tests.support.on_hosts import Cells
 from tests.support.ranks_and_kernels import until, until_gone
 
@@ -133,6 +133,7 @@ def test_what_ssh_refuses_is_said_in_a_line(ssh):
         Hosts([second], ssh.via())
 
 
+@pytest.mark.alone
 def test_nothing_is_left_on_any_machine_when_the_kernel_is_killed(ssh, new_kernel):
     first, second = ssh.machines.names
     kernel = new_kernel(within=("ip", "netns", "exec", first))
@@ -140,6 +141,14 @@ def test_nothing_is_left_on_any_machine_when_the_kernel_is_killed(ssh, new_kerne
     assert "reached by 10.83.0.2 (cable)" in shown.text
     assert "2.0" in kernel.run("%%ranks 2\nimport torch, torch.distributed as dist\nx = torch.ones(1)\ndist.all_reduce(x)\nx.item()").text
     kernel.start("%%ranks\nprint('begun')\nwhile True: dist.all_reduce(x)")
-    assert len(until(ssh.processes)) > 8
+    running = until(ssh.processes)
+    assert len(running) > 8
     os.kill(kernel.pid, signal.SIGKILL)
-    until(lambda: not ssh.processes(), 2)
+    until_gone(running, 2)
+
+
+@pytest.mark.slow
+def test_whatever_ranks_do_when_the_network_is_cut_the_kernel_answers_and_tells_the_truth():
+    with cable_cuts.cuts() as cut:
+        for moment in cable_cuts.moments(5, seed=5):
+            assert not cut(moment).broken, moment

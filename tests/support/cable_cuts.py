@@ -49,6 +49,7 @@ for step in range(30):
     time.sleep(0.01)
 sum(parameter.double().sum().item() for parameter in ddp.parameters())
 """
+_WORK = ("collectives", "ddp", "start", "rebuild")
 #: What is said where variables are lost.
 _LOST = ("lost", "gone", "restarted", "ended")
 #: A kernel that has not answered by then does not answer.
@@ -87,12 +88,12 @@ def moments(number: int, seed: int) -> Iterator[Moment]:
     """So many cuts, the same ones for the same seed; each kind of work comes in turn."""
     chance = random.Random(seed)
     for one in range(number):
-        what = ("collectives", "ddp", "start", "rebuild")[one % 4]
+        what = _WORK[one % len(_WORK)]
         yield Moment(
             what=what,
             by=chance.choice(("ssh", "pipe")),
             how=chance.choice(("pull", "lose_all")),
-            after=chance.uniform(0.0, 0.5 if what in ("start", "rebuild") else 1.2),
+            after=chance.uniform(0.0, 0.4),
             heals=chance.choice((None, *(chance.uniform(0.2, 8.0) for _ in range(3)))),
         )
 
@@ -242,6 +243,8 @@ def main() -> int:
             print(number, moment, flush=True)
     for came, times in Counter((one.what, one.came.split(":")[0]) for one in done).most_common():
         print(*came, times)
+    met = sum(one.seconds > one.after for one in done)
+    print(f"{met} of {len(done)} cuts came before the end of what was going on")
     print("longest:", max(done, key=lambda one: one.seconds))
     return int(any(one.broken for one in done))
 
