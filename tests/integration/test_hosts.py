@@ -18,6 +18,7 @@ from tests.support import networks, slow_wire
 from tests.support.on_hosts import MEETINGS, Cells
 from tests.support.ranks_and_kernels import until_gone
 
+
 @pytest.fixture(scope="module")
 def hosts():
     both = Hosts(["a", "b"], here())
@@ -192,6 +193,17 @@ def test_the_stop_button_is_heard_while_a_host_with_many_ranks_is_silent(own_hos
     os.kill(pid, signal.SIGKILL)
 
 
+def test_when_the_time_is_up_nothing_is_said_of_ranks_on_a_machine_that_does_not_answer(own_hosts):
+    cells = Cells(own_hosts)
+    pid = own_hosts.hosts[1].ready.pid
+    os.kill(pid, signal.SIGSTOP)
+    out = cells(MEETINGS.replace("STEPS", "10_000"), timeout=5)
+    os.kill(pid, signal.SIGKILL)
+    assert out.diagnosis.kind == "unheard"
+    assert "b had not been heard" in out.diagnosis.summary
+    assert "its machine does not answer" in str(out)
+
+
 def test_names_and_commands_that_are_none_are_refused_in_a_line():
     for name, via, said in (
         ("-oProxyCommand=x", None, "is no name of a host"),
@@ -263,7 +275,9 @@ def test_on_two_machines_a_network_that_stays_cut_is_said_and_never_called_a_dea
         assert not out.proved
         assert out.diagnosis.kind == "network_cut"
         assert out.notes == ("The process group could not be rebuilt: the ranks have to be restarted.",)
-        assert time.monotonic() - began - out.seconds < 8  # not the 12 s that a new group of these ranks may take
+        assert (
+            time.monotonic() - began - out.seconds < 8
+        )  # not the 12 s that a new group of these ranks may take
     finally:
         machines.put_back()
         both.close()

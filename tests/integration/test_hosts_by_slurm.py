@@ -37,7 +37,9 @@ def job(cluster):
 def via(cluster, job):
     """As from a login node: `srun --jobid`."""
     srun = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", "{}", *shlex.split(HOST)]
-    return shlex.join(["env", f"SLURM_CONF={cluster.folder}/slurm.conf", *cluster.on(cluster.machines.names[0], *srun)])
+    return shlex.join(
+        ["env", f"SLURM_CONF={cluster.folder}/slurm.conf", *cluster.on(cluster.machines.names[0], *srun)]
+    )
 
 
 def ranks_and_hosts(cluster):
@@ -93,7 +95,10 @@ def test_a_notebook_in_an_allocation_uses_the_line_of_the_documentation(cluster,
     )
     line = f"%ranks hosts {first} {second} --via 'srun --overlap -N1 -n1 -w {{}} {HOST}'"
     assert f"host {second}: 2 cores" in kernel.run(line).text
-    assert f"ranks 2,3 | {second}" in kernel.run("%%ranks 4\nimport os\nprint(os.environ['SLURMD_NODENAME'])").text
+    assert (
+        f"ranks 2,3 | {second}"
+        in kernel.run("%%ranks 4\nimport os\nprint(os.environ['SLURMD_NODENAME'])").text
+    )
     kernel.start("%%ranks\nwhile True: pass")
     kernel.manager.provisioner.process.send_signal(signal.SIGKILL)
     until(lambda: not ranks_and_hosts(cluster), 10)

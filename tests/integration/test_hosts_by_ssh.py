@@ -139,7 +139,12 @@ def test_nothing_is_left_on_any_machine_when_the_kernel_is_killed(ssh, new_kerne
     kernel = new_kernel(within=("ip", "netns", "exec", first))
     shown = kernel.run(f"%ranks hosts {first} {second} --via {ssh.via()!r}")
     assert "reached by 10.83.0.2 (cable)" in shown.text
-    assert "2.0" in kernel.run("%%ranks 2\nimport torch, torch.distributed as dist\nx = torch.ones(1)\ndist.all_reduce(x)\nx.item()").text
+    assert (
+        "2.0"
+        in kernel.run(
+            "%%ranks 2\nimport torch, torch.distributed as dist\nx = torch.ones(1)\ndist.all_reduce(x)\nx.item()"
+        ).text
+    )
     kernel.start("%%ranks\nprint('begun')\nwhile True: dist.all_reduce(x)")
     running = until(ssh.processes)
     assert len(running) > 8

@@ -1,8 +1,8 @@
 """Cut the network between two machines at random moments of what ranks do, and see what the kernel says of it.
 
-`python -m tests.support.cable_cuts 50 --seed 1` prints each moment and a summary; the exit code is 1 where a promise was
-broken. What must hold: the kernel answers, a cut is never called a proved deadlock, a value that is shown is right, and
-variables are there afterwards or it is said that they are lost.
+`python -m tests.support.cable_cuts 50 --seed 1` prints each moment and a summary; the exit code is 1 where a promise
+was broken. What must hold: the kernel answers, a cut is never called a proved deadlock, a value that is shown is right,
+and variables are there afterwards or it is said that they are lost.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class Cuts:
     def _cells(self, by: str) -> Cells:
         hosts = self._hosts(by)
         if by in self.cells:
-            self.cells[by].gang.refresh()  # a cut that the other wire's gang has waited for may have ended this one
+            self.cells[
+                by
+            ].gang.refresh()  # a cut that the other wire's gang has waited for may have ended this one
         if by not in self.cells or self.cells[by].gang.state is not State.IDLE:
             self.cells[by] = Cells(hosts)
         return self.cells[by]

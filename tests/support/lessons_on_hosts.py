@@ -1,8 +1,8 @@
 """Run lessons with their ranks on two machines, and tell which cells show something else than on one.
 
-`python -m tests.support.lessons_on_hosts 00 06` runs the saved notebooks with `%ranks hosts` in a first cell of their own, on
-two network namespaces that share no files of a lesson's, and compares all outputs as the test suite does. `--text` shows
-what differs.
+`python -m tests.support.lessons_on_hosts 00 06` runs the saved notebooks with `%ranks hosts` in a first cell of their
+own, on two network namespaces that share no files of a lesson's, and compares all outputs as the test suite does.
+`--text` shows what differs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def lesson_on(lesson: str, names: Sequence[str], via: str) -> tuple[int, list[Di
     """Run a lesson with its ranks on these hosts: the number of its cells, and those that differ."""
     (saved,) = (ROOT / "notebooks").glob(f"{lesson}_*.ipynb")
     notebook = nbformat.read(saved, as_version=4)
-    for place, source in ((0, _BEFORE.format(list(names), via)), (len(notebook.cells) + 1, _AFTER.format(set(names)))):
+    for place, source in (
+        (0, _BEFORE.format(list(names), via)),
+        (len(notebook.cells) + 1, _AFTER.format(set(names))),
+    ):
         cell = new_code_cell(source, metadata={"tags": ["nbval-ignore-output"]}, execution_count=1)
         notebook.cells.insert(place, cell)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]

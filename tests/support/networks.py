@@ -1,7 +1,7 @@
 """Two machines in a test: network namespaces joined by a cable (a veth pair), which can be pulled and put back.
 
-With `ssh_servers` each of them is reached by an sshd of its own, through that cable: nothing of this system's own ssh is
-read or written.
+With `ssh_servers` each of them is reached by an sshd of its own, through that cable: nothing of this system's own ssh
+is read or written.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-import signal
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -145,7 +145,7 @@ class SshServers:
         }
         options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         # sshd insists on /run/sshd. `ip netns exec` has given the command mounts of its own.
-        before = "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$@\""
+        before = 'mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec "$@"'
         command = ["ip", "netns", "exec", name, "sh", "-c", before, "sh", _SSHD, "-D", "-e", "-f", os.devnull]
         with (self.folder / "log").open("ab") as log:
             self.servers[name] = subprocess.Popen([*command, *options], stderr=log, start_new_session=True)

@@ -20,7 +20,8 @@ def main() -> int:
     """Returns the exit code of the command."""
     rate, command = float(sys.argv[1]), sys.argv[2:]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     wanted = os.dup(process.stdin.fileno())
     process.stdin.close()
     threading.Thread(target=_pass_on, args=(0, wanted, rate), daemon=True).start()

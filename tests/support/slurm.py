@@ -7,7 +7,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,7 +58,9 @@ class Slurm:
         self.services: list[subprocess.Popen[bytes]] = []
         nodes = list(zip(machines.names, machines.addresses, strict=True))
         settings = _SETTINGS.format(first=nodes[0][0], address=nodes[0][1], folder=folder)
-        settings += "".join(f"NodeName={name} NodeAddr={address} CPUs=2 State=UNKNOWN\n" for name, address in nodes)
+        settings += "".join(
+            f"NodeName={name} NodeAddr={address} CPUs=2 State=UNKNOWN\n" for name, address in nodes
+        )
         (folder / "slurm.conf").write_text(settings)
         (folder / "hosts").write_text(
             "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in nodes)
@@ -77,8 +79,8 @@ class Slurm:
     def serve(self) -> None:
         """Start all of it, and wait until both nodes are idle."""
         first = self.machines.names[0]
-        keys = {"key-file": "munge.key", "socket": "munge", "pid-file": "munge.pid", "log-file": "munge.log", "seed-file": "munge.seed"}
-        options = [f"--{name}={self.folder / file}" for name, file in keys.items()]
+        options = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
+        options.append(f"--socket={self.folder}/munge")
         self._start(["munged", "--foreground", "--force", *options])
         self._until(lambda: (self.folder / "munge").exists())
         self._start(self.on(first, "slurmctld", "-D", "-i"))
@@ -100,12 +102,14 @@ class Slurm:
     def _start(self, command: Sequence[str]) -> None:
         with (self.folder / "services.log").open("ab") as log:
             self.services.append(
-                subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
+                subprocess.Popen(
+                    command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+                )
             )
 
-    def _until(self, there: object) -> None:
+    def _until(self, there: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
-        while not there():  # type: ignore[operator]
+        while not there():
             if time.monotonic() > deadline:
                 raise AssertionError("\n".join(file.read_text() for file in self.folder.glob("*.log")))
             time.sleep(0.1)

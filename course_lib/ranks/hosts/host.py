@@ -36,8 +36,8 @@ from course_lib.ranks.protocol import BufferedChannel, Message
 
 _Answer = TypeVar("_Answer", bound=Body)
 
-#: Seconds without a sign of life after which that is said, and after which a host counts as gone. After a cut of 8 s TCP
-#: may let as long pass again until it tries to send: it doubles its waits.
+#: Seconds without a sign of life after which that is said, and after which a host counts as gone. After a cut of 8 s
+#: TCP may let as long pass again until it tries to send: it doubles its waits.
 SILENT_SECONDS, GONE_SECONDS = 4.0, 20.0
 _PROCESS_SECONDS = 2.0
 _MOST_BEFORE_GREETING = 1 << 16
@@ -98,7 +98,10 @@ class _HostChannel(BufferedChannel):
         self._greeted = False
 
     def flush(self) -> None:
-        full, before = self._told, len(self._outgoing)  # what fits into an empty buffer need not be read by anybody
+        full, before = (
+            self._told,
+            len(self._outgoing),
+        )  # what fits into an empty buffer need not be read by anybody
         super().flush()
         if full and len(self._outgoing) < before:
             self.moved = time.monotonic()
