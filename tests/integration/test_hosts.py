@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from itertools import pairwise
 import psutil
 import pytest
 
-from course_lib.ranks.hosts.host import HostError, here
+from course_lib.ranks.hosts.host import HostError, command_for, here
 from course_lib.ranks.hosts.spread import Hosts, HostsStart
 from course_lib.ranks.kernel.gang import GangError, State
 from tests.support import networks, slow_wire
@@ -169,8 +170,19 @@ def test_a_message_that_takes_long_on_a_slow_wire_is_a_sign_of_life(monkeypatch)
         cells = Cells(one, 1)
         assert len(cells("bytes(1_500_000)").values[0]) == 1_500_000
         assert cells(f"len({'x' * 1_500_000!r})").values[0] == 1_500_000
+        # Nor is it taken for silence afterwards, when there is nothing to say.
+        with pytest.raises(subprocess.TimeoutExpired):
+            one.hosts[0]._process.wait(5.0)
+        assert cells("rank").values[0] == 0
     finally:
         one.close()
+
+
+def test_the_command_that_reaches_a_machine():
+    assert command_for("n1", "ssh login srun --jobid 7 --overlap -w {}") == (
+        "ssh login srun --unbuffered --jobid 7 --overlap -w n1 ddp-course host".split()
+    )
+    assert command_for("c1", "docker exec -i {}") == "docker exec -i c1 ddp-course host".split()
 
 
 def test_the_stop_button_is_heard_while_a_host_with_many_ranks_is_silent(own_hosts):

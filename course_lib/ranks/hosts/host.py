@@ -323,8 +323,7 @@ class Host:
         with self._lock:
             if self._pinged is None and not self.gone:
                 self._pinged = (next(_numbers), time.monotonic(), time.time_ns())
-                if not self.channel.wants_write:
-                    self.say(Ping(self._pinged[0]))
+                self.say(Ping(self._pinged[0]))
 
     def silent_seconds(self) -> float:
         """For how long a sign of life has been waited for: bytes that come are one, or room for more."""
