@@ -1,7 +1,6 @@
 """Ranks on the nodes of a Slurm allocation, which `srun --overlap` reaches."""
 
 import shlex
-import signal
 import sys
 import threading
 
@@ -100,5 +99,5 @@ def test_a_notebook_in_an_allocation_uses_the_line_of_the_documentation(cluster,
         in kernel.run("%%ranks 4\nimport os\nprint(os.environ['SLURMD_NODENAME'])").text
     )
     kernel.start("%%ranks\nwhile True: pass")
-    kernel.manager.provisioner.process.send_signal(signal.SIGKILL)
+    kernel.kill()
     until(lambda: not ranks_and_hosts(cluster), 10)

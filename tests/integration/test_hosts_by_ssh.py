@@ -1,7 +1,5 @@
 """Ranks on two machines that ssh reaches through the cable between them, and each way in which that is cut."""
 
-import os
-import signal
 import threading
 import time
 
@@ -148,7 +146,7 @@ def test_nothing_is_left_on_any_machine_when_the_kernel_is_killed(ssh, new_kerne
     kernel.start("%%ranks\nprint('begun')\nwhile True: dist.all_reduce(x)")
     running = until(ssh.processes)
     assert len(running) > 8
-    os.kill(kernel.pid, signal.SIGKILL)
+    kernel.kill()
     until_gone(running, 2)
 
 
