@@ -180,7 +180,19 @@ def test_a_message_that_takes_long_on_a_slow_wire_is_a_sign_of_life(monkeypatch)
 
 def test_the_command_that_reaches_a_machine():
     assert command_for("n1", "ssh login srun --jobid 7 --overlap -w {}") == (
-        ["ssh", "login", "srun", "--unbuffered", "--jobid", "7", "--overlap", "-w", "n1", "ddp-course", "host"]
+        [
+            "ssh",
+            "login",
+            "srun",
+            "--unbuffered",
+            "--jobid",
+            "7",
+            "--overlap",
+            "-w",
+            "n1",
+            "ddp-course",
+            "host",
+        ]
     )
     assert command_for("c1", "docker exec -i {}") == ["docker", "exec", "-i", "c1", "ddp-course", "host"]
 

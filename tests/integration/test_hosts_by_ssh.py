@@ -131,6 +131,25 @@ def test_what_ssh_refuses_is_said_in_a_line(ssh):
         Hosts([second], ssh.via())
 
 
+def test_in_a_notebook_a_machine_that_is_lost_between_two_cells_is_gone_until_it_is_named_again(
+    ssh, new_kernel
+):
+    first, second = ssh.machines.names
+    kernel = new_kernel(within=("ip", "netns", "exec", first))
+    line = f"%ranks hosts {first} {second} --via {ssh.via()!r}"
+    kernel.run(line)
+    asks = "import os\nos.environ['GROUP_RANK']"
+    assert "ranks 2,3 | '1'" in kernel.run(f"%%ranks 4\n{asks}").text
+    ssh.machines.lose_all()
+    until(lambda: f"host {second}: gone" in kernel.run("%ranks hosts").text, 40)
+    shown = kernel.run(f"%%ranks\n{asks}").text
+    assert "ranks 0-3 | '0'" in shown
+    assert "A rank was gone, so all ranks are new: the variables of the old ones are lost." in shown
+    ssh.machines.put_back()
+    kernel.run(line)
+    assert "ranks 2,3 | '1'" in kernel.run(f"%%ranks 4\n{asks}").text
+
+
 @pytest.mark.alone
 def test_nothing_is_left_on_any_machine_when_the_kernel_is_killed(ssh, new_kernel):
     first, second = ssh.machines.names
