@@ -93,7 +93,7 @@ def moments(number: int, seed: int) -> Iterator[Moment]:
             what=what,
             by=chance.choice(("ssh", "pipe")),
             how=chance.choice(("pull", "lose_all")),
-            after=chance.uniform(0.0, 0.4),
+            after=chance.uniform(0.0, 0.1 if what == "start" else 0.4),
             heals=chance.choice((None, *(chance.uniform(0.2, 8.0) for _ in range(3)))),
         )
 
