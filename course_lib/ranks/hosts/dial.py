@@ -39,7 +39,7 @@ from course_lib.ranks.hosts.resumed import (
 FIRST_SECONDS = 60.0
 _LAST_SECONDS = 2.0
 _AGAIN_MS = 100
-_CONNECT_MS = 2000
+_CONNECT_MS = 1000
 #: What torchrun tells a rank; a host is none, and its ranks are told their own.
 _TORCHRUN = ("TORCHELASTIC_", "ROLE_", "GROUP_WORLD_SIZE")
 

@@ -96,10 +96,13 @@ class Joining:
                 start_new_session=True,
                 env=server_environment(),
             )
-        self.wait(lambda: self.bound.port, _ANSWER_SECONDS)
-        if not self.bound.port:
+        try:
+            self.wait(lambda: self.bound.port, _ANSWER_SECONDS)
+            if not self.bound.port:
+                raise HostError(self._failed or "The process that lets hosts in does not start.")
+        except BaseException:
             self.close()
-            raise HostError(self._failed or "The process that lets hosts in does not start.")
+            raise
 
     def _forget(self) -> None:
         # A child that the kernel forks must not keep the process that lets hosts in from seeing the kernel end.

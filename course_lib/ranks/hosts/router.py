@@ -144,7 +144,7 @@ class Router:
                 elif ready is self._zap:
                     self._check_key()
                 elif ready is self._monitor:
-                    self._seen[parse_monitor_message(self._monitor.recv_multipart())["event"]] += 1
+                    self._count_connections()
                 elif ready == self._control.fileno():
                     if not self._answer():
                         poller.unregister(self._control)
@@ -173,11 +173,17 @@ class Router:
         except OSError:
             asked = b""
         if asked:
+            self._count_connections()
             known = self._seen[zmq.EVENT_HANDSHAKE_SUCCEEDED] + self._seen[zmq.EVENT_HANDSHAKE_FAILED_AUTH]
             strangers = max(0, self._seen[zmq.EVENT_ACCEPTED] - known)
             without = {"who does not speak as a host with a join file": strangers} if strangers else {}
             self._say(RefusedSoFar({**without, **self._refused}))
         return bool(asked)
+
+    def _count_connections(self) -> None:
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._seen[parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]] += 1
 
     # -- hosts --------------------------------------------------------------------------------------------------
 
