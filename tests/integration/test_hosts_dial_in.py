@@ -175,9 +175,8 @@ def test_strangers_wrong_keys_and_nonsense_are_refused_and_counted_and_hosts_sti
     chance = random.Random(1)
     for size in (0, 1, 10, 64, 300, 5000, 100_000):
         for greeting in (b"", b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0CURVE", b"GET / HTTP/1.1\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", port)) as wire:
-                with suppress(OSError):  # it has hung up
-                    wire.sendall(greeting + chance.randbytes(size))
+            with socket.create_connection(("127.0.0.1", port)) as wire, suppress(OSError):  # it has hung up
+                wire.sendall(greeting + chance.randbytes(size))
     with zmq.Context() as context, context.socket(zmq.DEALER) as plain:
         plain.linger = 0
         plain.reconnect_ivl = -1
