@@ -9,12 +9,13 @@ import typer
 
 from course_lib.ranks.hosts.agent import main
 from course_lib.ranks.hosts.dial import dial
+from course_lib.ranks.hosts.join_file import VARIABLE
 
 
 def host(
     join: Annotated[
         Path | None,
-        typer.Option(help="Dial in: the file that %ranks listen has written.", envvar="DDP_COURSE_JOIN"),
+        typer.Option(help="Dial in: the file that %ranks listen has written.", envvar=VARIABLE),
     ] = None,
 ) -> None:
     """Hold ranks of this machine for a notebook on another one, which starts this by ssh, srun, kubectl or docker.

@@ -22,7 +22,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from course_lib.ranks.hosts.host import GONE_SECONDS, HostError
-from course_lib.ranks.hosts.join_file import JoinFile
+from course_lib.ranks.hosts.join_file import NO_CURVE, JoinFile
 from course_lib.ranks.hosts.resumed import (
     ACKNOWLEDGED,
     HEARTBEAT_MS,
@@ -49,6 +49,7 @@ class Dialled:
 
     def __init__(self, file: JoinFile) -> None:
         self._file = file
+        self._where = f"the notebook at {file.address}:{file.port}"
         self._agent: subprocess.Popen[bytes] | None = None
         self._context = zmq.Context()
         self._dealer = dealer = self._context.socket(zmq.DEALER)
@@ -110,14 +111,11 @@ class Dialled:
         self._agent.terminate()
 
     def _not_heard(self) -> str:
-        where = f"{self._file.address}:{self._file.port}"
         if self._agent is None:
-            return (
-                f"no notebook has let this host in within {FIRST_SECONDS:.0f} s at {where}: {self._problem}."
-            )
+            return f"{self._where} has not let this host in within {FIRST_SECONDS:.0f} s: {self._problem}."
         if self._wire.ended:
             return "this host has ended."
-        return f"the notebook at {where} has not been heard for {GONE_SECONDS:.0f} s."
+        return f"{self._where} has not been heard for {GONE_SECONDS:.0f} s."
 
     def _note(self, event: int) -> None:
         match event:
@@ -143,6 +141,8 @@ class Dialled:
                     f"the notebook does not let this host in: {content.decode(errors='replace')}."
                 )
             if kind == WELCOME:
+                done = "connected again to" if self._agent else "joined"
+                print(f"ddp-course host: {done} {self._where}", file=sys.stderr, flush=True)
                 if self._agent is None:
                     self._start_agent()
                 self._until = None
@@ -166,6 +166,8 @@ class Dialled:
 def dial(path: Path) -> int:
     """Be a host for the kernel of this join file; returns the exit code."""
     try:
+        if not zmq.has("curve"):
+            raise HostError(NO_CURVE)
         dialled = Dialled(JoinFile.read(path))
     except HostError as error:
         print(f"ddp-course host: {error}", file=sys.stderr)

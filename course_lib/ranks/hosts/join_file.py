@@ -15,6 +15,7 @@ from course_lib.ranks.hosts.wire import course_digest
 
 #: Names the file where `ddp-course host` has no --join.
 VARIABLE = "DDP_COURSE_JOIN"
+NO_CURVE = "The ZMQ library of this Python cannot encrypt (CURVE): pip install --force-reinstall pyzmq"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,12 @@ class JoinFile:
                 f"({course_digest()}): install the same here."
             )
         return found
+
+    def remove(self, path: Path) -> None:
+        """Remove the file, unless another one is there by now."""
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            if decode(JoinFile, json.loads(path.read_text(encoding="utf-8"))) == self:
+                path.unlink()
 
     def write(self, path: Path) -> None:
         """Write the file, readable for this user only; an older join file there is replaced.

@@ -27,7 +27,7 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
-from course_lib.ranks.hosts.join_file import JoinFile
+from course_lib.ranks.hosts.join_file import NO_CURVE, JoinFile
 from course_lib.ranks.hosts.resumed import (
     ACKNOWLEDGED,
     HEARTBEAT_MS,
@@ -116,7 +116,8 @@ class Router:
         router.sndhwm = router.rcvhwm = 0
         self._monitor = router.get_monitor_socket()
         port = router.bind_to_random_port(f"tcp://{address}")
-        JoinFile(
+        self._path = path
+        self._file = JoinFile(
             address=address,
             port=port,
             server_key=public.decode(),
@@ -125,7 +126,8 @@ class Router:
             expires=self._expires,
             digest=course_digest(),
             course=version("ddp-course"),
-        ).write(path)
+        )
+        self._file.write(path)
         self._say(Bound(port, self._expires))
 
     def serve(self) -> None:
@@ -157,7 +159,8 @@ class Router:
                 wire.local.close()
 
     def close(self) -> None:
-        """Close the port; returns when what was to be sent is on its way."""
+        """Close the port and remove the join file; returns when what was to be sent is on its way."""
+        self._file.remove(self._path)
         self._context.destroy(_LINGER_MS)
 
     # -- the kernel ---------------------------------------------------------------------------------------------
@@ -257,6 +260,8 @@ def main() -> int:
     number, address, seconds, path = sys.argv[1:]
     control = socket.socket(fileno=0)
     try:
+        if not zmq.has("curve"):
+            raise OSError(NO_CURVE)
         router = Router(control, int(number), address, float(seconds), Path(path))
     except (OSError, zmq.ZMQError) as error:
         control.sendall(encode_message(HostFailed(str(error))).encode())
