@@ -32,7 +32,8 @@ DEFAULT_TIMEOUT = 300.0
 _numbers = itertools.count(1)
 #: Of the code of a cell, as the learner sees it: line 1 is the %%ranks line.
 _FIRST_LINE = 2
-_COMMANDS = ("rescue", "restart", "stop", "hosts", "listen")
+_WITH_NAMES = ("hosts", "listen")
+_COMMANDS = ("rescue", "restart", "stop", *_WITH_NAMES)
 
 
 @magics_class
@@ -81,6 +82,8 @@ class RankMagics(Magics):
         `%ranks listen 2` waits for two hosts that dial in, such as queued jobs; `%ranks hosts` then takes them.
         """
         options = options_of(self.ranks, line, "%%ranks")
+        if options.names and (cell is not None or options.size not in _WITH_NAMES):
+            raise Refused(f"%%ranks {line}: unrecognized arguments: {' '.join(options.names)}. Try %%ranks?.")
         if cell is None:
             _command(options)
         else:
@@ -213,7 +216,7 @@ def _command(options: argparse.Namespace) -> None:
         raise Refused(
             f"%ranks {word}: say %ranks, or %ranks {' | '.join(_COMMANDS)}. A cell starts with %%ranks."
         )
-    if word in ("hosts", "listen"):
+    if word in _WITH_NAMES:
         with refusing():
             _say(hosts.command(options, _say) if word == "hosts" else hosts.listen(options))
         return
