@@ -99,7 +99,7 @@ def waiting(joining: Joining | None) -> str:
     """Which hosts have come that dial in, and who was refused."""
     if joining is None:
         return "No host is waited for. %ranks listen 2 waits for two."
-    refused = [f"refused {times} times: {reason}" for reason, times in joining.refused().items()]
+    refused = [f"refused: {reason} ({times})" for reason, times in joining.refused().items()]
     came = (
         f"{len(joining.came)} of {joining.number} hosts have come: {', '.join(joining.names) or 'none yet'}"
     )
