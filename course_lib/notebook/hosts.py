@@ -83,13 +83,18 @@ def listen(options: argparse.Namespace) -> str:
     except HostError as error:
         raise Refused(str(error)) from None
     SESSION.listen(joining)
+    return starters(joining)
+
+
+def starters(joining: Joining) -> str:
+    """What starts the hosts that are waited for: a text for each way."""
     text = _STARTERS.format(
         number=joining.number,
         s="s" if joining.number != 1 else "",
         address=joining.address,
         port=joining.bound.port,
-        path=path,
-        quoted=shlex.quote(str(path)),
+        path=joining.path,
+        quoted=shlex.quote(str(joining.path)),
     )
     here = ipaddress.ip_address(joining.address).is_loopback
     return "\n\n".join([text, _ONLY_HERE.format(number=joining.number)] if here else [text])
