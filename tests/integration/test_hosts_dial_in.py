@@ -355,12 +355,14 @@ def test_a_connection_that_stays_cut_costs_the_host(alone):
         assert f"has not been heard for {GONE_SECONDS:.0f} s" in line
 
 
-def test_a_host_that_its_scheduler_ends_is_gone_at_once(alone):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_host_that_its_scheduler_ends_is_gone_at_once(alone, number):
     cells = alone.start(2)
     began = time.monotonic()
-    threading.Timer(0.3, alone.processes[0].terminate).start()
+    threading.Timer(0.3, alone.processes[0].send_signal, (number,)).start()
     out = cells(LOUD.replace("STEPS", "100_000"))
     assert out.diagnosis.kind == "host_gone"
+    assert "joined the notebook" in ended(alone.processes[0])[1]
     assert time.monotonic() - began < GONE_SECONDS - 1
 
 

@@ -172,7 +172,8 @@ def dial(path: Path) -> int:
     except HostError as error:
         print(f"ddp-course host: {error}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: dialled.end())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: dialled.end())
     try:
         return dialled.serve()
     except HostError as error:
