@@ -134,8 +134,8 @@ class Host:
         within_ns: by how much that may be wrong.
     """
 
-    def __init__(self, name: str, via: str | None = None) -> None:
-        """Start the command that reaches the machine; returns at once.
+    def __init__(self, name: str, via: str | None = None, wire: socket.socket | None = None) -> None:
+        """Start the command that reaches the machine, or take the `wire` to one that has dialled in; returns at once.
 
         Raises:
             HostError: there is no such command.
@@ -154,8 +154,12 @@ class Host:
         self._lock = threading.RLock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the host
         self._pinged: tuple[int, float, int] | None = None  # number, monotonic seconds, time in ns
+        self._process: subprocess.Popen[bytes] | None = None
+        self.channel = _HostChannel(wire or self._start(command_for(name, via)))
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _start(self, command: list[str]) -> socket.socket:
         mine, theirs = socket.socketpair()
-        command = command_for(name, via)
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -166,9 +170,8 @@ class Host:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise HostError(f"{name}: {command[0]}: {error.strerror or error}.") from None
-        self.channel = _HostChannel(mine)
-        os.register_at_fork(after_in_child=self._forget)
+                raise HostError(f"{self.name}: {command[0]}: {error.strerror or error}.") from None
+        return mine
 
     def _forget(self) -> None:
         # A child that the kernel forks must not hold the wire open: the host would not see the kernel die.
@@ -198,6 +201,8 @@ class Host:
                 self.lose(self._why_closed())
 
     def _why_closed(self) -> str:
+        if self._process is None:
+            return "it has ended; what it printed is where it was started"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)  # what it has printed is complete then
         return f"its connection has ended: {self.last_words()}"
@@ -353,14 +358,16 @@ class Host:
         self.channel.close()
         for link in self.links.values():
             link.lose_wire()
-        with contextlib.suppress(OSError):
-            self._process.kill()
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.kill()
 
     def close(self) -> None:
         """End the host, and with it its ranks; returns when the command has ended."""
         self.lose("it has been let go")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5.0)
         self._log.close()
 
 
