@@ -50,7 +50,9 @@ def torchrun(path: Path, logs: Path, *words: str) -> list[str]:
 
 def environment(folder: Path) -> dict[str, str]:
     (folder / "checkpoints").mkdir(exist_ok=True)
-    return {**os.environ, "PYTHONPATH": str(ROOT), "CHECKPOINTS": str(folder / "checkpoints")}
+    # As torchrun sets it where there are several ranks on a machine.
+    here = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **here, "CHECKPOINTS": str(folder / "checkpoints")}
 
 
 def printed(logs: Path) -> dict[int, list[str]]:

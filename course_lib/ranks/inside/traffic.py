@@ -44,29 +44,32 @@ class Traffic:
         known: False where the system does not tell. moved: bytes sent and received on TCP connections that are open,
             without those of the process with itself (a rank that hosts a store asks it again and again).
         in_flight: bytes of them that one side has not taken yet.
+        unacknowledged: those that this process has sent, and the other side's system has not confirmed.
     """
 
     known: bool
     moved: int
     in_flight: int
+    unacknowledged: int = 0
 
 
 def traffic() -> Traffic:
     """Look at every TCP connection of this process; some 10 µs each."""
     if not sys.platform.startswith("linux"):
         return Traffic(False, 0, 0)
-    found: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+    found: dict[tuple[bytes, bytes], tuple[int, int, int]] = {}
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         told = _tcp_info(fd)
         if told is not None:
-            waiting = _waiting(fd, _SIOCINQ) + _waiting(fd, _SIOCOUTQ)
             found[_address(_libc.getsockname, fd), _address(_libc.getpeername, fd)] = (
                 sum(_BYTES.unpack_from(told)),
-                waiting,
+                _waiting(fd, _SIOCINQ),
+                _waiting(fd, _SIOCOUTQ),
             )
     others = [told for (mine, theirs), told in found.items() if (theirs, mine) not in found]
-    return Traffic(True, sum(moved for moved, _ in others), sum(wait for _, wait in others))
+    moved, unread, unacknowledged = (sum(column) for column in zip((0, 0, 0), *others, strict=True))
+    return Traffic(True, moved, unread + unacknowledged, unacknowledged)
 
 
 def _address(ask: Callable[..., int], fd: int) -> bytes:
@@ -192,8 +195,12 @@ class Child:
     cpu_seconds: float
 
 
+#: What stands on the command lines of processes for which no code of the learner's waits.
+_NOBODYS = (b"multiprocessing.resource_tracker", b"course_lib.scripts.watcher")
+
+
 def children(tasks: str = TASKS) -> list[Child]:
-    """The living processes that this one has started, without Python's resource tracker."""
+    """The living processes that this one has started, without Python's resource tracker and the course's watcher."""
     found = []
     pids: list[str] = []
     with contextlib.suppress(OSError):
@@ -216,7 +223,7 @@ def _child(pid: int) -> Child | None:
     except OSError:
         return None
     fields = tail.split()
-    if fields[0] in "ZX" or any(b"multiprocessing.resource_tracker" in word for word in words):
+    if fields[0] in "ZX" or any(name in word for word in words for name in _NOBODYS):
         return None
     ticks = int(fields[11]) + int(fields[12])
     return Child(pid, head.partition("(")[2], ticks / os.sysconf("SC_CLK_TCK"))
