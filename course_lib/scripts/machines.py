@@ -27,11 +27,11 @@ from course_lib.ranks.attach.meeting import ONLY_JOB, excuse, nothing_written
 from course_lib.ranks.codec import MalformedError, decode, encode
 from course_lib.ranks.kernel import deadlock, make_outcome
 from course_lib.ranks.kernel.event_loop import Wires
-from course_lib.ranks.kernel.job import Job, Run, collect
+from course_lib.ranks.kernel.job import PROBABLE_SECONDS, Job, Run, collect
 from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.kernel.stop_ranks import failed_ranks
-from course_lib.ranks.messages import Body, JobReply, LastWords, Script, encode_message
+from course_lib.ranks.messages import JobReply, LastWords, Script, encode_message
 from course_lib.ranks.protocol import BufferedChannel
 from course_lib.ranks.status import RankStatus
 from course_lib.versions import version
@@ -93,6 +93,7 @@ class Notes:
     Attributes:
         course: the version of the course. run: which job, by what its launcher has set. attempt: from 0.
         host: the machine's name. written_ns: by its clock.
+        still_for: seconds between the first look since its ranks moved last and this one.
     """
 
     course: str
@@ -104,6 +105,7 @@ class Notes:
     written_ns: int
     ranks: tuple[RankNotes, ...]
     looks: tuple[Look, ...] = ()
+    still_for: float = 0.0
 
     @property
     def machine(self) -> Machine:
@@ -135,6 +137,7 @@ class Notebook:
     links: Sequence[Link]
     looks: tuple[Look, ...] = ()
     asked: int = 0
+    still_since: float = 0.0
 
     def __post_init__(self) -> None:
         first, last = self.links[0].rank, self.links[-1].rank
@@ -167,8 +170,14 @@ class Notebook:
         """Ask the ranks, and keep what they say."""
         seen = {notes.machine: notes.looks[-1].number for notes in self.others() if notes.looks}
         self.asked += 1
+        if not self.looks:
+            self.still_since = time.monotonic()
         look = Look(self.asked, seen, wires.get_statuses(seconds, detail=True))
         self.looks = (*self.looks[1 - _LOOKS :], look)
+
+    def forget_looks(self) -> None:
+        """The ranks have moved: what was seen before says nothing any more."""
+        self.looks = ()
 
     def write(self, run: Run) -> Notes:
         """Put the file in its place, all at once."""
@@ -197,6 +206,7 @@ class Notebook:
             time.time_ns(),
             ranks,
             self.looks,
+            time.monotonic() - self.still_since if self.looks else 0.0,
         )
         unfinished = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         unfinished.write_text(json.dumps({"this is": _MARK, **encode(notes)}), encoding="utf-8")
@@ -298,11 +308,7 @@ class _NotedRank(Link):
             notes.rank, BufferedChannel(mine), [nothing_written(), nothing_written(), _written(notes.crash)]
         )
         self._exit_code = notes.exit_code
-        self.awaited = ONLY_JOB
-        told: list[Body] = [notes.said] if notes.said is not None else []
-        self.inbox = [encode_message(body, ONLY_JOB) for body in told]
-        if notes.words is not None:
-            self.inbox.append(encode_message(LastWords(notes.words)))
+        self.inbox = [encode_message(LastWords(notes.words))] if notes.words is not None else []
 
     @property
     def pid(self) -> int | None:
@@ -352,9 +358,9 @@ def outcome_of(machines: Sequence[Notes]) -> Outcome | None:
         for notes in machines:
             if notes.looks:
                 run.details.update(notes.looks[-1].statuses)
+            run.done.update({one.rank: one.said for one in notes.ranks if one.said is not None})
         excuse(wires.links, run)
         collect(run)
-        excuse(wires.links, run)
         if not run.running():
             outcome = make_outcome.conclude(wires, run)
             if outcome.ok:
@@ -381,6 +387,8 @@ def _standing_still(machines: Sequence[Notes], wires: Wires, run: Run) -> Outcom
         doubts.append("the machines' looks at their ranks are in no known order")
     if any(status.unacknowledged for status in now.values()):
         doubts.append("bytes are under way between machines")
+    if doubts and any(notes.still_for < PROBABLE_SECONDS for notes in machines if not notes.over):
+        return None
     run.waiting, run.doubts = dict(found.waiting), tuple(doubts)
     run.proved, run.timed_out = not doubts, bool(doubts)
     for rank in running:  # as if they had been freed
@@ -395,12 +403,12 @@ def _two_looks(
 
     None where a machine has not looked twice since its ranks moved last. What is over needs one look.
     """
+    if any(len(notes.looks) < 2 and not notes.over for notes in machines):
+        return None
     before: dict[int, RankStatus] = {}
     now: dict[int, RankStatus] = {}
     ordered = True
     for notes in machines:
-        if len(notes.looks) < 2 and not notes.over:
-            return None
         last = notes.looks[-1:]
         earlier = last if notes.over else notes.looks[:-1]
         read_by_all = [

@@ -90,6 +90,10 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
     over = False
     while True:
         _pump(ranks, _MACHINE_SECONDS)
+        # Before anything is written: what comes of ranks that have been freed elsewhere does not belong into the file.
+        if (hang := verdict_on(book)) is not None:
+            _free(ranks, run, hang=hang)
+            return None
         collect(run)
         if not over:
             replies = ranks.ask(StatusRequest(brief=True), StatusReply, 1.0)
@@ -102,7 +106,7 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
                 book.look(ranks, _LOOK_SECONDS)
                 collect(run)
             else:
-                book.looks = ()  # they move: what was seen before says nothing any more
+                book.forget_looks()
             last = now
             book.write(run)
         found = {notes.machine: notes.written_ns for notes in book.others()}
@@ -116,10 +120,12 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
                     tell_verdict(book, hang=outcome.proved)
                     _free(ranks, run, hang=outcome.proved)
                     return outcome
-        elif (hang := verdict_on(book)) is not None:
-            _free(ranks, run, hang=hang)
-            return None
         if over and time.monotonic() - heard > _OTHERS_SECONDS:
+            print(
+                f"course_lib.observe: there is no word of all machines in {book.folder}. Copy their files into one "
+                "folder: `ddp-course doctor --from FOLDER` then says what has happened.",
+                file=sys.stderr,
+            )
             return None
 
 
@@ -184,6 +190,8 @@ def main(run: AttachedRun) -> None:
         write_report(text, run)
         if outcome.diagnosis is not None:
             print(f"\n{verdict_text(found)}", file=sys.stderr, flush=True)
+    except OSError as error:
+        print(f"course_lib.observe: the ranks are not watched any more: {error}", file=sys.stderr)
     finally:
         ranks.say_goodbye()
 

@@ -129,6 +129,7 @@ def judged(folder: Path) -> tuple[int, str]:
 def test_a_sound_job_has_one_report_for_both_machines(machines, tmp_path):
     first, second = torchrun(machines, tmp_path, "none")
     assert (first[0], second[0]) == (0, 0), first[1] + second[1]
+    assert (tmp_path / "told.txt").is_file(), first[1] + second[1]
     report = (tmp_path / "told.txt").read_text(encoding="utf-8")
     assert report.startswith("train.py on 2 ranks\n\nNo fault found on ranks 0 and 1.\n")
     assert "6 optimizer steps on each rank" in report

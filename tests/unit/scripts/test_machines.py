@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
+from course_lib.outcome.outcome import Ending, Kind
 from course_lib.outcome.places import Frame
 from course_lib.ranks.codec import encode
 from course_lib.ranks.messages import JobReply
@@ -78,9 +78,12 @@ def test_looks_in_no_known_order_prove_nothing():
     """Without a folder that both see, a machine has read nothing of the other."""
     assert outcome_of(BOTH_BLOCKED).proved
     apart = [
-        dataclasses.replace(one, looks=tuple(dataclasses.replace(each, seen={}) for each in one.looks))
+        dataclasses.replace(
+            one, still_for=6.0, looks=tuple(dataclasses.replace(each, seen={}) for each in one.looks)
+        )
         for one in BOTH_BLOCKED
     ]
+    assert outcome_of([apart[0], dataclasses.replace(apart[1], still_for=4.0)]) is None
     outcome = outcome_of(apart)
     assert not outcome.proved
     assert "the machines' looks at their ranks are in no known order" in outcome.doubts
@@ -88,7 +91,7 @@ def test_looks_in_no_known_order_prove_nothing():
 
 def test_bytes_between_machines_leave_it_unproved():
     waits = (look(4, {}, status(0, unacknowledged=7)), look(5, {}, status(0, unacknowledged=7)))
-    outcome = outcome_of([notes(0, waits), THROUGH])
+    outcome = outcome_of([notes(0, waits, still_for=6.0), THROUGH])
     assert not outcome.proved
     assert "bytes are under way between machines" in outcome.doubts
 
@@ -107,9 +110,21 @@ def test_ranks_that_may_get_on_are_no_hang(looks):
     assert outcome_of([notes(0, looks), THROUGH]) is None
 
 
+def test_a_machine_whose_ranks_move_leaves_it_open_whichever_is_asked_first():
+    moving = notes(1)
+    assert outcome_of([BOTH_BLOCKED[0], moving]) is None
+    assert outcome_of([notes(0), BOTH_BLOCKED[1]]) is None
+
+
 def test_ranks_that_the_launcher_has_ended_are_not_to_blame():
     outcome = outcome_of([notes(0, exit_code=-15), notes(1, exit_code=-9)])
     assert outcome.kind is Kind.DIED
+    assert outcome.exits == {1: -9}
+
+
+def test_a_rank_that_was_through_is_not_taken_for_one_that_was_ended():
+    outcome = outcome_of([notes(0, said=JobReply(), exit_code=-15), notes(1, exit_code=-9)])
+    assert outcome.endings[0] is Ending.FINISHED
     assert outcome.exits == {1: -9}
 
 
