@@ -2,13 +2,17 @@
 
 import ast
 import re
+from pathlib import Path
 
+import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_lib.learner.course import without_answers
 from course_lib.notebook.as_script import NoScript, parts_of, rank_cells, script_of
 from course_lib.notebook.refused import Refused
 
+ROOT = Path(__file__).resolve().parents[3]
 REBUILT = "The process group has been rebuilt; variables are kept."
 RAISED = "ranks 0,1 |   line 2 of this cell\n          |     1 / 0\n          | ZeroDivisionError: no"
 
@@ -185,3 +189,11 @@ def test_a_notebook_without_ranks_or_without_their_number_is_refused():
         written("%%ranks\nx = 1")
     with pytest.raises(Refused, match="--nonsense"):
         written("%%ranks 2 --nonsense\nx = 1")
+
+
+@pytest.mark.parametrize("number", ["00", "06", "13"])
+def test_a_copy_in_which_nothing_has_run_gives_the_same_script_as_the_course(number):
+    (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
+    given = nbformat.read(path, as_version=4)
+    copy = nbformat.reads(without_answers(path.read_bytes()).decode(), as_version=4)
+    assert script_of(path.stem, copy, given) == script_of(path.stem, given)
