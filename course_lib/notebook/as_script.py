@@ -22,7 +22,7 @@ from course_lib.notebook.magics import RankMagics
 from course_lib.notebook.options import options_of
 from course_lib.outcome.expect import Expectation, ExpectationError
 from course_lib.outcome.outcome import Kind
-from course_lib.outcome.syntax import compile_cell, parsed
+from course_lib.outcome.syntax import compile_cell, parsed, parsed_expression
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -301,7 +301,8 @@ def _put_around(lines: list[str], last: ast.stmt) -> None:
     assert last.end_lineno is not None
     assert last.end_col_offset is not None
     text = ast.get_source_segment("\n".join(lines), last)
-    alone = len(ast.parse(f"f({text})", mode="eval").body.args) == 1  # type: ignore[attr-defined]
+    call = parsed_expression(f"f({text})")
+    alone = isinstance(call, ast.Call) and len(call.args) == 1
     opening, closing = ("show_value(", ")") if alone else ("show_value((", "))")
     for number, column, added in (
         (last.end_lineno, last.end_col_offset, closing),

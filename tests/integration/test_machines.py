@@ -33,6 +33,7 @@ with course_lib.observe("told.txt", machines=folder):
         if rank == 1 and step == 3:
             if fault == "uneven": break
             if fault == "killed": os.kill(os.getpid(), 9)
+            if fault == "cut": os.system("ip link set wire down; (sleep 8; ip link set wire up) &")
         optimizer.zero_grad()
         model(torch.full((8, 4), float(rank))).sum().backward()
         optimizer.step()
@@ -150,6 +151,14 @@ def test_a_deadlock_between_machines_is_proved_and_ended(machines, tmp_path):
     assert code == 1
     assert "[uneven_batches]" in told
     assert "Not proved" not in told
+
+
+def test_a_wire_that_is_cut_for_some_seconds_is_no_deadlock(machines, tmp_path):
+    """Both ranks are blocked meanwhile, and nothing moves, but what they have sent comes later."""
+    first, second = torchrun(machines, tmp_path, "cut")
+    assert (first[0], second[0]) == (0, 0), first[1] + second[1]
+    report = (tmp_path / "told.txt").read_text(encoding="utf-8")
+    assert "No fault found on ranks 0 and 1." in report
 
 
 def test_files_that_were_copied_together_tell_who_was_killed(machines, tmp_path):
