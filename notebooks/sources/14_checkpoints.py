@@ -468,7 +468,7 @@ assert run_quietly(killed_in_the_middle, write_in_place, files.name, ranks=2).ki
 # With gloo the other rank learns of it at once ([lesson 00](00_first_ranks.ipynb)), and the job is over. The next job looks at what it
 # was left:
 
-# %% claims={"52": "incomplete"}
+# %% claims={"52": "incomplete"} tags=["notebook-only"]
 # %%ranks
 for way in ("write_in_place", "replace"):
     try:
@@ -896,7 +896,7 @@ out = run(saved_again, files.name, ranks=2, expect="died:1")
 # %%
 p = predict("14.mixed_folder")
 
-# %%
+# %% tags=["notebook-only"]
 # %%ranks 3 --fresh --backend gloo --predicted --as out
 import os
 import warnings
