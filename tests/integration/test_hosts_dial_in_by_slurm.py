@@ -13,6 +13,7 @@ slurm = pytest.importorskip("tests.support.slurm")
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.skipif(bool(slurm.why_not()), reason=slurm.why_not() or "-"),
 ]
 
