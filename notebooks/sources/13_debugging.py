@@ -96,7 +96,7 @@ descend(target=[5.0, 2.0, 5.0][dist.get_rank()])
 # In a terminal, on each machine:
 #
 #     pgrep -f scratch/job.py | xargs -n1 py-spy dump --pid
-#     kill -USR1 PID                      # of a rank; torchrun itself would end of it
+#     kill -USR1 PID                # of a rank only: the signal would end torchrun itself
 #
 # `look_at` is the course's. It starts this command, waits until no stack moves any more, looks in both ways, and ends the job.
 # `--redirects=3 --log-dir=...` give each rank a log of its own:
