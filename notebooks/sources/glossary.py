@@ -138,6 +138,12 @@
 # **Unused parameter.** One that a step's loss does not depend on: its gradient never comes, and DDP waits for it.
 # [08](08_unused.ipynb)
 #
+# **Watchdog.** The thread with which NCCL's process group waits for collectives. After a timeout it ends the process, by default.
+# [13](13_debugging.ipynb)
+#
+# **Witness.** The course's word for a rank that waits where it should be, and whose message says only what it waited in.
+# [13](13_debugging.ipynb)
+#
 # **World size.** How many ranks there are. [00](00_first_ranks.ipynb)
 #
 # **Wrapper module.** One module around several, so that everything that is trained goes through one `forward` that DDP sees.
