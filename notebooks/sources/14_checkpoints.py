@@ -4,8 +4,8 @@
 # > *“Rank 0 saves, all load. Why does that crash once in ten starts? And why does the loss jump when I resume, although the
 # > checkpoint has been loaded?”*
 #
-# One rank makes them on behalf of all: files for the next job, and numbers for you. That is where they go wrong. This rank knows
-# less than all, is somewhere else than the others, and can be killed while it writes.
+# Training writes files for the next job, and numbers for you. One rank writes them on behalf of all. This rank knows less than all
+# ranks together, it is at another place in the program than the others, and it can be killed while it writes.
 #
 # **You will be able to** write a checkpoint that a kill cannot harm, also in the background; say what has to be in it, so that a
 # resumed run equals the other one bit by bit; and log numbers that are true. 40 minutes.
@@ -365,7 +365,7 @@ print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
 # or an early stop wants the number:
 #
 # ```python
-# logged = loss.detach().clone()                     # backward still needs the loss itself
+# logged = loss.detach().clone()                     # detach() alone is not a copy
 # dist.all_reduce(logged, op=dist.ReduceOp.AVG)      # the same number on every rank
 # stop = logged.item() < goal                        # so the same decision
 # ```
@@ -373,8 +373,8 @@ print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
 # A rank that leaves the loop by its *own* loss leaves the others waiting: [lesson 09](../exercises/09_synchronised.ipynb), task 4.
 #
 # > **On GPUs (NCCL).** `reduce` leaves the others' tensors as they are: their own loss, or their own counts (`ncclReduce` in
-# > NCCL's documentation: the receive buffer is used on the root only; not run here). So code that reads them is wrong in another way on each backend.
-# > `.item()` waits for the GPU: log every hundredth step, not each.
+# > NCCL's documentation: the receive buffer is used on the root only; not run here). So code that reads them is wrong in another way
+# > on each backend. `.item()` waits for the GPU: log every hundredth step, not each.
 #
 # ## What goes wrong in real life
 #
@@ -398,9 +398,10 @@ print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/14_checkpoints](../exercises/14_checkpoints.ipynb): a metric that may be read at any time (for this
-# one, read the next section), a checkpoint that survives a kill at any moment (for this one, read the next three), and a run that resumes
-# bit by bit.
+# Three tasks wait in [exercises/14_checkpoints](../exercises/14_checkpoints.ipynb): a metric that may be read at any time (read
+# [which numbers may be averaged](#Deeper:-which-numbers-may-be-averaged) first), a checkpoint that survives a kill at any moment
+# (read [the prefix `module.`](#Deeper:-the-prefix-module.) and [`weights_only`](#Deeper:-weights_only) first), and a run that
+# resumes bit by bit.
 #
 # ## Deeper: one step later
 #
