@@ -47,6 +47,9 @@
 # **DataParallel (DP).** One process, one thread for each GPU, the model copied in every forward. DDP's predecessor.
 # [01](01_dataparallel.ipynb)
 #
+# **DCP.** `torch.distributed.checkpoint`: all ranks save into one folder, each what it has, and a job of another size can load
+# it. [14](14_checkpoints.ipynb)
+#
 # **DDP.** `DistributedDataParallel`: one process for each GPU, each with a copy of the model that stays the same because all
 # take the same steps with averaged gradients. [04](04_buckets.ipynb)
 #
