@@ -63,6 +63,10 @@ COMMANDS = {
         "course_lib.cli.doctor",
         "Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.",
     ),
+    "host": (
+        "course_lib.cli.host",
+        "Hold ranks of this machine for a notebook on another one, which starts this by ssh, srun, kubectl or docker.",
+    ),
     "progress": (
         "course_lib.cli.progress",
         "Your progress: show it, carry it to another machine, begin anew.",

@@ -23,6 +23,7 @@ from course_lib.doctor.words import (
 )
 from course_lib.outcome.outcome import (
     EXIT_CUT_OFF,
+    EXIT_HOST_GONE,
     Collective,
     Diagnosis,
     Ending,
@@ -47,6 +48,10 @@ def died(outcome: Outcome) -> Diagnosis | None:
     if not outcome.exits:
         return None
     dead = tuple(outcome.exits)
+    if EXIT_HOST_GONE in outcome.exits.values():
+        with_host = [rank for rank, code in outcome.exits.items() if code == EXIT_HOST_GONE]
+        names = sorted({outcome.hosts.get(rank, "") for rank in with_host})
+        return diagnosis("host_gone", outcome, with_host, ranks=with_host, hosts=" and ".join(names))
     if any(_GLOO_MISMATCH.search(outcome.stderr.get(rank, "")) for rank in dead):
         found = _aborted_by_gloo(outcome, dead)
         if found is not None:

@@ -22,7 +22,7 @@ from course_lib.doctor.words import (
     standing,
     steps,
 )
-from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.outcome import NOT_ARRIVED, Diagnosis, Kind, Outcome
 
 
 def probable(outcome: Outcome) -> Diagnosis | None:
@@ -33,6 +33,9 @@ def probable(outcome: Outcome) -> Diagnosis | None:
 
 
 def _probably(outcome: Outcome) -> Diagnosis:
+    cut = next((doubt for doubt in outcome.doubts if doubt.endswith(NOT_ARRIVED)), None)
+    if cut is not None:
+        return diagnosis("network_cut", outcome, what=cut)
     return as_probable(outcome, explain_hang(outcome) or _unknown(outcome))
 
 

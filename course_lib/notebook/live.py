@@ -21,6 +21,7 @@ def live_html(progress: Progress) -> str:
         note("stderr") + stderr if stderr else "",
         box("calm", still[0], evidence(still[1:])) if still else "",
         note(f"{head} ({progress.seconds:.0f} s)"),
+        note(progress.silence) if progress.silence else "",
     )
 
 
@@ -30,7 +31,8 @@ def live_text(progress: Progress) -> str:
         f"running … {len(progress.done)} of {len(progress.done) + len(progress.running)} ranks have finished"
     )
     still = _standing_still(progress)
-    return "\n".join([head, *still[:1], *(f"  {line}" for line in still[1:])])
+    silence = [progress.silence] if progress.silence else []
+    return "\n".join([head, *silence, *still[:1], *(f"  {line}" for line in still[1:])])
 
 
 def _standing_still(progress: Progress) -> list[str]:

@@ -12,6 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from course_lib.doctor import explained
+from course_lib.notebook import hosts
 from course_lib.notebook.judge import judged, refusing
 from course_lib.notebook.options import options_of
 from course_lib.notebook.predict import foreseen
@@ -31,7 +32,7 @@ DEFAULT_TIMEOUT = 300.0
 _numbers = itertools.count(1)
 #: Of the code of a cell, as the learner sees it: line 1 is the %%ranks line.
 _FIRST_LINE = 2
-_COMMANDS = ("rescue", "restart", "stop")
+_COMMANDS = ("rescue", "restart", "stop", "hosts")
 
 
 @magics_class
@@ -40,7 +41,10 @@ class RankMagics(Magics):
 
     @magic_arguments()
     @argument("size", nargs="?", help="number of ranks; left out: the ranks that are there")
-    @argument("--only", help="run on these ranks only, e.g. 0,2")
+    @argument("names", nargs="*", help="after 'hosts': the machines to start ranks on, or off")
+    @argument("--only", help="run on these ranks only, e.g. 0,2; with hosts also b:* or b:0")
+    @argument("--via", help="with hosts: the command that reaches a machine, {} for its name (default: ssh)")
+    @argument("--open", action="store_true", help="with hosts: public addresses too")
     @argument("--fresh", action="store_true", help="start new ranks first")
     @argument(
         "--no-init", action="store_true", help="ranks without a process group: init_process_group is yours"
@@ -67,6 +71,7 @@ class RankMagics(Magics):
 
         `%ranks` says who is alive and what each rank does. `%ranks rescue` frees blocked ranks and rebuilds the process
         group, keeping variables. `%ranks restart` starts as many new ranks, `%ranks stop` ends them.
+        `%ranks hosts a b` starts ranks on these machines from then on, `%ranks hosts off` on this one again.
         """
         options = options_of(self.ranks, line, "%%ranks")
         if cell is None:
@@ -90,7 +95,9 @@ class RankMagics(Magics):
         )
         timeout = _seconds(options.timeout, DEFAULT_TIMEOUT, "--timeout")
         stop_after = _seconds(options.stop_after, 0.0, "--stop-after")
-        only = _rank_numbers(options.only)
+        only = None if options.only is None else hosts.ranks_of(options.only, SESSION.gang)
+        if only is None:
+            only = _rank_numbers(options.only)
         named = options.name is not None
         if named and (not options.name.isidentifier() or keyword.iskeyword(options.name)):
             raise Refused(f"--as {options.name}: not a valid variable name, such as in --as out.")
@@ -199,6 +206,10 @@ def _command(options: argparse.Namespace) -> None:
         raise Refused(
             f"%ranks {word}: say %ranks, or %ranks {' | '.join(_COMMANDS)}. A cell starts with %%ranks."
         )
+    if word == "hosts":
+        with refusing():
+            _say(hosts.command(options))
+        return
     gang = SESSION.gang
     if gang is None:
         _say(f"{SESSION.ended or NO_RANKS} %%ranks 4 starts four.")
@@ -238,6 +249,8 @@ def status(gang: Gang) -> str:
     gang.refresh()
     statuses = gang.get_statuses()
     lines = [f"{_ranks_of(gang)}, {gang.state}, {gang.backend.name} ({gang.backend.reason})"]
+    if SESSION.hosts is not None:
+        lines.append(hosts.shown(SESSION.hosts))
     for link in gang.links:
         its = statuses.get(link.rank)
         if not link.alive:
@@ -247,7 +260,8 @@ def status(gang: Gang) -> str:
         else:
             issued = sum(its.sequence.values())
             doing = f"idle, {issued} operations issued on its process groups"
-        lines.append(f"  rank {link.rank}: {doing}")
+        place = f" on {link.host_name}" if link.host_name else ""
+        lines.append(f"  rank {link.rank}{place}: {doing}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from course_lib.notebook.refused import Refused
+from course_lib.ranks.hosts.spread import Hosts, HostsStart
 from course_lib.ranks.kernel.gang import Gang, State, validate_request
 
 NO_RANKS = "There are no ranks: this kernel is new, or they have been stopped."
@@ -63,6 +64,8 @@ class Session:
     """The kernel's current gang."""
 
     gang: Gang | None = None
+    #: The machines that ranks are started on; None for this one.
+    hosts: Hosts | None = None
     #: What is to be told of a gang that was ended because it was not used.
     ended: str = ""
 
@@ -84,10 +87,15 @@ class Session:
         request = _requested(size, backend, init, old)
         if lives and old is not None and old.state is not State.BROKEN and not fresh and request.fits(old):
             return old, None
-        validate_request(request.size, request.backend)  # before the old gang is given up
+        start = None
+        # What cannot be is refused before the old gang is given up.
+        if self.hosts is None:
+            validate_request(request.size, request.backend)
+        else:
+            start = HostsStart(self.hosts, request.size, request.backend)
         note = None if fresh else _what_is_lost(old, request)
         self.stop()
-        self.gang = Gang(request.size, backend=request.backend, init=request.init)
+        self.gang = Gang(request.size, backend=request.backend, init=request.init, start=start)
         if self.ended:
             note, self.ended = f"{self.ended} These are new ones.", ""
         self.end_when_idle()
@@ -128,6 +136,14 @@ class Session:
         self.stop()
         if gang is not None:
             gang.reap(1.0)
+        self.use(None)
+
+    def use(self, hosts: Hosts | None) -> None:
+        """Start ranks on these machines from now on; None for this one. The current gang is ended."""
+        self.stop()
+        if self.hosts is not None:
+            self.hosts.close()
+        self.hosts = hosts
 
 
 def _idle_seconds() -> float | None:

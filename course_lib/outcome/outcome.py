@@ -38,12 +38,20 @@ class Kind(enum.StrEnum):
 EXIT_UNKNOWN = 256
 #: A rank that has lost its wire to the kernel leaves with this; one that does not leave, and is killed, counts as such.
 EXIT_CUT_OFF = 231
+#: A rank on another machine, of which nothing is known any more.
+EXIT_HOST_GONE = 257
+
+
+#: Ends a doubt of a run on several machines.
+NOT_ARRIVED = "sent to another machine has not arrived there"
 
 
 def exit_text(code: int) -> str:
     """An exit code in words: `exit code 3`, `killed by SIGKILL`."""
     if code == EXIT_UNKNOWN:
         return "exit code unknown"
+    if code == EXIT_HOST_GONE:
+        return "gone with its host"
     if code == EXIT_CUT_OFF:
         return "ended by the course: it had lost its connection to the notebook"
     if code >= 0:
@@ -323,6 +331,7 @@ class Outcome:
         facts: what ranks said of themselves when something went wrong (`ranks/inside/self_report.py`).
         last_places: the stack of a rank that crashed.
         trace_events: the events of which `timeline` is made.
+        hosts: the machine by rank, where ranks are on several.
         never_struck: faults that were meant for this run and whose moment never came, one sentence each.
     """
 
@@ -352,6 +361,7 @@ class Outcome:
     last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
     trace_events: Mapping[int, tuple[TraceEvent, ...]] = field(default_factory=dict)
     never_struck: tuple[str, ...] = ()
+    hosts: Mapping[int, str] = field(default_factory=dict)
     packed: Mapping[int, Packed] = field(default_factory=dict, repr=False)
 
     @cached_property

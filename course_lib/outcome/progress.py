@@ -14,6 +14,7 @@ class Progress:
     Attributes:
         still: what the run would come to if it were ended now, when nothing has moved for some seconds (else None);
             its `doubts` say why that does not prove a deadlock.
+        silence: which machines have not been heard for some seconds, in a sentence.
     """
 
     seconds: float
@@ -23,3 +24,4 @@ class Progress:
     running: frozenset[int]
     still: Outcome | None = None
     still_seconds: float = 0.0
+    silence: str = ""

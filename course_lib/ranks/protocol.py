@@ -6,6 +6,7 @@ that rank; values travel as bytes that are unpickled only when they are asked fo
 
 from __future__ import annotations
 
+import abc
 import json
 import socket
 import struct
@@ -122,23 +123,63 @@ class BlockingChannel:
         return channel
 
 
-class BufferedChannel:
-    """The kernel's end of the wire: never blocks, neither when reading nor when a stopped rank reads nothing."""
+class Channel(abc.ABC):
+    """The kernel's end of the wire to one rank, however its bytes travel; never blocks."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    def __init__(self) -> None:
         self.closed = False
         #: Told when the channel begins or ends to want to write, and when it closes (see `event_loop`).
         self.on_change: Callable[[], None] = lambda: None
         self._decoder = Decoder()
-        self._outgoing = bytearray()
         self._early: list[Message] = []
-        self._told = False
-        sock.setblocking(False)
 
     def take_over(self, decoder: Decoder, early: list[Message]) -> None:
         """Go on where a blocking channel has stopped reading."""
         self._decoder, self._early = decoder, list(early)
+
+    def send(self, message: Message) -> None:
+        """Queue the message and write as much as the rank takes now."""
+        self.send_encoded(message.encode())
+
+    @abc.abstractmethod
+    def send_encoded(self, message: bytes) -> None:
+        """The same with a message that has been encoded: once for many ranks."""
+
+    @abc.abstractmethod
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes that have arrived, as they are; sets `closed` at the end of the stream."""
+
+    def receive(self) -> list[Message]:
+        """All messages that have arrived; sets `closed` when the rank is gone or speaks nonsense."""
+        messages, self._early = self._early, []
+        for chunk in self.chunks():
+            try:
+                messages.extend(self._decoder.feed(chunk))
+            except ProtocolError:
+                self.closed = True
+        if self.closed:
+            self.on_change()
+        return messages
+
+    def give_up(self) -> None:
+        """What came on it was no message of this course: nothing more is read from it, or written to it."""
+        self.closed = True
+        self.on_change()
+
+    def close(self) -> None:
+        """Close it; the rank sees the end of the stream and leaves."""
+        self.give_up()
+
+
+class BufferedChannel(Channel):
+    """The same over a socket: never blocks, neither when reading nor when a stopped rank reads nothing."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self.sock = sock
+        self._outgoing = bytearray()
+        self._told = False
+        sock.setblocking(False)
 
     def fileno(self) -> int:
         """The socket's file descriptor, for selectors."""
@@ -149,12 +190,8 @@ class BufferedChannel:
         """True while bytes wait for the rank to read."""
         return bool(self._outgoing) and not self.closed
 
-    def send(self, message: Message) -> None:
-        """Queue the message and write as much as the rank takes now."""
-        self.send_encoded(message.encode())
-
     def send_encoded(self, message: bytes) -> None:
-        """The same with a message that has been encoded: once for many ranks."""
+        """Queue a message that has been encoded and write as much as the rank takes now."""
         self._outgoing += message
         self.flush()
 
@@ -169,41 +206,25 @@ class BufferedChannel:
                 self.closed = True
                 break
             del self._outgoing[:written]
-        self._tell()
-
-    def _tell(self) -> None:
         if self.closed or self.wants_write != self._told:
             self._told = self.wants_write
             self.on_change()
 
-    def receive(self) -> list[Message]:
-        """All messages that have arrived; sets `closed` when the rank is gone or speaks nonsense."""
-        messages, self._early = self._early, []
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes that have arrived, as they are; sets `closed` at the end of the stream."""
         while not self.closed:
             try:
                 chunk = self.sock.recv(_READ_SIZE)
             except (BlockingIOError, InterruptedError):
-                break
+                return
             except OSError:
                 chunk = b""
-            if not chunk:
+            if chunk:
+                yield chunk
+            else:
                 self.closed = True
-                break
-            try:
-                messages.extend(self._decoder.feed(chunk))
-            except ProtocolError:
-                self.closed = True
-        if self.closed:
-            self._tell()
-        return messages
-
-    def give_up(self) -> None:
-        """What came on it was no message of this course: nothing more is read from it, or written to it."""
-        self.closed = True
-        self._tell()
 
     def close(self) -> None:
         """Close the socket; the rank sees the end of the stream and leaves."""
-        self.closed = True
-        self._tell()
+        super().close()
         self.sock.close()

@@ -40,9 +40,10 @@ class RankConfig:
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """What the process of a gang's store receives: its port, and the listening socket, which the server fills in."""
+    """What the process of a gang's store receives: where it listens, and the socket, which the server fills in."""
 
     port: int
+    address: str = "127.0.0.1"
     extra_fd: int = -1
 
 

@@ -54,6 +54,7 @@ class RankStatus:
         loops: gloo's threads: how often each has had a core, and whether it wants one now.
         moved: bytes sent and received on its connections so far.
         in_flight: bytes on its connections that have not been read yet.
+        unconfirmed: bytes that it has sent to other machines and that have not arrived there, as far as is known.
         threads: the learner's other threads, and what each sleeps in (`lock`, `communication`, `sleep`, `other`).
         children: its child processes, by pid: name, seconds of a core.
         pause: what the main thread sleeps in that is no communication, and what kind of thing that is; for `gpu` it
@@ -81,6 +82,7 @@ class RankStatus:
     loops: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
     moved: int = 0
     in_flight: int = 0
+    unconfirmed: int = 0
     threads: tuple[tuple[str, str], ...] = ()
     children: Mapping[int, tuple[str, float]] = field(default_factory=dict)
     pause: tuple[str, PauseKind] | None = None

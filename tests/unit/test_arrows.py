@@ -30,6 +30,7 @@ INSIDE_RANKS = {
     "inside": set(),
     "kernel": {"inside", "server"},
     "attach": {"kernel", "inside", "server"},
+    "hosts": {"kernel", "inside", "server"},
 }
 #: Arrows that run up all the same, and why.
 MEANT = {

@@ -221,7 +221,7 @@ class AttachedRanks(Wires):
         self.world_size = len(links)
         self.run: Run | None = None
         for link in links:
-            self._watch_link(link)
+            self.watch_link(link)
             link.read()
 
     def pump(self, timeout: float | None) -> None:

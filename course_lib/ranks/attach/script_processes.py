@@ -8,7 +8,7 @@ import time
 from course_lib.outcome.outcome import EXIT_UNKNOWN
 from course_lib.ranks.attach.meeting import AttachedLink, nothing_written
 from course_lib.ranks.kernel.gang import Gang
-from course_lib.ranks.kernel.rank_handle import Link, RankLink
+from course_lib.ranks.kernel.rank_handle import GangLink, Link
 from course_lib.ranks.messages import Attached, JobReply, Joined, ProcessEnded, ProcessStarted
 from course_lib.ranks.protocol import BufferedChannel
 
@@ -28,7 +28,7 @@ class Processes:
 
     def __init__(self, gang: Gang) -> None:
         self.gang = gang
-        self.own: RankLink = gang.links[0]
+        self.own: GangLink = gang.links[0]
         self.attached: list[StartedLink] = []
         self.pending: set[int] = set()
         self.known: set[int] = set()
@@ -66,7 +66,7 @@ class StartedLink(AttachedLink):
         self, script: Processes, channel: BufferedChannel, crash: socket.socket, hello: Attached
     ) -> None:
         super().__init__(-1, channel, crash, hello.pid, hello.started_ns)
-        self.outermost = RankLink.outermost if hello.forked else AttachedLink.outermost
+        self.outermost = GangLink.outermost if hello.forked else AttachedLink.outermost
         self.script = script
         self.order = hello.order
         self.index = hello.index

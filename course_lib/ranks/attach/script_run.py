@@ -141,7 +141,7 @@ class Script(Processes):
     def run(self, stop: StopRequests) -> ScriptRun:
         """Run it to its end."""
         self.gang.state = State.BUSY
-        self.gang._watch(self.listener.fileno(), self._accept)
+        self.gang.watch(self.listener.fileno(), self._accept)
         environment = {name: os.environ.get(name) for name in _BY_TORCHRUN}
         around = _STARTING, {"address": self.address, "around": self.job.around, "environment": environment}
         job = dataclasses.replace(self.job, around=around)
@@ -180,7 +180,7 @@ class Script(Processes):
             self._links.append(link)
             self.attached.append(link)
             self.attached.sort(key=lambda each: each.order)
-            self.gang._watch_link(link)
+            self.gang.watch_link(link)
             link.read()
             if self.let_go:
                 link.let_go()

@@ -201,6 +201,7 @@ def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> R
         loops={str(thread): told for thread, told in awake.loops.items()},
         moved=moved.moved,
         in_flight=moved.in_flight,
+        unconfirmed=moved.unconfirmed,
         threads=tuple(others),
         children={child.pid: (child.name, child.cpu_seconds) for child in started},
         pause=(sleeps.call, sleeps.kind) if sleeps is not None else None,

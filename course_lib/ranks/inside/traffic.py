@@ -16,6 +16,7 @@ import stat
 import struct
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ _TURN_SECONDS = 0.005
 _libc = ctypes.CDLL(None)
 #: Longer than any address of a socket.
 _ADDRESS_BYTES = 128
+#: Where the machine's own part is in an address of IPv4, and of IPv6, by its length.
+_HOST_OF = defaultdict(lambda: slice(None), {16: slice(4, 8), 28: slice(8, 24)})
 
 
 @dataclass(frozen=True)
@@ -44,29 +47,33 @@ class Traffic:
         known: False where the system does not tell. moved: bytes sent and received on TCP connections that are open,
             without those of the process with itself (a rank that hosts a store asks it again and again).
         in_flight: bytes of them that one side has not taken yet.
+        unconfirmed: bytes sent to other machines that have not arrived there, as far as this one knows.
     """
 
     known: bool
     moved: int
     in_flight: int
+    unconfirmed: int = 0
 
 
 def traffic() -> Traffic:
     """Look at every TCP connection of this process; some 10 µs each."""
     if not sys.platform.startswith("linux"):
         return Traffic(False, 0, 0)
-    found: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+    found: dict[tuple[bytes, bytes], tuple[int, int, int]] = {}
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         told = _tcp_info(fd)
         if told is not None:
-            waiting = _waiting(fd, _SIOCINQ) + _waiting(fd, _SIOCOUTQ)
-            found[_address(_libc.getsockname, fd), _address(_libc.getpeername, fd)] = (
+            mine, theirs = _address(_libc.getsockname, fd), _address(_libc.getpeername, fd)
+            sent = _waiting(fd, _SIOCOUTQ)
+            found[mine, theirs] = (
                 sum(_BYTES.unpack_from(told)),
-                waiting,
+                _waiting(fd, _SIOCINQ) + sent,
+                0 if mine[_HOST_OF[len(mine)]] == theirs[_HOST_OF[len(mine)]] else sent,
             )
     others = [told for (mine, theirs), told in found.items() if (theirs, mine) not in found]
-    return Traffic(True, sum(moved for moved, _ in others), sum(wait for _, wait in others))
+    return Traffic(True, *map(sum, zip(*others, strict=True))) if others else Traffic(True, 0, 0)
 
 
 def _address(ask: Callable[..., int], fd: int) -> bytes:

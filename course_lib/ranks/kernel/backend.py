@@ -19,13 +19,11 @@ BACKENDS = ("auto", "gloo", "nccl")
 #: Memory to set aside for a rank when asking whether a gang fits, by start method: measured 60 MB (proportional share)
 #: where it is forked, and 250 MB where it loads torch itself, each with a margin.
 MB_PER_RANK = {"forkserver": 80, "spawn": 300}
-#: NCCL's settings for every gang. Nothing listens on anything but the loopback interface: all ranks are on one machine.
-NCCL_SETTINGS = {"NCCL_SOCKET_IFNAME": "lo"}
-#: And, where the user has not set them, for gangs whose process group is the course's. There the course ends what
-#: hangs, keeps the rank's variables, and builds a new group. torch's watchdog would end the process instead when a
-#: collective takes too long (0: it only reports; torch's `_abort_process_group` asks for this); so would the heartbeat
-#: monitor when the watchdog has been silent for eight minutes (on a rank that was stopped with SIGSTOP). A script makes
-#: its own group and keeps torch's defaults, with which it will run in production.
+#: NCCL's settings, where the user has not set them, for gangs whose process group is the course's. There the course
+#: ends what hangs, keeps the rank's variables, and builds a new group. torch's watchdog would end the process instead
+#: when a collective takes too long (0: it only reports; torch's `_abort_process_group` asks for this); so would the
+#: heartbeat monitor when the watchdog has been silent for eight minutes (on a rank that was stopped with SIGSTOP). A
+#: script makes its own group and keeps torch's defaults, with which it will run in production.
 NCCL_SETTINGS_OF_OUR_GROUP = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 #: Set to 1, `--backend nccl` accepts more ranks than GPUs: to learn about NCCL on a single card, not for speed. NCCL
 #: allows it from 2.30 on (torch 2.14.1 comes with 2.30.7), with the variable below; an older one raises an error.

@@ -120,7 +120,7 @@ class DeadlockWatch:
         self.rests = {
             link.rank: self.rests.get(link.rank) or AtRest(link.pid)
             for link in silent
-            if link.pid is not None
+            if link.here and link.pid is not None
         }
         resting = [link for link in silent if link.rank in self.rests and self.rests[link.rank].check()]
         self.run.locked = {link.rank for link in resting}

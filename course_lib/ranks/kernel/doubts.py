@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from course_lib.outcome.fold import rank_list
-from course_lib.outcome.outcome import PauseKind, Waiting
+from course_lib.outcome.outcome import NOT_ARRIVED, PauseKind, Waiting
 from course_lib.outcome.places import is_learners
 from course_lib.ranks.status import RankStatus
 
@@ -38,12 +38,20 @@ def doubts_about(
     """
     here = {rank: now[rank] for rank in sorted(awake)}
     return [
+        *_on_the_way(now),
         *_sleepers(here, waiting),
         *_threads(now),
         *_children(now, here),
         *_unrecorded_waits(here, waiting),
         *_unseen_traffic(here, waiting),
     ]
+
+
+def _on_the_way(statuses: Mapping[int, RankStatus]) -> Iterator[Doubt]:
+    """Bytes for other machines: what is lost between them is sent again and again, for minutes."""
+    senders = [rank for rank, status in sorted(statuses.items()) if status.unconfirmed]
+    if senders:
+        yield Doubt(f"what {rank_list(senders)} {NOT_ARRIVED}")
 
 
 def _sleepers(awake: Mapping[int, RankStatus], waiting: Mapping[int, Waiting]) -> Iterator[Doubt]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.interrupts import StopRequests
+from course_lib.ranks.kernel.output import OutputBuffer
 from course_lib.ranks.kernel.rank_handle import Link
 from course_lib.ranks.messages import Body, Cannot, StatusReply, StatusRequest, encode_message
 from course_lib.ranks.protocol import BufferedChannel
@@ -36,28 +37,36 @@ class Wires:
         self._selector = selectors.DefaultSelector()
         self._watched: set[int] = set()
 
-    def _watch(self, fd: int, on_ready: Callable[[], object]) -> None:
+    def watch(self, fd: int, on_ready: Callable[[], object]) -> None:
+        """Have `on_ready` called by `pump` when there is something to read; it returns False at the stream's end."""
         self._selector.register(fd, selectors.EVENT_READ, (on_ready, None))
         self._watched.add(fd)
 
-    def _watch_link(self, link: Link) -> None:
-        channel = link.channel
-        self._watch(channel.fileno(), link.read)
-        channel.on_change = lambda: self._changed(channel, link.read)
+    def watch_channel(self, channel: BufferedChannel, read: Callable[[], object]) -> None:
+        """Have `read` called by `pump` when something has come on the channel, and what waits to be sent written."""
+        self.watch(channel.fileno(), read)
+        channel.on_change = lambda: self._changed(channel, read)
+
+    def watch_link(self, link: Link) -> None:
+        """Listen to a rank on this machine: its wire, and what it writes."""
+        assert isinstance(link.channel, BufferedChannel)
+        self.watch_channel(link.channel, link.read)
         for buffer in (link.stdout, link.stderr, link.stack_dump):
-            self._watch(buffer.fd, buffer.read)
+            if isinstance(buffer, OutputBuffer):
+                self.watch(buffer.fd, buffer.read)
 
     def _changed(self, channel: BufferedChannel, read: Callable[[], object]) -> None:
         """A channel has bytes left that its rank does not take yet, or none any more, or is closed."""
         fd = channel.fileno()
         if channel.closed:
-            self._forget(fd)
+            self.forget(fd)
         elif fd in self._watched and channel.wants_write:
             self._selector.modify(fd, selectors.EVENT_READ | selectors.EVENT_WRITE, (read, channel.flush))
         elif fd in self._watched:
             self._selector.modify(fd, selectors.EVENT_READ, (read, None))
 
-    def _forget(self, fd: int) -> None:
+    def forget(self, fd: int) -> None:
+        """Listen to this descriptor no more."""
         if fd in self._watched:
             self._watched.discard(fd)
             self._selector.unregister(fd)
@@ -68,13 +77,13 @@ class Wires:
         if stop.fileno() in self._watched:
             yield
             return
-        self._watch(stop.fileno(), stop.take)
+        self.watch(stop.fileno(), stop.take)
         try:
             yield
         finally:
             # A gang that has been stopped has closed its selector.
             with contextlib.suppress(KeyError, RuntimeError, ValueError):
-                self._forget(stop.fileno())
+                self.forget(stop.fileno())
 
     def pump(self, timeout: float | None) -> None:
         """Wait for the next thing to happen, at most `timeout` seconds, and take it in."""
@@ -85,7 +94,7 @@ class Wires:
             if events & selectors.EVENT_WRITE and write is not None:
                 write()
             if events & selectors.EVENT_READ and read() is False:
-                self._forget(key.fd)  # the pipe's other end is closed
+                self.forget(key.fd)  # the pipe's other end is closed
 
     def ask(
         self,
@@ -123,6 +132,10 @@ class Wires:
             ):
                 return {rank: answer for rank, answer in answers.items() if isinstance(answer, reply)}
             self.pump(left)
+
+    def silence(self) -> str:
+        """Which machines have not been heard for some seconds, in a sentence; empty where all are."""
+        return ""
 
     def get_statuses(self, timeout: float = 1.0, detail: bool = False) -> dict[int, RankStatus]:
         """The status of every rank that answers in time. `detail`: see `control_thread.get_status`."""

@@ -148,8 +148,8 @@ def collect(run: Run) -> None:
                 run.died_first[link.rank] = EXIT_CUT_OFF if cut else link.exit_code or 0
 
 
-def progress_of(run: Run, still: Outcome | None = None) -> Progress:
-    """What can be shown of the job now."""
+def progress_of(run: Run, still: Outcome | None = None, silence: str = "") -> Progress:
+    """What can be shown of the job now; see `Progress`."""
     running = frozenset(link.rank for link in run.running())
     return Progress(
         run.seconds(),
@@ -159,4 +159,5 @@ def progress_of(run: Run, still: Outcome | None = None) -> Progress:
         running,
         still,
         run.seconds() - run.still.since if run.still is not None else 0.0,
+        silence,
     )

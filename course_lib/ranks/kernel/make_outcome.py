@@ -70,6 +70,7 @@ def conclude(wires: Wires, run: Run) -> Outcome:
         never_struck=tuple(
             sentence for _, done in sorted(run.done.items()) for sentence in done.never_struck
         ),
+        hosts={link.rank: link.host_name for link in wires.links if link.host_name},
         packed={
             rank: (done.value, done.not_sent) for rank, done in sorted(run.done.items()) if done.has_value
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -15,51 +16,23 @@ _MOST_READS = 16
 _PIPE_BYTES = 1 << 20
 
 
-class OutputBuffer:
+class Output:
     """The bytes of one stream of one rank since `clear()`; the middle of very long output is dropped and counted."""
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    def __init__(self) -> None:
         self.dropped = 0
         self.tee: Callable[[bytes], None] | None = None  # is given all bytes as they come
         self._head = bytearray()
         self._tail = bytearray()
-        os.set_blocking(fd, False)
-
-    def fileno(self) -> int:
-        """The pipe's descriptor, for selectors."""
-        return self.fd
-
-    def read(self) -> bool:
-        """Take what is there (not for ever, if the rank never stops writing); False at the end of the stream."""
-        for _ in range(_MOST_READS):
-            try:
-                chunk = os.read(self.fd, _READ_SIZE)
-            except (BlockingIOError, InterruptedError):
-                return True
-            except OSError:
-                return False
-            if not chunk:
-                return False
-            self._keep(chunk)
-            if len(chunk) < 4096:
-                return True
-        return True
 
     def drain(self) -> None:
-        """Read until the pipe is empty: what was written before the rank sent its `JobReply` is in it."""
-        left = _PIPE_BYTES
-        while left > 0:
-            try:
-                chunk = os.read(self.fd, left)
-            except OSError:
-                return
-            if not chunk:
-                return
-            self._keep(chunk)
-            left -= len(chunk)
+        """See to it that what the rank wrote before its `JobReply` is here: from elsewhere, it comes before that."""
 
-    def _keep(self, chunk: bytes) -> None:
+    def close(self) -> None:
+        """Give back what it holds of the system's."""
+
+    def keep(self, chunk: bytes) -> None:
+        """Add what the rank has written."""
         if self.tee is not None:
             self.tee(chunk)
         room = HEAD_BYTES - len(self._head)
@@ -93,3 +66,50 @@ class OutputBuffer:
             text += f"\n… {self.dropped / 1e6:,.1f} MB not shown …\n"
         text += bytes(self._tail).decode("utf-8", "replace")
         return carry_out_returns(text)
+
+
+class OutputBuffer(Output):
+    """The same, read from a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self.fd = fd
+        os.set_blocking(fd, False)
+
+    def fileno(self) -> int:
+        """The pipe's descriptor, for selectors."""
+        return self.fd
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        with contextlib.suppress(OSError):
+            os.close(self.fd)
+
+    def read(self) -> bool:
+        """Take what is there (not for ever, if the rank never stops writing); False at the end of the stream."""
+        for _ in range(_MOST_READS):
+            try:
+                chunk = os.read(self.fd, _READ_SIZE)
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            self.keep(chunk)
+            if len(chunk) < 4096:
+                return True
+        return True
+
+    def drain(self) -> None:
+        """Read until the pipe is empty: what was written before the rank sent its `JobReply` is in it."""
+        left = _PIPE_BYTES
+        while left > 0:
+            try:
+                chunk = os.read(self.fd, left)
+            except OSError:
+                return
+            if not chunk:
+                return
+            self.keep(chunk)
+            left -= len(chunk)

@@ -14,7 +14,7 @@ import psutil
 
 from course_lib.ranks.codec import MalformedError
 from course_lib.ranks.kernel.launcher import Launcher
-from course_lib.ranks.kernel.output import OutputBuffer
+from course_lib.ranks.kernel.output import Output, OutputBuffer
 from course_lib.ranks.messages import (
     Body,
     JobReply,
@@ -26,7 +26,7 @@ from course_lib.ranks.messages import (
     encode_message,
     number_of,
 )
-from course_lib.ranks.protocol import BufferedChannel, Message
+from course_lib.ranks.protocol import BufferedChannel, Channel, Message
 from course_lib.ranks.starting import RankConfig
 from course_lib.ranks.status import RankStatus
 
@@ -46,7 +46,10 @@ class Link(abc.ABC):
     #: What the rank has last told of itself (`RankStatus.uses_gpus`); until it has, whether it was given a GPU.
     uses_gpus = False
 
-    def __init__(self, rank: int, channel: BufferedChannel, buffers: Sequence[OutputBuffer]) -> None:
+    #: Its process is on this machine.
+    here = True
+
+    def __init__(self, rank: int, channel: Channel, buffers: Sequence[Output]) -> None:
         self.rank = rank
         self.channel = channel
         self.stdout, self.stderr, self.stack_dump = buffers
@@ -77,6 +80,16 @@ class Link(abc.ABC):
     def alive(self) -> bool:
         """True while the process lives."""
         return self.exit_code is None
+
+    @property
+    def vanished(self) -> bool:
+        """True where its machine is gone: its peers may wait for it for ever."""
+        return False
+
+    @property
+    def host_name(self) -> str:
+        """The machine that it is on; empty for this one."""
+        return ""
 
     @property
     def answers(self) -> bool:
@@ -174,12 +187,25 @@ class Link(abc.ABC):
         """Give the descriptors back. The rank sees the end of its wire and leaves by itself."""
         self.channel.close()
         for buffer in (self.stdout, self.stderr, self.stack_dump):
-            with contextlib.suppress(OSError):
-                os.close(buffer.fd)
+            buffer.close()
 
 
-class RankLink(Link):
-    """A rank of a gang: its process is the launcher's child."""
+class GangLink(Link):
+    """A rank of a gang, which has started it and ends it.
+
+    Attributes:
+        token: by which who starts it knows it.
+    """
+
+    token: int
+
+    @abc.abstractmethod
+    def dismiss(self) -> None:
+        """Ask the rank to close its files and leave, and see to it that it does."""
+
+
+class RankLink(GangLink):
+    """A rank of a gang on this machine: its process is the launcher's child."""
 
     def __init__(
         self, rank: int, launcher: Launcher, config: RankConfig, environment: Mapping[str, str]
@@ -194,7 +220,9 @@ class RankLink(Link):
             finally:
                 for _, write in pipes:
                     os.close(write)
-        super().__init__(rank, BufferedChannel(mine), [OutputBuffer(read) for read, _ in pipes])
+        self.channel: BufferedChannel
+        self.pipes = [OutputBuffer(read) for read, _ in pipes]
+        super().__init__(rank, BufferedChannel(mine), self.pipes)
         self.uses_gpus = config.gpu is not None
 
     @property

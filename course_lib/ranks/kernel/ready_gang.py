@@ -14,7 +14,7 @@ from course_lib.outcome.packed import Packed
 from course_lib.ranks.kernel.deadlock import issued_between
 from course_lib.ranks.kernel.event_loop import Wires
 from course_lib.ranks.kernel.interrupts import deferred
-from course_lib.ranks.kernel.rank_handle import RankLink
+from course_lib.ranks.kernel.rank_handle import GangLink
 from course_lib.ranks.messages import Fetch, Fetched, Rebuild, Rebuilt
 
 #: Connecting every rank with every other takes time that grows with their number.
@@ -53,7 +53,7 @@ class ReadyGang(Wires):
         super().__init__()
         self.world_size = world_size
         self.init = init
-        self.links: list[RankLink] = []
+        self.links: list[GangLink] = []
         self.state = State.STARTING
         self.epoch = 0
         self.used = time.monotonic()

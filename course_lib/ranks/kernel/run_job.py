@@ -138,7 +138,7 @@ def follow(wires: Wires, run: Run, stop: StopRequests) -> Outcome:
         if job.on_progress is not None and run.seconds() - shown_at >= _SHOW_EVERY and run.running():
             shown_at = run.seconds()
             try:
-                job.on_progress(progress_of(run, if_ended_now(wires, run)))
+                job.on_progress(progress_of(run, if_ended_now(wires, run), wires.silence()))
             except BaseException:
                 # The caller has failed: the ranks must not be left in the middle of a job that is not followed.
                 for link in run.running():
@@ -160,6 +160,10 @@ def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | No
         run.proved = True
         see_details(wires, run)
         end(wires, run, "deadlock", free_first=True)
+        return True
+    if run.running() and any(link.vanished for link in wires.links):
+        _note_statuses(wires, run)
+        end(wires, run, "host", free_first=True)
         return True
     if run.seconds() >= run.job.timeout and run.running():
         _note_statuses(wires, run)

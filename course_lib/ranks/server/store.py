@@ -1,8 +1,8 @@
 """The gang's key-value store, listening before any rank starts.
 
 It lives in a process of its own, as torchrun's agent does it: when rank 0 dies, the others can still be told so. The
-kernel opens the listening socket (on the loopback interface only) and hands it over, so that a rank that is early
-waits in the listen queue instead of retrying for seconds.
+kernel opens the listening socket (with ranks on one machine on the loopback interface) and hands it over, so that a
+rank that is early waits in the listen queue instead of retrying for seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def host_store(fd: int, config: StoreConfig) -> int:
     import torch.distributed as dist
 
     store = dist.TCPStore(
-        "127.0.0.1",
+        config.address,
         config.port,
         is_master=True,
         wait_for_workers=False,
@@ -34,9 +34,9 @@ def host_store(fd: int, config: StoreConfig) -> int:
     return 0
 
 
-def listen_on_loopback() -> socket.socket:
-    """A listening socket on a free port of the loopback interface; the system picks the port."""
+def listen_on(address: str) -> socket.socket:
+    """A listening socket on a free port of this machine's address; the system picks the port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", 0))
+    listener.bind((address, 0))
     listener.listen(1024)
     return listener

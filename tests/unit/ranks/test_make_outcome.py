@@ -15,6 +15,7 @@ NOTHING = SimpleNamespace(text=lambda: "")
 
 def link(rank, exit_code=None):
     return SimpleNamespace(
+        host_name="",
         rank=rank,
         exit_code=exit_code,
         alive=exit_code is None,

@@ -1,0 +1,348 @@
+"""The kernel's side of one host: the command that reaches it, what it says, and when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import select
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from course_lib.ranks.codec import MalformedError
+from course_lib.ranks.hosts.wire import (
+    GREETING,
+    AskProcesses,
+    Came,
+    HostFailed,
+    HostReady,
+    Pass,
+    Ping,
+    Pong,
+    Processes,
+    RankEnded,
+    RankStarted,
+)
+from course_lib.ranks.messages import Body, decode_message, encode_message
+from course_lib.ranks.protocol import BufferedChannel, Message
+
+_Answer = TypeVar("_Answer", bound=Body)
+
+#: Seconds without a sign of life after which that is said, and after which a host counts as gone.
+SILENT_SECONDS, GONE_SECONDS = 4.0, 10.0
+_PROCESS_SECONDS = 2.0
+_MOST_BEFORE_GREETING = 1 << 16
+_SSH = "ssh -o BatchMode=yes {}"
+_COMMAND = "ddp-course host"
+#: What may be the name of a host: it becomes a word of a command, and never one of its options.
+_NAME = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.:@%/\[\]-]*\Z")
+_numbers = itertools.count(1)
+
+
+class Receiver(Protocol):
+    """A rank of a host, as far as that has to know it."""
+
+    def receive(self, stream: int, content: bytes) -> None:
+        """Take what has come on one of its streams, such as `WIRE`."""
+
+    def lose_wire(self) -> None:
+        """Nothing more comes from it."""
+
+
+class HostError(RuntimeError):
+    """A host cannot be used; the message is one clear line."""
+
+
+def command_for(name: str, via: str | None) -> list[str]:
+    """The words of the command that starts the host process on a machine.
+
+    Args:
+        name: of the machine. via: the command that reaches it, with `{}` for the name; `ssh` where there is none.
+            `ddp-course host` is appended, unless it names that itself.
+
+    Raises:
+        HostError: this is no name, or no command.
+    """
+    if not _NAME.match(name):
+        raise HostError(f"{name!r} is no name of a host.")
+    try:
+        words = shlex.split(via or _SSH)
+    except ValueError as error:
+        raise HostError(f"--via {via}: {error}.") from None
+    if not any("{}" in word for word in words):
+        raise HostError(f"--via {via}: say with {{}} where the host's name belongs, as in --via 'ssh {{}}'.")
+    if not any("ddp-course" in word or "course_lib" in word for word in words):
+        words += _COMMAND.split()
+    return [word.replace("{}", name) for word in words]
+
+
+class _HostChannel(BufferedChannel):
+    """The wire to a host; what a login prints before the host's greeting is no part of it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.before = b""
+        self._greeted = False
+
+    def chunks(self) -> Iterator[bytes]:
+        for chunk in super().chunks():
+            if self._greeted:
+                yield chunk
+                continue
+            self.before, found, rest = (self.before + chunk).partition(GREETING)
+            self._greeted = bool(found)
+            if rest:
+                yield rest
+            elif len(self.before) > _MOST_BEFORE_GREETING:
+                self.closed = True
+
+
+class Host:
+    """One machine that holds ranks for this kernel.
+
+    Attributes:
+        name: as it was given.
+        ready: what it has said of itself; None until it has.
+        gone: why it is no more, one clause; empty while it is there.
+        links: its ranks, by the number by which both sides know them.
+        pids, exits, failures: of its ranks, by that number.
+        ahead_ns: how far its clock is ahead of this machine's.
+        within_ns: by how much that may be wrong.
+    """
+
+    def __init__(self, name: str, via: str | None = None) -> None:
+        """Start the command that reaches the machine; returns at once.
+
+        Raises:
+            HostError: there is no such command.
+        """
+        self.name = name
+        self.ready: HostReady | None = None
+        self.gone = ""
+        self.links: dict[int, Receiver] = {}
+        self.pids: dict[int, int] = {}
+        self.exits: dict[int, int] = {}
+        self.failures: dict[int, str] = {}
+        self.ahead_ns = 0
+        self.within_ns = 0
+        self._answers: list[Message] = []
+        self._passing: tuple[list[int], bytes] | None = None
+        self._lock = threading.RLock()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the host
+        self._pinged: tuple[int, float, int] | None = None  # number, monotonic seconds, time in ns
+        mine, theirs = socket.socketpair()
+        command = command_for(name, via)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=self._log,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise HostError(f"{name}: {command[0]}: {error.strerror or error}.") from None
+        self.channel = _HostChannel(mine)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        # A child that the kernel forks must not hold the wire open: the host would not see the kernel die.
+        with contextlib.suppress(OSError):
+            self.channel.sock.close()
+
+    def last_words(self) -> str:
+        """The end of what the command printed, for error messages."""
+        text = self.channel.before.decode(errors="replace")
+        with contextlib.suppress(OSError, ValueError):
+            self._log.seek(0)
+            text += self._log.read().decode(errors="replace")
+        return " / ".join(line.strip() for line in text.strip().splitlines()[-3:]) or "it printed nothing"
+
+    # -- what it says -------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Take in what the host has said; never blocks."""
+        with self._lock:
+            messages = self.channel.receive()
+            if messages and self._pinged is not None:  # any sign of life is one
+                self._pinged = (self._pinged[0], time.monotonic(), self._pinged[2])
+            try:
+                for message in messages:
+                    self._heard(message)
+            except MalformedError as error:
+                self.lose(f"what it says cannot be read ({error})")
+            if self.channel.closed:
+                self.lose(self._why_closed())
+
+    def _why_closed(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)  # what it has printed is complete then
+        return f"its connection has ended: {self.last_words()}"
+
+    def _heard(self, message: Message) -> None:
+        match message.kind:
+            case Came.kind:
+                self._deliver(decode_message(Came, message))
+            case RankStarted.kind:
+                started = decode_message(RankStarted, message)
+                self.pids[started.key] = started.pid
+            case RankEnded.kind:
+                ended = decode_message(RankEnded, message)
+                self.exits[ended.key] = ended.code
+            case HostFailed.kind:
+                failed = decode_message(HostFailed, message)
+                if not failed.key:
+                    self.lose(failed.reason)
+                self.failures[failed.key] = failed.reason
+            case HostReady.kind:
+                self.ready = decode_message(HostReady, message)
+            case Pong.kind:
+                self._note_clock(decode_message(Pong, message))
+            case _:
+                self._answers.append(message)
+
+    def _deliver(self, came: Came) -> None:
+        for part in came.parts:
+            link = self.links.get(part.key)
+            content = came.content[part.start : part.start + part.size]
+            if link is not None:
+                link.receive(part.stream, content)
+        for key in came.closed:
+            if key in self.links:
+                self.links[key].lose_wire()
+
+    def _note_clock(self, pong: Pong) -> None:
+        if self._pinged is None or self._pinged[0] != pong.number:
+            return
+        sent, now = self._pinged[2], time.time_ns()
+        self._pinged = None
+        if not self.within_ns or (now - sent) // 2 <= self.within_ns:
+            self.within_ns = max(1, (now - sent) // 2)
+            self.ahead_ns = pong.time_ns - (sent + now) // 2
+
+    # -- what it is asked ---------------------------------------------------------------------------------------
+
+    def say(self, body: Body) -> None:
+        """Tell the host, if it is still there; never blocks."""
+        with self._lock:
+            self.flush()
+            if not self.channel.closed:
+                self.channel.send_encoded(encode_message(body).encode())
+
+    def pass_to(self, key: int, message: bytes) -> None:
+        """Have these bytes passed to a rank; the same bytes for several ranks, one after the other, travel once."""
+        with self._lock:
+            if self._passing is not None and self._passing[1] is not message:
+                self.flush()
+            if self._passing is None:
+                self._passing = [], message
+            self._passing[0].append(key)
+
+    def flush(self) -> None:
+        """Send what waits to be passed to ranks."""
+        with self._lock:
+            passing, self._passing = self._passing, None
+            if passing is not None and not self.channel.closed:
+                self.channel.send_encoded(encode_message(Pass(tuple(passing[0]), passing[1])).encode())
+
+    def ask(self, question: Body, answer: type[_Answer], seconds: float) -> _Answer:
+        """Ask the host and wait for its answer.
+
+        Raises:
+            HostError: it is gone, or does not answer in time.
+        """
+        with self._lock:
+            self._answers = [one for one in self._answers if one.kind != answer.kind]
+        self.say(question)
+        return self.answer(answer, seconds)
+
+    def answer(self, kind: type[_Answer], seconds: float) -> _Answer:
+        """Wait for an answer of this kind; see `ask`."""
+        found = self.wait(lambda: self.take(kind), seconds)
+        if found is None:
+            raise HostError(f"{self.name}: {self.gone or f'no answer within {seconds:g} s'}.")
+        return found
+
+    def take(self, kind: type[_Answer]) -> _Answer | None:
+        """The answer of this kind that has come, if one has."""
+        for message in self._answers:
+            if message.kind == kind.kind:
+                self._answers.remove(message)
+                return decode_message(kind, message)
+        return None
+
+    def wait(self, found: Callable[[], _Answer | None], seconds: float) -> _Answer | None:
+        """Read until `found` gives something; None when that is not so in time, or the host is gone."""
+        deadline = time.monotonic() + seconds
+        self.flush()
+        while True:
+            self.read()
+            value = found()
+            left = deadline - time.monotonic()
+            if value is not None or left <= 0 or self.gone:
+                return value
+            with contextlib.suppress(OSError, ValueError):
+                writes = [self.channel] if self.channel.wants_write else []
+                _, writable, _ = select.select([self.channel], writes, [], min(left, 1.0))
+                if writable:
+                    self.channel.flush()
+
+    def processes(self, keys: tuple[int, ...]) -> Processes:
+        """How the processes of these ranks are; nothing is said of them where the host does not answer."""
+        with contextlib.suppress(HostError):
+            return self.ask(AskProcesses(next(_numbers), keys), Processes, _PROCESS_SECONDS)
+        return Processes(0)
+
+    # -- is it there? -------------------------------------------------------------------------------------------
+
+    def ping(self) -> None:
+        """Ask for a sign of life, unless one is being waited for."""
+        with self._lock:
+            if self._pinged is None and not self.gone:
+                self._pinged = (next(_numbers), time.monotonic(), time.time_ns())
+                if not self.channel.wants_write:
+                    self.say(Ping(self._pinged[0]))
+
+    def silent_seconds(self) -> float:
+        """For how long a sign of life has been waited for."""
+        pinged = self._pinged
+        return time.monotonic() - pinged[1] if pinged is not None and not self.gone else 0.0
+
+    def check(self) -> None:
+        """Notice whether it has been silent for too long; what has come is read first."""
+        if self.silent_seconds() > GONE_SECONDS:
+            self.read()
+            if self.silent_seconds() > GONE_SECONDS:
+                self.lose(f"it has not been heard for {GONE_SECONDS:.0f} s")
+
+    def lose(self, why: str) -> None:
+        """It is gone, and its ranks with it: nothing more is believed of it, should it come back."""
+        if self.gone:
+            return
+        self.gone = why
+        self.channel.close()
+        for link in self.links.values():
+            link.lose_wire()
+        with contextlib.suppress(OSError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the host, and with it its ranks; returns when the command has ended."""
+        self.lose("it has been let go")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        self._log.close()
+
+
+def here() -> str:
+    """The command that starts a host on this machine, for `--via`, with a name that is only a name."""
+    return shlex.join(["env", "DDP_COURSE_HOST={}", sys.executable, "-m", "course_lib.ranks.hosts"])
