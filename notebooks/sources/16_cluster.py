@@ -117,8 +117,8 @@ files = sorted(str(path) for path in Path("logs").rglob("*") if path.is_file())
 print(*sorted(re.sub("job-7_[^/]*", "job-7_...", name) for name in files), sep="\n")
 
 # %% [markdown]
-# Two folders begin with the job's id, one for each agent, and end in random letters. The number in the path is the *local* rank: both
-# machines have a `0`, and none of them says which machine it was. On a shared disk give each machine a folder of its own
+# Two folders begin with the job's id, one for each agent, and end in random letters. The last number in the path is the *local* rank: both
+# machines have a `0`, and none of them says which machine it was. (With `--max-restarts`, the last attempt has the highest number.) On a shared disk give each machine a folder of its own
 # (`--log-dir=logs/$SLURM_NODEID`).
 #
 # | | on the console | in `--log-dir` |

@@ -68,7 +68,7 @@ class LaunchLine(Task[Case, Seen, None]):
 
     is_line = gate('It returns a list of words: "torchrun", its options, and train.py.')
 
-    @check("All machines are told how many machines and GPUs there are.")
+    @check("All machines are told how many machines and GPUs there are.", gate=True)
     def counts(self, trial: ThisTrial) -> Miss | None:
         """One agent per machine, one rank per GPU of that machine."""
         machines, gpus = len(trial.case["hosts"]), trial.case["gpus"]
@@ -82,7 +82,7 @@ class LaunchLine(Task[Case, Seen, None]):
                 return Miss(f"machine {rank} has {gpus} GPUs, and starts {line['ranks']} ranks", known)
         return None
 
-    @check("All machines go to the same address, which is that of the first machine.")
+    @check("All machines go to the same address, which is that of the first machine.", gate=True)
     def meet_at_the_first(self, trial: ThisTrial) -> Miss | None:
         """An address of this machine's own, or one that is this machine everywhere, meets nobody."""
         first = trial.case["hosts"][0]

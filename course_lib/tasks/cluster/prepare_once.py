@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
-from course_lib.outcome.outcome import Outcome
 from course_lib.tasks.compared import compared
 from course_lib.tasks.process_groups.bare import play_two_machines, sum_of_ranks, without_group
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check
 
 #: Seconds: the timeout of the default group, how long preparing takes where that is long, and what is allowed for it.
-_GROUP, _SLOW, _ALLOWED = 2.0, 3.0, 20.0
+_GROUP, _SLOW, _ALLOWED = 2.0, 3.0, 30.0
+#: How long a rank that has raised looks whether the others come back, too.
+_PATIENCE = 5.0
 
 
 class Case(TypedDict):
@@ -35,13 +36,15 @@ class Seen(TypedDict):
         calls: how often it has called `prepare`.
         raised: the type of what the answer raised; empty where it returned.
         ready: whether the data of its machine were there when the answer returned.
-        sum: the ranks added up over the default group afterwards.
+        sum: the ranks added up over the default group afterwards; -1 where that did not work.
+        alone: whether it had raised, and others still waited some seconds later.
     """
 
     calls: int
     raised: str
     ready: bool
-    sum: NotRequired[float]
+    sum: float
+    alone: bool
 
 
 ThisTrial = Trial[Case, Seen, None]
@@ -78,7 +81,7 @@ class PrepareOnce(Task[Case, Seen, None]):
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=_GROUP))
         machine = int(os.environ["GROUP_RANK"])
         data = Path(f"{case['mark']}-{machine}")
-        seen: Seen = {"calls": 0, "raised": "", "ready": False}
+        seen: Seen = {"calls": 0, "raised": "", "ready": False, "sum": -1.0, "alone": False}
 
         def prepare() -> None:
             seen["calls"] += 1
@@ -95,12 +98,15 @@ class PrepareOnce(Task[Case, Seen, None]):
         except Exception as error:
             seen["raised"] = type(error).__name__
         seen["ready"] = data.exists()
-        if case["scene"] != "fails" and not seen["raised"]:
-            with contextlib.suppress(RuntimeError):
+        if case["scene"] == "fails":
+            seen["alone"] = not _all_are_back(case["mark"])
+            without_group()  # whoever still waits is told so
+        elif not seen["raised"]:
+            with contextlib.suppress(RuntimeError, ValueError):
                 seen["sum"] = sum_of_ranks()
         return seen
 
-    @check("prepare is called once on each machine.")
+    @check("prepare is called once on each machine.", gate=True)
     def once_per_machine(self, trial: ThisTrial) -> Miss | None:
         """By whichever rank of it."""
         half = max(1, trial.world_size // 2)
@@ -117,7 +123,7 @@ class PrepareOnce(Task[Case, Seen, None]):
                 )
         return None
 
-    @check("Where nothing fails, it returns on every rank, however long preparing takes.")
+    @check("Where nothing fails, it returns on every rank, however long preparing takes.", gate=True)
     def waits(self, trial: ThisTrial) -> Miss | None:
         """The timeout of the default group is shorter."""
         if trial.case["scene"] == "fails":
@@ -128,7 +134,7 @@ class PrepareOnce(Task[Case, Seen, None]):
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {seen['raised']}", known)
         return None
 
-    @check("It returns when the data of the rank's machine are there, not earlier.")
+    @check("It returns when the data of the rank's machine are there, not earlier.", gate=True)
     def comes_back_late_enough(self, trial: ThisTrial) -> Miss | None:
         if trial.case["scene"] == "fails":
             return None
@@ -142,22 +148,39 @@ class PrepareOnce(Task[Case, Seen, None]):
     #: A timeout breaks a group for good, and so does a rank that has left out a collective.
     still_works = compared(
         "The default group works afterwards.",
-        "with {case}, a sum over the ranks was {seen} on rank {rank}",
+        "with {case}, a sum over the ranks did not work on rank {rank}",
         of="sum",
         right=lambda trial, _: float(sum(range(trial.world_size))),
         when=lambda case: case["scene"] != "fails",
     )
 
-    @check("Where preparing fails on one machine, it raises on every rank.")
+    @check("Where preparing fails on one machine, it raises on every rank, soon.")
     def all_learn_of_it(self, trial: ThisTrial) -> Miss | None:
         """A rank that trains on would wait for those who have ended."""
         if trial.case["scene"] != "fails":
             return None
+        case = self.describe(trial.case)
         for rank, seen in trial.seen.items():
             if not seen["raised"]:
-                return Miss(f"with {self.describe(trial.case)}, rank {rank} raised nothing", "failure_kept")
+                return Miss(f"with {case}, rank {rank} raised nothing", "failure_kept")
+            if seen["alone"]:
+                late = (
+                    f"with {case}, rank {rank} raised, and others still waited {_PATIENCE:.0f} seconds later"
+                )
+                return Miss(late, "failure_hangs")
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Two trials are over when preparing fails: who hangs then waits for a rank that has raised."""
-        return "failure_hangs" if len(trials) % 3 == 2 else None
+    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
+        """Each miss names its own."""
+        return None
+
+
+def _all_are_back(mark: str) -> bool:
+    """Whether the answer has ended on all ranks, at the latest some seconds after it has ended here."""
+    Path(f"{mark}-back-{os.environ['RANK']}").touch()
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        if len([*Path().glob(f"{mark}-back-*")]) == int(os.environ["WORLD_SIZE"]):
+            return True
+        time.sleep(0.02)
+    return False
