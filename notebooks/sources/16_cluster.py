@@ -322,7 +322,7 @@ from course_lib.lab.cluster import file_text
 print(file_text("train.sbatch"))
 
 # %% [markdown]
-# The course's tests run this file in Slurm 22.05 on two nodes in two namespaces (without the line about GPUs, and with two cores per
+# The course's tests run this file in Slurm 22.05 on two nodes in two namespaces (without the line about GPUs, and with one core per
 # task). Four things go wrong with it:
 #
 # - **`--ntasks-per-node=4`**, because there are four GPUs. Then there are four agents per machine with four ranks each, and with
