@@ -74,9 +74,10 @@ for rank, log in out.values.items():
 # The one that is left is the cause. Its traceback was printed by the rank itself, above the agent's report. People miss it there
 # because it is far above, or on another machine, or was filtered away.
 #
-# > **On GPUs (NCCL).** A rank whose peer has died is told nothing by NCCL's sockets: it waits, until the watchdog's timeout (10 minutes
-# > by default, `kProcessGroupNCCLDefaultTimeout` in `ProcessGroupNCCL.hpp`) or until the other agents end it. So the first machine's log may name
-# > `SIGTERM` or `SIGABRT` where gloo's says “closed by peer”. (Read, not run here.)
+# > **On GPUs (NCCL).** A rank whose peer has died may report `ncclRemoteError` (“remote process exited or there was a network error”, NCCL's
+# > documentation), or nothing until the watchdog's timeout (10 minutes by default, `kProcessGroupNCCLDefaultTimeout` in
+# > `ProcessGroupNCCL.hpp`). Neither is the cause, and the agent of its machine names it as the root cause all the same. (Read, not run
+# > here.)
 #
 # ## Where the traceback is
 #
@@ -128,8 +129,8 @@ print(*sorted(re.sub("job-7_[^/]*", "job-7_...", name) for name in files), sep="
 # | `--tee=3` | everything, with `[default0]:` in front | everything |
 # | `--local-ranks-filter=0` | local rank 0 only | as without it |
 #
-# Take `--tee=3` and `@record`, and the question above does not come up. `--local-ranks-filter=0` alone is a trap: the traceback of
-# local rank 1 goes nowhere.
+# Take `--tee=3` and `@record`, and the question above does not come up. `--local-ranks-filter=0` alone is a trap: what local rank 1 prints
+# goes to `/dev/null` (`DefaultLogsSpecs.reify` in `torch/distributed/elastic/multiprocessing/api.py`).
 #
 # ## Two ways to count
 #
@@ -325,8 +326,8 @@ print(file_text("train.sbatch"))
 # The course's tests run this file in Slurm 22.05 on two nodes in two namespaces (without the line about GPUs, and with one core per
 # task). Four things go wrong with it:
 #
-# - **`--ntasks-per-node=4`**, because there are four GPUs. Then there are four agents per machine with four ranks each, and with
-#   `--nnodes=2` the first two agents to come are the job. The others wait.
+# - **`--ntasks-per-node=4`**, because there are four GPUs. Then there are four agents per machine with four ranks each. With
+#   `--nnodes=2` the first two agents that come are the job, perhaps both on one machine. The others wait, and fail when it ends.
 # - **`torchrun` without `srun`**: sbatch runs the script on the first machine only. There the agent waits for a second one.
 # - **A fixed port.** Two jobs on one machine want the same. Here it is made of the job's number.
 # - **`srun` and cores.** Since 22.05 `srun` does not take `--cpus-per-task` from sbatch (Slurm's release notes), and all ranks and
@@ -375,7 +376,7 @@ for rank, log in out.values.items():
     print(f"rank {rank}:", words_of_rank(log) or "no error")
 
 # %% [markdown]
-# (Where both machines are one, there is no error.) One rank is refused at once, the other one waits: here for five seconds at a timeout of one,
+# (Where both machines are one, both start.) One rank is refused at once, the other one waits: here for five seconds at a timeout of one,
 # and by default so long that people kill it. Which one is which is a matter of chance. The agents have met, the ranks have met at the store, and there each has written
 # the address under which the others shall call. gloo takes the one that the machine's own host name leads to, and where that cannot be
 # used, loopback (`ProcessGroupGloo::createDefaultDevice` in `ProcessGroupGloo.cpp`). In a container, on Debian (`127.0.1.1` in `/etc/hosts`) and
