@@ -207,7 +207,9 @@ def ending(log: str) -> str:
 
 def last_words(log: str) -> str:
     """The last exception in a log, one line; "" where there is none."""
-    said = re.findall(r"^(?:\[rank\d+\]: )?(?:torch[\w.]*\.)?(\w*(?:Error|Exception)\b.*)$", log, re.MULTILINE)
+    said = re.findall(
+        r"^(?:\[rank\d+\]: )?(?:torch[\w.]*\.)?(\w*(?:Error|Exception)\b.*)$", log, re.MULTILINE
+    )
     return re.sub(r" (?:Connection was likely closed|This is typically).*", "", said[-1]) if said else ""
 
 
