@@ -645,7 +645,7 @@ out = run(saved_again, f"{files.name}/again", ranks=2, expect="died:1")
 # %%
 p = predict("14.mixed_folder")
 
-# %%
+# %% tags=["notebook-only"]
 # %%ranks 3 --fresh --backend gloo --predicted --as out
 import os
 import warnings
