@@ -26,7 +26,7 @@ def attached(pids: str, folder: Path | None, values: bool) -> NoReturn:
     if not os.path.isdir("/proc/self/task"):
         _refuse("--attach reads /proc, which only Linux has.")
     try:
-        told = snapshots(numbers, sources=folder is None or values)
+        told = snapshots(numbers)
     except NotAllowedError as error:
         _refuse(f"{error}. {_how_to_be_allowed()}")
     except UnreadableError as error:
@@ -38,7 +38,7 @@ def attached(pids: str, folder: Path | None, values: bool) -> NoReturn:
         )
     if folder is not None:
         for each in told:
-            path = save(each, folder)
+            path = save(each, folder, values=values)
             typer.echo(
                 f"{len(each.now)} of {each.world_size} ranks seen: {path} ({path.stat().st_size // 1024 + 1} kB)"
             )
@@ -76,7 +76,7 @@ def _text(found: Finding, ranks: int) -> str:
         return told
     seen = found.outcome.diagnosis
     lines = [
-        f"Nothing is stuck, as far as can be seen. {seen.summary}",
+        f"No deadlock is seen. {seen.summary}",
         *(f"  {line}" for line in seen.evidence),
     ]
     return "\n".join(lines)

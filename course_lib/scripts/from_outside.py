@@ -34,8 +34,8 @@ from course_lib.versions import version
 _MARK = "what ddp-course has seen of the ranks of one machine from outside"
 _PATTERN = "outside-*.json"
 #: Seconds between the two looks; how long ranks have waited when a rank that is slow is worth an alarm; and how long
-#: they have waited when a standstill is.
-BETWEEN, _LONG, _PROBABLE = 2.0, 60.0, 5.0
+#: they have waited when a standstill is, and when a rank is that only looks whether something has come.
+BETWEEN, _LONG, _PROBABLE, _POLLING = 2.0, 60.0, 5.0, 10.0
 #: Parts of the names of variables that are another number on each rank.
 _OWN = ("rank", "seed", "device", "pid", "size", "port", "time", "worker", "index", "idx")
 
@@ -84,17 +84,16 @@ def snapshots(
 
     Args:
         pids: the processes that are ranks; else all of this user's that are.
-        sources: keep the texts of lines, and the values of variables.
 
     Raises:
         pyspy.UnreadableError: none can be read.
     """
     found = processes.processes(pids)
-    before, started = look(found, _world(found), first=True, sources=sources), time.monotonic()
+    before, started = look(found, _world(found), first=True), time.monotonic()
     if not before:
         return []
     time.sleep(max(seconds - (time.monotonic() - started), 0))
-    now = look([each for each in found if each.pid in before], _world(found), first=False, sources=sources)
+    now = look([each for each in found if each.pid in before], _world(found), first=False)
     now = {pid: replace(status, outside=_asleep_since(status, before[pid])) for pid, status in now.items()}
     told = []
     for run, members in itertools.groupby(sorted(found, key=lambda each: each.run), lambda each: each.run):
@@ -196,12 +195,38 @@ def _in_world(statuses: Mapping[int, RankStatus], world: int) -> dict[int, RankS
 # -- kept in files, and read again -----------------------------------------------------------------------------------
 
 
-def save(snapshot: Snapshot, folder: Path) -> Path:
-    """Write a machine's file into a folder, which is made."""
+def save(snapshot: Snapshot, folder: Path, *, values: bool = False) -> Path:
+    """Write a machine's file into a folder, which is made.
+
+    Args:
+        values: keep the text of lines, the values of variables and the errors that ranks have left, too.
+    """
+    if not values:
+        pairs = {
+            rank: _without_values(snapshot.before[rank], status) for rank, status in snapshot.now.items()
+        }
+        before, now = ({rank: pair[n] for rank, pair in pairs.items()} for n in (0, 1))
+        snapshot = replace(snapshot, before=before, now=now)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"outside-{snapshot.host}-{min(snapshot.now)}-{max(snapshot.now)}.json"
     write_marked(path, snapshot, _MARK)
     return path
+
+
+def _without_values(before: RankStatus, now: RankStatus) -> tuple[RankStatus, RankStatus]:
+    """The same two looks, without text of the script; of variables there is only left whether they have changed."""
+    assert before.outside is not None
+    assert now.outside is not None
+    changed = before.outside.variables != now.outside.variables
+
+    def bare(status: RankStatus, variables: str) -> RankStatus:
+        assert status.outside is not None
+        outside = replace(
+            status.outside, numbers={}, error="", variables=variables if status.outside.variables else ""
+        )
+        return replace(status, stack=tuple(replace(f, source="") for f in status.stack), outside=outside)
+
+    return bare(before, "first"), bare(now, "second" if changed else "first")
 
 
 def holds_saved(folder: Path) -> bool:
@@ -259,7 +284,12 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     still = [r for r in running if now[r].same_place(before[r]) and now[r].still_since(before[r])]
     blocked = [rank for rank in still if now[rank].waiting_in is not None and rank not in stopped]
     busy = [rank for rank in sorted(running) if rank not in blocked and rank not in stopped]
-    if not blocked and not stopped and not any(_never_ends(before[rank], now[rank]) for rank in busy):
+    seconds = min((seen[rank].asleep_for or 0.0 for rank in blocked), default=0.0) + BETWEEN
+    if (
+        not blocked
+        and not stopped
+        and not any(_never_ends(before[rank], now[rank], seconds) for rank in busy)
+    ):
         return Finding(None)
     waiting = {
         rank: _waiting(rank, now, blocked, stopped, [*gone, *over, *busy, *stopped])
@@ -273,7 +303,6 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     if doubts is not None:
         slow = False
         proved = not doubts and not stopped
-    seconds = min((seen[rank].asleep_for or 0.0 for rank in blocked), default=0.0)
     outcome = Outcome(
         kind=Kind.HANG,
         world_size=world,
@@ -293,8 +322,10 @@ def judged(told: Sequence[Snapshot]) -> Finding:
         hosts={rank: one.host for one in told for rank in one.now} if len(told) > 1 else {},
         from_outside=True,
     )
-    firm = not slow or seconds >= _LONG or any(_never_ends(before[rank], now[rank]) for rank in busy)
-    firm = firm and (proved or bool(stopped) or slow or seconds == 0 or seconds + BETWEEN >= _PROBABLE)
+    firm = not slow or seconds >= _LONG or any(_never_ends(before[rank], now[rank], seconds) for rank in busy)
+    # A rank in a communication call that is not still is on its way: soon more is known.
+    firm = firm and not any(now[rank].waiting_in is not None and not seen[rank].problem for rank in busy)
+    firm = firm and (proved or bool(stopped) or slow or not blocked or seconds >= _PROBABLE)
     outcome = explained(outcome)
     kind = "proved" if proved else "probable" if doubts and firm else "unknown"
     assert outcome.diagnosis is not None
@@ -374,11 +405,11 @@ def _doubts(
     return doubts
 
 
-def _never_ends(before: RankStatus, now: RankStatus) -> bool:
+def _never_ends(before: RankStatus, now: RankStatus, waited: float) -> bool:
     """Whether a rank that is in no communication call does what hardly ends by itself.
 
-    It waits for somebody to type, sleeps for a minute or more, or runs in a loop that calls
-    nothing, or in which no variable changes.
+    It waits for somebody to type, sleeps for a minute or more, runs in a loop that calls nothing, or looks again and
+    again for something that has not come while the others have waited for so many seconds.
     """
     seen, earlier = now.outside, before.outside
     assert seen is not None
@@ -389,8 +420,8 @@ def _never_ends(before: RankStatus, now: RankStatus) -> bool:
         return True
     if seen.spins:
         return True
-    goes_round = not now.asleep or (seen.ends_in is not None and seen.ends_in < BETWEEN)
-    return goes_round and bool(seen.variables) and seen.variables == earlier.variables
+    comes_round = seen.ends_in is not None and seen.ends_in < BETWEEN
+    return comes_round and waited >= _POLLING and bool(seen.variables) and seen.variables == earlier.variables
 
 
 def _with_evidence(

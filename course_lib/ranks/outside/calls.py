@@ -42,8 +42,7 @@ _TIMED = {
 }
 #: Functions of Linux in which a thread sleeps, by what for.
 _SLEEPS = ("nanosleep",)
-_CHILD_WAITS = ("do_wait",)
-_LOCK_WAITS = ("futex",)
+_CHILD_WAIT = "do_wait"
 _READS = ("n_tty_read", "wait_woken", "pipe_read")
 
 
@@ -226,11 +225,14 @@ def pause_of(frames: Sequence[SeenFrame], channel: str) -> tuple[str, PauseKind]
     call = next((node for node in calls if named(node.func) == callee), None)
     if call is None:
         call = next((node for node in calls if _fits(named(node.func), channel)), calls[0] if calls else None)
+    if callee == "__next__":
+        call = None
+        callee = "next"
     name = f"{ast.unparse(call.func)}()" if call is not None else f"{callee}()" if callee else _with(learners)
     path = path_of(leaf)
     if any(word in channel for word in _SLEEPS):
         kind = PauseKind.SLEEP
-    elif path.endswith(CHILDREN) or any(word in channel for word in _CHILD_WAITS):
+    elif path.endswith(CHILDREN) or channel == _CHILD_WAIT:
         kind = PauseKind.CHILD
     elif (path.endswith(LOCKS) and not _has_a_timeout(frames)) or (
         leaf is learners and (name.endswith(".acquire()") or name.startswith("with ")) and "futex" in channel

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from course_lib.outcome.outcome import Collective, DDPStage
+from course_lib.outcome.outcome import Collective, DDPStage, PauseKind
 from course_lib.outcome.places import Frame, Spot, is_learners
 from course_lib.ranks.inside import traffic
 from course_lib.ranks.inside.blocking_calls import waiting_in
@@ -41,15 +41,12 @@ class _Seen:
     not_allowed: bool = False
 
 
-def look(
-    found: Iterable[processes.Process], world: int, *, first: bool, sources: bool = True
-) -> dict[int, RankStatus]:
+def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict[int, RankStatus]:
     """What each of these processes is doing now, by its number.
 
     Args:
         world: how many ranks there are.
         first: before py-spy has read a process, Linux still tells how long it has slept.
-        sources: also the texts of lines, and the values of variables.
 
     Raises:
         pyspy.NotAllowedError, pyspy.NoPySpyError: none of them can be read.
@@ -65,7 +62,7 @@ def look(
     if refused and len(refused) == len(living):
         raise pyspy.NotAllowedError(refused[0])
     return {
-        each.pid: _status(each, seen[each.pid], world, told, asleep[each.pid], workers[each.pid], sources)
+        each.pid: _status(each, seen[each.pid], world, told, asleep[each.pid], workers[each.pid])
         for each in living
     }
 
@@ -80,35 +77,35 @@ def _read(pid: int) -> _Seen:
         return _Seen((), channel, str(error), isinstance(error, pyspy.NotAllowedError))
 
 
-def _workers(pids: Sequence[int]) -> tuple[str, ...]:
-    """Where the processes are that a rank has started, those that run Python."""
-    found = []
+def _workers(pids: Sequence[int]) -> tuple[tuple[str, ...], float | None]:
+    """Where the processes are that a rank has started and that run code of the learner's; how long they sleep there."""
+    found, longest = [], None
     for pid in pids:
         channel = processes.wait_channel(pid)
         with contextlib.suppress(pyspy.UnreadableError):
             main = _main(pyspy.threads_of(pid), pid)
-            line = next((f for f in main if is_learners(f.spot.file)), None)
+            # A forked process has the stack of its parent, too.
+            inside = next(
+                (n for n, f in enumerate(main) if f.spot.function in ("_worker_loop", "_bootstrap")), 0
+            )
+            line = next((f for f in main[:inside] if is_learners(f.spot.file)), None)
             if line is not None:
-                pause = calls.pause_of(main, channel)
-                doing = (
-                    f" in {pause[0]}"
-                    if pause is not None and traffic.is_asleep(pid, f"/proc/{pid}/task")
-                    else ""
-                )
-                frame = Frame(*line.spot, "")
-                found.append(f"its process {pid} is{doing} at {frame.where()}")
-    return tuple(found)
+                pause = calls.pause_of(main[:inside], channel)
+                asleep = pause is not None and traffic.is_asleep(pid, f"/proc/{pid}/task")
+                if pause is not None and asleep and pause[1] is PauseKind.SLEEP:
+                    longest = max(longest or 0.0, calls.ends_in(main) or 0.0)
+                doing = f" in {pause[0]}" if pause is not None and asleep else ""
+                found.append(f"its process {pid} is{doing} at {Frame(*line.spot, '').where()}")
+    return tuple(found), longest
 
 
 def _main(threads: Iterable[SeenThread], pid: int) -> tuple[SeenFrame, ...]:
     return next((each.frames for each in threads if each.number == pid), ())
 
 
-def _stack(frames: Iterable[SeenFrame], sources: bool) -> list[Frame]:
+def _stack(frames: Iterable[SeenFrame]) -> list[Frame]:
     """Outermost first, as `tracebacks.current_stack` has it."""
-    stack = [
-        Frame(*f.spot, linecache.getline(f.spot.file, f.spot.line).strip() if sources else "") for f in frames
-    ]
+    stack = [Frame(*f.spot, linecache.getline(f.spot.file, f.spot.line).strip()) for f in frames]
     return stack[::-1]
 
 
@@ -118,19 +115,18 @@ def _status(
     world: int,
     told: Mapping[int, sockets.Connection] | None,
     asleep_for: float | None,
-    workers: tuple[str, ...],
-    sources: bool,
+    workers: tuple[tuple[str, ...], float | None],
 ) -> RankStatus:
     tasks = f"/proc/{process.pid}/task"
     awake, main = traffic.awake(tasks=tasks), _main(seen.threads, process.pid)
     asleep = traffic.is_asleep(process.pid, tasks)
-    stack = _stack(main, sources)
+    stack = _stack(main)
     waits_in = waiting_in(stack, None) or _bare_wait(process.pid, main, asleep)
     moved, in_flight, seen_through = _carried(process.pid, told)
     numbers = {
         f"{frame.spot.file}:{frame.spot.function}:{name}": value
         for frame in main
-        if sources and is_learners(frame.spot.file)
+        if is_learners(frame.spot.file)
         for name, value in calls.whole_numbers(frame).items()
     }
     pause = None if waits_in is not None or not asleep else calls.pause_of(main, seen.channel)
@@ -142,10 +138,10 @@ def _status(
         numbers=numbers,
         variables=_digest(main),
         spins=bool(main) and not asleep and calls.spins(main[0]),
-        ends_in=calls.ends_in(main) if pause is not None and "sleep" in seen.channel else None,
+        ends_in=calls.ends_in(main) if pause is not None and pause[1] is PauseKind.SLEEP else workers[1],
         reads=asleep and waits_in is None and calls.reads(seen.channel),
-        workers=workers,
-        error=processes.last_error(process) if sources else "",
+        workers=workers[0],
+        error=processes.last_error(process),
         problem=seen.problem,
         doubts=_doubts(main) if waits_in is not None else (),
     )
@@ -248,7 +244,7 @@ def _others(threads: Iterable[SeenThread], pid: int) -> list[tuple[str, str]]:
             any(f.endswith(_IDLE) for f in files) or not _is_of_torch(files)
         ):
             continue
-        if waiting_in(_stack(thread.frames, False), None) is not None:
+        if waiting_in(_stack(thread.frames), None) is not None:
             kind = "communication"
         else:
             kind = "lock" if files[0].endswith(LOCKS) else "other"
