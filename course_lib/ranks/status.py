@@ -52,6 +52,7 @@ class FromOutside:
         error: what it has left behind of an exception.
         problem: why its stack could not be read.
         doubts: why its wait may end, a clause each.
+        launched: by communicator of NCCL's, how many collectives it has launched (`ranks/outside/ras.py`).
     """
 
     pid: int
@@ -67,6 +68,7 @@ class FromOutside:
     error: str = ""
     problem: str = ""
     doubts: tuple[str, ...] = ()
+    launched: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

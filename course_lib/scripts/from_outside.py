@@ -15,6 +15,7 @@ from pathlib import Path
 
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.words import rank_list, verb
+from course_lib.outcome.facts import Facts
 from course_lib.outcome.outcome import (
     EXIT_UNKNOWN,
     Diagnosis,
@@ -24,6 +25,7 @@ from course_lib.outcome.outcome import (
     RankState,
     Waiting,
 )
+from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.outside import processes
 from course_lib.ranks.outside.looks import collective_of, look
@@ -285,11 +287,12 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     blocked = [rank for rank in still if now[rank].waiting_in is not None and rank not in stopped]
     busy = [rank for rank in sorted(running) if rank not in blocked and rank not in stopped]
     seconds = min((seen[rank].asleep_for or 0.0 for rank in blocked), default=0.0) + BETWEEN
-    if (
-        not blocked
-        and not stopped
-        and not any(_never_ends(before[rank], now[rank], seconds) for rank in busy)
-    ):
+    launched = {rank: each.launched for rank, each in seen.items() if each.launched}
+    unequal = bool(nccl_counts.apart(launched)) and all(
+        _launched(before[rank]) == launched[rank] for rank in launched
+    )
+    idle = [rank for rank in busy if _never_ends(before[rank], now[rank], seconds)]
+    if not blocked and not stopped and not unequal and (not busy or len(idle) < len(busy)):
         return Finding(None)
     waiting = {
         rank: _waiting(rank, now, blocked, stopped, [*gone, *over, *busy, *stopped])
@@ -300,9 +303,15 @@ def judged(told: Sequence[Snapshot]) -> Finding:
         False,
         bool(busy),
     )
+    if unequal:
+        doubts = None  # NCCL's numbers say more than where the ranks stand
     if doubts is not None:
         slow = False
         proved = not doubts and not stopped
+    if unequal:
+        for rank in running:
+            if now[rank].waiting_in is None and now[rank].same_place(before[rank]):
+                waiting[rank] = replace(waiting[rank], state=RankState.GPU)
     outcome = Outcome(
         kind=Kind.HANG,
         world_size=world,
@@ -320,14 +329,16 @@ def judged(told: Sequence[Snapshot]) -> Finding:
         timed_out=not proved and not doubts and not stopped,
         what="script",
         hosts={rank: one.host for one in told for rank in one.now} if len(told) > 1 else {},
+        facts={rank: Facts(issued=counts) for rank, counts in launched.items()} if unequal else {},
         from_outside=True,
     )
-    firm = not slow or seconds >= _LONG or any(_never_ends(before[rank], now[rank], seconds) for rank in busy)
+    firm = not slow or seconds >= _LONG or bool(idle)
     # A rank in a communication call that is not still is on its way: soon more is known.
     firm = firm and not any(now[rank].waiting_in is not None and not seen[rank].problem for rank in busy)
     firm = firm and (proved or bool(stopped) or slow or not blocked or seconds >= _PROBABLE)
+    firm = firm or unequal
     outcome = explained(outcome)
-    kind = "proved" if proved else "probable" if doubts and firm else "unknown"
+    kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
     assert outcome.diagnosis is not None
     diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind)
     return Finding(replace(outcome, diagnosis=diagnosis), firm, kind)
@@ -403,6 +414,10 @@ def _doubts(
         if len(places) == 1:
             doubts.append("what the ranks bring to this collective is not seen from outside")
     return doubts
+
+
+def _launched(status: RankStatus) -> Mapping[str, int]:
+    return status.outside.launched if status.outside is not None else {}
 
 
 def _never_ends(before: RankStatus, now: RankStatus, waited: float) -> bool:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -510,3 +514,54 @@ train()
     assert "line 18" in summary
     assert "line 19" in summary
     assert "of accelerate" in "\n".join([summary, *found.outcome.diagnosis.evidence])
+
+
+class RasService(socketserver.StreamRequestHandler):
+    """Speaks as NCCL's RAS service does (src/ras/client_support.cc of NCCL 2.28). Never seen on a GPU."""
+
+    counts: ClassVar[dict[int, int]] = {}
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            words = line.decode().strip().lower()
+            if words.startswith("client protocol"):
+                self.wfile.write(b"SERVER PROTOCOL 2\n")
+            elif words == "verbose status":
+                ranks = [
+                    {
+                        "rank": n,
+                        "host": "127.0.0.1",
+                        "pid": pid,
+                        "collective_counts": {"AllReduce": count, "Send": n},
+                    }
+                    for n, (pid, count) in enumerate(self.counts.items())
+                ]
+                told = {
+                    "nccl_version": "2.28.7",
+                    "communicators": [{"hash": "0xabc", "size": 2, "ranks": ranks}],
+                }
+                self.wfile.write(json.dumps(told).encode())
+                return
+            else:
+                self.wfile.write(b"OK\n")
+
+
+def test_nccl_s_counts_name_the_rank_that_is_behind(tmp_path, monkeypatch):
+    """A fake of the service; the ranks are in no call of torch.distributed, as where NCCL's return at once."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), RasService) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{server.server_address[1]}")
+        with running(tmp_path, "\nready()\nthreading.Event().wait()\n", 2) as pids:
+            ranks = sorted((each.rank, each.pid) for each in processes(pids) if each.rank is not None)
+            RasService.counts = {ranks[0][1]: 41, ranks[1][1]: 40}
+            found = firm(pids)
+            RasService.counts = {ranks[0][1]: 41, ranks[1][1]: 41}
+            (told,) = snapshots(pids)
+            level = judged([told])
+        server.shutdown()
+    assert (found.kind, found.outcome.diagnosis.culprits) == ("probable", (1,))
+    assert (
+        "Rank 1 has issued 40 collectives through NCCL, and rank 0 has issued 41"
+        in found.outcome.diagnosis.summary
+    )
+    assert not level.firm

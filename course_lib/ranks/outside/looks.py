@@ -8,7 +8,7 @@ import linecache
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course_lib.outcome.outcome import Collective, DDPStage, PauseKind
 from course_lib.outcome.places import Frame, Spot, is_learners
@@ -16,7 +16,7 @@ from course_lib.ranks.inside import traffic
 from course_lib.ranks.inside.blocking_calls import waiting_in
 from course_lib.ranks.inside.flight_recorder import IssuingFrame, origin_of
 from course_lib.ranks.inside.pauses import LOCKS
-from course_lib.ranks.outside import calls, processes, pyspy, sockets
+from course_lib.ranks.outside import calls, processes, pyspy, ras, sockets
 from course_lib.ranks.outside.pyspy import SeenFrame, SeenThread
 from course_lib.ranks.status import NO_RANK, FromOutside, RankStatus
 
@@ -61,9 +61,17 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     refused = [each.problem for each in seen.values() if each.not_allowed]
     if refused and len(refused) == len(living):
         raise pyspy.NotAllowedError(refused[0])
-    return {
+    statuses = {
         each.pid: _status(each, seen[each.pid], world, told, asleep[each.pid], workers[each.pid])
         for each in living
+    }
+    asked = next((e for e in living if statuses[e.pid].uses_gpus or "NCCL_RAS_ADDR" in e.environment), None)
+    launched = ras.counts(asked.environment, statuses.keys()) if asked is not None else {}
+    return {
+        pid: replace(status, outside=replace(status.outside, launched=launched[pid]))
+        if pid in launched and status.outside is not None
+        else status
+        for pid, status in statuses.items()
     }
 
 
