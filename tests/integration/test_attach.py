@@ -25,6 +25,7 @@ from course_lib.cli.app import application
 from course_lib.ranks.outside.processes import processes
 from course_lib.scripts.from_outside import Finding, judged, read_saved, save, snapshots
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="reads /proc, which only Linux has"),
@@ -565,3 +566,23 @@ def test_nccl_s_counts_name_the_rank_that_is_behind(tmp_path, monkeypatch):
         in found.outcome.diagnosis.summary
     )
     assert not level.firm
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes root, and setpriv")
+def test_who_may_not_read_the_ranks_is_told_what_to_run(tmp_path):
+    with running(tmp_path, SOUND["no group"], 2) as pids:
+        less = ("setpriv", "--bounding-set", "-sys_ptrace")
+        command = [
+            sys.executable,
+            "-m",
+            "course_lib.cli",
+            "doctor",
+            "--attach",
+            "--pids",
+            ",".join(map(str, pids)),
+        ]
+        said = subprocess.run([*less, *command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert said.returncode == 2, said
+    assert "ptrace is not allowed" in said.stderr
+    assert "--cap-add SYS_PTRACE" in said.stderr
+    assert said.stderr.count("\n") == 1

@@ -87,7 +87,7 @@ def _process(pid: int, anyhow: bool) -> Process | None:
         letter, parent = fields[0].decode(), int(fields[_PPID])
         if letter != "Z" and not anyhow and (not _is_ours(pid) or b"libtorch" not in _read(pid, "maps")):
             return None
-        environment = {} if letter == "Z" else _environment(pid)
+        environment = {} if letter == "Z" else _environment(pid, anyhow)
     except (OSError, IndexError, ValueError):
         return None
     for rank, size in _VARIABLES:
@@ -104,8 +104,14 @@ def _read(pid: int, name: str) -> bytes:
     return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
-def _environment(pid: int) -> dict[str, str]:
-    entries = (entry.decode(errors="replace").partition("=") for entry in _read(pid, "environ").split(b"\0"))
+def _environment(pid: int, anyhow: bool) -> dict[str, str]:
+    try:
+        told = _read(pid, "environ")
+    except PermissionError:
+        if not anyhow:
+            raise
+        told = b""  # py-spy will not be allowed to read the process either, and says so
+    entries = (entry.decode(errors="replace").partition("=") for entry in told.split(b"\0"))
     return {name: value for name, _, value in entries if name}
 
 

@@ -82,7 +82,7 @@ def threads_of(pid: int, native: bool = False) -> list[SeenThread]:
         if told.returncode == 0:
             return [_thread(each) for each in json.loads(told.stdout.decode(errors="replace"))]
         if any(words in why.lower() for words in _NOT_ALLOWED):
-            raise NotAllowedError(why.splitlines()[0])
+            raise NotAllowedError(f"The system does not let you read process {pid} (ptrace is not allowed)")
     raise UnreadableError(why.splitlines()[0] if why else "py-spy says nothing")
 
 
