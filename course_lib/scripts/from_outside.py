@@ -1,4 +1,4 @@
-"""A run that somebody else has started, and that stands still: two looks at its ranks from outside, and what they say.
+"""A run that somebody else has started, and that hangs: two looks at its ranks from outside, and what they say.
 
 Nothing of the course is in the ranks, and nothing is changed in them. The looks of one machine are judged at once
 (`attached`), or kept in a file (`save`), and judged with those of other machines (`read_saved`, `outcome_of`).

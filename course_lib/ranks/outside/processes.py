@@ -116,7 +116,7 @@ def _environment(pid: int, anyhow: bool) -> dict[str, str]:
 
 
 def is_launcher(pid: int) -> bool:
-    """Whether this process is torchrun's, which has torch loaded and is no rank."""
+    """Whether this process is torchrun's, which has torch loaded and is not a rank."""
     with contextlib.suppress(OSError):
         return b"torchrun" in (words := _read(pid, "cmdline")) or b"torch.distributed.run" in words
     return False
