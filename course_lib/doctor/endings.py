@@ -116,7 +116,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in AT_WORK}
     if waiting and busy:
         return _straggler(outcome, waiting, busy)
-    return diagnosis("timeout", outcome, late=outcome.waiting)
+    return diagnosis("timeout.attached" if outcome.from_outside else "timeout", outcome, late=outcome.waiting)
 
 
 def _straggler(outcome: Outcome, waiting: Mapping[int, Waiting], busy: Mapping[int, Waiting]) -> Diagnosis:

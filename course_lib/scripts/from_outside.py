@@ -124,6 +124,8 @@ def _ranks(
         status = now.get(process.pid)
         if status is None or processes.is_launcher(process.pid):
             continue
+        if any("/torch/utils/data/_utils/" in frame.file for frame in status.stack):
+            continue  # a worker of a DataLoader, which may have outlived its rank
         rank = process.rank if process.rank is not None else _named_rank(status)
         if rank is not None and rank not in ranks:
             ranks[rank] = process
@@ -132,8 +134,6 @@ def _ranks(
 
 def _named_rank(status: RankStatus) -> int | None:
     """What a rank that a script has started itself calls its rank; spawn passes it as `i`."""
-    if any("/torch/utils/data/_utils/" in frame.file for frame in status.stack):
-        return None  # a worker of a DataLoader
     numbers = status.outside.numbers if status.outside is not None else {}
     for word in ("rank", "global_rank", "local_rank"):
         for name, value in numbers.items():

@@ -22,7 +22,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course_lib.cli.app import application
-from course_lib.ranks.outside.processes import processes
+from course_lib.ranks.outside.processes import children_of, processes
 from course_lib.scripts.from_outside import Finding, judged, read_saved, save, snapshots
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -351,7 +351,13 @@ def running(folder: Path, text: str, ranks: int = 3, *launcher: str) -> Iterator
         assert process.poll() is None, (folder / "log").read_text(errors="replace")
         yield started_by(process.pid)
     finally:
-        for pid in [*started_by(process.pid), process.pid]:
+        ranks = children_of([process.pid])[process.pid]
+        for pid in [
+            *(pid for below in children_of(ranks).values() for pid in below),
+            *started_by(process.pid),
+            *ranks,
+            process.pid,
+        ]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
@@ -494,6 +500,15 @@ def test_ranks_that_a_script_has_started_itself_are_known_by_their_variable(tmp_
         found = firm(pids)
     assert found.kind == "proved"
     assert "barrier() at own.py, line 9" in found.outcome.diagnosis.summary
+
+
+def test_a_worker_that_has_outlived_its_rank_is_not_taken_for_one(tmp_path):
+    with running(tmp_path, HUNG["its loader's worker sleeps"][0]) as pids:
+        firm(pids)
+        rank = next(each.pid for each in processes(pids) if each.rank == 1)
+        workers = children_of([rank])[rank]
+        assert workers
+        assert snapshots(workers) == []
 
 
 def test_accelerate_is_passed_over_for_the_line_of_the_script(tmp_path):
