@@ -90,7 +90,8 @@ def _run_step(step: Step, box: Box, out: Path, left: float, rehearsal: bool) -> 
 
 def _run(command: tuple[str, ...], seconds: float, environment: dict[str, str]) -> tuple[int | None, str]:
     """The exit code (None: it had to be ended) and what was written. Whatever it has started ends with it."""
-    environment = {**environment, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    environment = {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command,
         cwd=ROOT,
