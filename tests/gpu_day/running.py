@@ -69,6 +69,8 @@ def run_steps(
         result = _run_step(step, box, out, left, rehearsal)
         say(f"{result.verdict:<6} {step.part} {step.name:<16} {result.seconds:5.1f} s  {result.why}")
         results.append(result)
+        if not rehearsal:
+            keep([result], out)  # a lent machine may be taken back before the end
     return results
 
 
