@@ -72,9 +72,9 @@ def test_columns_are_stepped_through_and_other_targets_run_on_real_ranks(job):
 
 def descend_as_in_the_lesson() -> None:
     """Runs on three ranks."""
-    from course_lib.lab.debugging import _descend
+    from course_lib.lab.debugging import descend
 
-    _descend([5.0, 2.0, 5.0])
+    descend([5.0, 2.0, 5.0])
 
 
 def test_only_the_end_of_a_process_is_noticed_at_once():
