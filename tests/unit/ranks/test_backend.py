@@ -42,7 +42,7 @@ OLD_DRIVER = Gpus(counted=4, problem="The NVIDIA driver on your system is too ol
         (4, "auto", machine_with(4, broken=(1,)), "gloo", "cuda", "4 ranks share 3 GPU(s)"),
         (3, "auto", machine_with(4, broken=(1,)), "nccl", "cuda", "3 GPU(s) for 3 rank(s)"),
         (2, "auto", machine_with(2, free_mb=100), "gloo", "cpu", "GPU 0 has 100 MB free"),
-        (40, "auto", machine_with(2, free_mb=10_000), "gloo", "cpu", "20 rank(s) need about 12000 MB"),
+        (40, "auto", machine_with(2, free_mb=10_000), "gloo", "cpu", "20 rank(s) need about 12400 MB"),
         (32, "auto", machine_with(2, free_mb=10_000), "gloo", "cuda", "32 ranks share 2 GPU(s)"),
     ],
 )
