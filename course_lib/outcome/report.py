@@ -6,6 +6,7 @@ sections.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from course_lib.outcome.expect import in_words
@@ -102,8 +103,13 @@ def _what_happened(outcome: Outcome) -> Section:
 
 def text_report(outcome: Outcome) -> str:
     """The whole report as plain text."""
+    return as_text(sections(outcome)) or "(no output)"
+
+
+def as_text(parts: Iterable[Section]) -> str:
+    """These parts of a report as plain text."""
     blocks = []
-    for section in sections(outcome):
+    for section in parts:
         lines = []
         if section.headline:
             lines.append(f"-- {section.headline} --" if section.role == "stderr" else section.headline)
@@ -111,4 +117,4 @@ def text_report(outcome: Outcome) -> str:
             lines.append(table(section.rows))
         lines += [f"  {line}" if section.headline else line for line in section.lines]
         blocks.append("\n".join(lines))
-    return "\n".join(blocks) or "(no output)"
+    return "\n".join(blocks)

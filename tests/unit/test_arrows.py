@@ -21,7 +21,7 @@ FLOORS = (
     {"tasks"},
     {"board", "grading"},
     {"lab", "notebook"},
-    {"cli"},
+    {"cli", "pytest_ranks"},
     {"host", "tools"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.
@@ -52,6 +52,8 @@ LATE = {
     "course_lib.lab.places": "loads torch: for ranks",
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
+    "course_lib.pytest_ranks.run_test": "pytest loads the plugin in every run, and few have a test for ranks",
+    "course_lib.pytest_ranks.rewriting": "for ranks: it puts pytest's own machinery in place when it is loaded",
     "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes: to cut this circle, "
     "the class that learners hold would have to be two, one with the data and one that prints them",
 }

@@ -1,0 +1,177 @@
+"""One test on a gang: what is sent to the ranks, which gang takes it, and what pytest is told of the outcome."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+import cloudpickle
+import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
+from course_lib.doctor import explained
+from course_lib.outcome.fold import fold, rank_label, table
+from course_lib.outcome.outcome import Ending, Outcome
+from course_lib.outcome.report import as_text, sections
+from course_lib.outcome.steady import steady_log
+from course_lib.pytest_ranks.inside import Source, run_test
+from course_lib.ranks.kernel.backend import BackendError
+from course_lib.ranks.kernel.gang import Gang, GangError, LaunchError
+from course_lib.ranks.kernel.launcher import warm_up
+from course_lib.ranks.server.preload import preload_also
+
+#: What a test may raise that is not a failure, by the name of its class, and what pytest raises for it.
+_NO_FAILURES = {"Skipped": pytest.skip.Exception, "XFailed": pytest.xfail.Exception}
+#: pytest writes the name of the test into its environment, in which ranks are otherwise started.
+_CHANGES = "PYTEST_CURRENT_TEST"
+
+
+class Gangs:
+    """The gangs of one run of pytest: one for each number of ranks, as long as tests leave them as they were."""
+
+    def __init__(self) -> None:
+        """Nothing is started yet but the process that loads torch, in the background."""
+        preload_also("course_lib.pytest_ranks.rewriting")
+        warm_up()
+        self._place: object = None
+        self._gangs: dict[int, Gang] = {}
+
+    def test(self, item: pytest.Function, size: int, timeout: float) -> None:
+        """Run a test on so many ranks. Returns where it has passed on all of them.
+
+        Raises:
+            pytest.fail.Exception: it has not, with the report; or it cannot be run, with the reason.
+            pytest.skip.Exception, pytest.xfail.Exception: ranks have raised that, and nothing is wrong.
+            KeyboardInterrupt: Ctrl-C was pressed.
+        """
+        sources = _sources(item.module.__name__)
+        verbosity = item.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS)
+        payload = cloudpickle.dumps((run_test, (sources, verbosity, _packed(item)), ()))
+        try:
+            outcome = self._run(item, size, payload, timeout)
+        except (BackendError, GangError, LaunchError) as error:
+            pytest.fail(str(error), pytrace=False)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        # pytest captures them, or not, as it does with what a test prints.
+        for stream, written in ((sys.stdout, outcome.stdout), (sys.stderr, outcome.stderr)):
+            if text := table(fold({rank: steady_log(text) for rank, text in written.items()})):
+                print(text, file=stream)
+        _judge(item, outcome)
+
+    def _run(self, item: pytest.Function, size: int, payload: bytes, timeout: float) -> Outcome:
+        """The outcome, with its diagnosis. The gang stays for the next test where nothing in it has changed."""
+        environment = {name: value for name, value in os.environ.items() if name != _CHANGES}
+        place = (item.module.__name__, os.getcwd(), environment, tuple(sys.path))
+        if place != self._place:
+            self.close()
+            self._place = place
+        gang = self._gangs.pop(size, None) or Gang(size, backend="gloo")
+        kept = False
+        try:
+            outcome = explained(replace(gang.call(payload, timeout=timeout, repair=False), what="test"))
+            kept = outcome.ok and outcome.diagnosis is None and all(outcome.values.values())
+        finally:
+            if kept:
+                self._gangs[size] = gang
+            else:
+                gang.stop(gently=False)
+        return outcome
+
+    def close(self) -> None:
+        """End all ranks, and wait for their end."""
+        gangs = list(self._gangs.values())
+        self._gangs.clear()
+        for gang in gangs:
+            gang.stop()
+        for gang in gangs:
+            gang.reap()
+
+
+def _sources(test_module: str) -> dict[str, Source]:
+    """The modules that pytest itself has loaded: test modules, conftest files, and the packages in which they are.
+
+    Ranks load them from the same files. By its name, not every one would be found (`--import-mode=importlib`), and its
+    assertions would say nothing.
+    """
+    loaded = {
+        name
+        for name, module in sys.modules.items()
+        if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), AssertionRewritingHook)
+        and "site-packages" not in (getattr(module, "__file__", None) or "")
+    }
+    names = {test_module, *loaded}
+    names |= {name.rsplit(".", n)[0] for name in names for n in range(1, name.count(".") + 1)}
+    found = {name: sys.modules.get(name) for name in names}
+    return {
+        name: Source(getattr(module, "__file__", None), _folders(module))
+        for name, module in found.items()
+        if module is not None
+    }
+
+
+def _folders(module: object) -> tuple[str, ...] | None:
+    folders = getattr(module, "__path__", None)
+    return tuple(folders) if folders is not None else None
+
+
+def _packed(item: pytest.Function) -> bytes:
+    """The test and the values of its fixtures and parameters, as bytes.
+
+    Raises:
+        pytest.fail.Exception: something cannot be pickled, or belongs to pytest's process; the message names it.
+    """
+    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    for name, value in arguments.items():
+        kind = type(value)
+        if kind.__module__.startswith("_pytest.") or getattr(value, "__module__", "").startswith("_pytest."):
+            why = "belongs to the process in which pytest runs, and means nothing on ranks"
+        elif (error := _pickling_error(value)) is not None:
+            why = f"cannot be sent to the ranks: it is a {kind.__name__} ({error})"
+        else:
+            continue
+        pytest.fail(
+            f"The fixture `{name}` {why}. Make what the ranks need in the test itself.", pytrace=False
+        )
+    if (error := _pickling_error(item.obj)) is not None:
+        pytest.fail(f"The test cannot be sent to the ranks ({error}).", pytrace=False)
+    return bytes(cloudpickle.dumps((item.obj, arguments)))
+
+
+def _pickling_error(value: object) -> str | None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _judge(item: pytest.Function, outcome: Outcome) -> None:
+    """Raise what pytest is to know of the outcome; nothing where the test has passed."""
+    diagnosis = outcome.diagnosis
+    if outcome.ok and (diagnosis is None or diagnosis.warning):
+        if diagnosis is not None:
+            item.warn(pytest.PytestWarning(diagnosis.summary))
+        return
+    _raise_what_is_no_failure(outcome)
+    parts = [part for part in sections(outcome) if part.role in ("verdict", "error")]
+    pytest.fail(as_text(parts), pytrace=False)
+
+
+def _raise_what_is_no_failure(outcome: Outcome) -> None:
+    endings = set(outcome.endings.values())
+    types = {error.type for error in outcome.errors.values()}
+    if len(types) != 1 or not types <= _NO_FAILURES.keys() or not endings <= {Ending.FINISHED, Ending.RAISED}:
+        return
+    reasons = {rank: error.message for rank, error in outcome.errors.items()}
+    raise _NO_FAILURES[types.pop()](_by_rank(reasons, len(outcome.ranks)))
+
+
+def _by_rank(reasons: Mapping[int, str], ranks: int) -> str:
+    """One reason where all ranks have the same, else each with its ranks."""
+    folded = fold(reasons)
+    if len(folded) == 1 and len(folded[0].ranks) == ranks:
+        return folded[0].text
+    return "; ".join(f"{rank_label(part.ranks)}: {part.text}" for part in folded)
