@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 _MARK = "ranks"
 #: The parameter that holds the number of ranks of an item. No test can ask for it: its name is not an identifier.
 _NUMBER = "number of ranks"
+_OPTION = "--ranks-doctor"
 _GANGS = pytest.StashKey["Gangs"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--ranks-doctor`."""
+    parser.getgroup("ranks").addoption(
+        _OPTION,
+        action="store_true",
+        help="watch the ranks that tests start themselves (torch.multiprocessing), and explain a hang of theirs",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,10 +77,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a marked test on its ranks instead of in this process."""
+    """Run a marked test on its ranks, not in this process; with `--ranks-doctor`, watch one that starts its own."""
     size = _ranks_of(pyfuncitem)
     if not size:
-        return None
+        watched = pyfuncitem.config.getoption(_OPTION) and _gangs(pyfuncitem.config).watch(pyfuncitem)
+        return True if watched else None
     marker = pyfuncitem.get_closest_marker(_MARK)
     assert marker is not None
     _gangs(pyfuncitem.config).test(pyfuncitem, size, marker.kwargs.get("timeout", 300.0))

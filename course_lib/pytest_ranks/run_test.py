@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -13,19 +15,27 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from course_lib.doctor import explained
 from course_lib.outcome.fold import fold, rank_label, table
-from course_lib.outcome.outcome import Ending, Outcome
+from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome
 from course_lib.outcome.report import as_text, sections
 from course_lib.outcome.steady import steady_log
 from course_lib.pytest_ranks.inside import Source, run_test
+from course_lib.ranks.attach.script_run import run_script_once
 from course_lib.ranks.kernel.backend import BackendError
 from course_lib.ranks.kernel.gang import Gang, GangError, LaunchError
+from course_lib.ranks.kernel.job import Job
 from course_lib.ranks.kernel.launcher import warm_up
+from course_lib.ranks.messages import Call
 from course_lib.ranks.server.preload import preload_also
+from course_lib.scripts.examine import as_it_is, of_interest
+from course_lib.scripts.launching import starts_its_ranks
 
 #: What a test may raise that is not a failure, by the name of its class, and what pytest raises for it.
 _NO_FAILURES = {"Skipped": pytest.skip.Exception, "XFailed": pytest.xfail.Exception}
 #: pytest writes the name of the test into its environment, in which ranks are otherwise started.
 _CHANGES = "PYTEST_CURRENT_TEST"
+
+
+_starts_its_ranks = functools.cache(starts_its_ranks)
 
 
 class Gangs:
@@ -46,20 +56,17 @@ class Gangs:
             pytest.skip.Exception, pytest.xfail.Exception: ranks have raised that, and nothing is wrong.
             KeyboardInterrupt: Ctrl-C was pressed.
         """
-        sources = _sources(item.module.__name__)
-        verbosity = item.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS)
-        payload = cloudpickle.dumps((run_test, (sources, verbosity, _packed(item)), ()))
         try:
+            payload = _payload(item)
             outcome = self._run(item, size, payload, timeout)
-        except (BackendError, GangError, LaunchError) as error:
+        except (_NotSentError, BackendError, GangError, LaunchError) as error:
             pytest.fail(str(error), pytrace=False)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
         # pytest captures them, or not, as it does with what a test prints.
         for stream, written in ((sys.stdout, outcome.stdout), (sys.stderr, outcome.stderr)):
             if text := table(fold({rank: steady_log(text) for rank, text in written.items()})):
                 print(text, file=stream)
-        _judge(item, outcome)
+        if diagnosis := _judge(outcome):
+            item.warn(pytest.PytestWarning(diagnosis.summary))
 
     def _run(self, item: pytest.Function, size: int, payload: bytes, timeout: float) -> Outcome:
         """The outcome, with its diagnosis. The gang stays for the next test where nothing in it has changed."""
@@ -79,6 +86,27 @@ class Gangs:
             else:
                 gang.stop(gently=False)
         return outcome
+
+    def watch(self, item: pytest.Function) -> bool:
+        """Run a test that starts its ranks itself, in a process of its own, and watch them; False for other tests.
+
+        Raises:
+            As `test` does.
+        """
+        if not _starts_its_ranks(str(item.path)):
+            return False
+        try:
+            job = Job(Call(_payload(item)), timeout=math.inf, repair=False)
+            run = run_script_once(job, (as_it_is(sys.stdout), as_it_is(sys.stderr)))
+        except _NotSentError as error:
+            item.warn(pytest.PytestWarning(f"Not watched. {error}"))
+            return False
+        except (BackendError, GangError, LaunchError) as error:
+            pytest.fail(str(error), pytrace=False)
+        # A test may want its ranks to fail. A rank that is freed from a deadlock may end well, and the test with it.
+        hung = any(each.kind is Kind.HANG for each in run.sets)
+        _judge(run.script if run.script.ok and not hung else of_interest(run))
+        return True
 
     def close(self) -> None:
         """End all ranks, and wait for their end."""
@@ -117,11 +145,15 @@ def _folders(module: object) -> tuple[str, ...] | None:
     return tuple(folders) if folders is not None else None
 
 
-def _packed(item: pytest.Function) -> bytes:
-    """The test and the values of its fixtures and parameters, as bytes.
+class _NotSentError(Exception):
+    """A test cannot be sent to other processes; the message says why."""
+
+
+def _payload(item: pytest.Function) -> bytes:
+    """The test, with the values of its fixtures and parameters, for a `Call`.
 
     Raises:
-        pytest.fail.Exception: something cannot be pickled, or belongs to pytest's process; the message names it.
+        _NotSentError: something cannot be pickled, or belongs to pytest's process; the message names it.
     """
     arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
     for name, value in arguments.items():
@@ -132,12 +164,12 @@ def _packed(item: pytest.Function) -> bytes:
             why = f"cannot be sent to the ranks: it is a {kind.__name__} ({error})"
         else:
             continue
-        pytest.fail(
-            f"The fixture `{name}` {why}. Make what the ranks need in the test itself.", pytrace=False
-        )
+        raise _NotSentError(f"The fixture `{name}` {why}. Make what the ranks need in the test itself.")
     if (error := _pickling_error(item.obj)) is not None:
-        pytest.fail(f"The test cannot be sent to the ranks ({error}).", pytrace=False)
-    return bytes(cloudpickle.dumps((item.obj, arguments)))
+        raise _NotSentError(f"The test cannot be sent to the ranks ({error}).")
+    verbosity = item.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS)
+    test = cloudpickle.dumps((item.obj, arguments))
+    return bytes(cloudpickle.dumps((run_test, (_sources(item.module.__name__), verbosity, test), ())))
 
 
 def _pickling_error(value: object) -> str | None:
@@ -148,25 +180,19 @@ def _pickling_error(value: object) -> str | None:
     return None
 
 
-def _judge(item: pytest.Function, outcome: Outcome) -> None:
-    """Raise what pytest is to know of the outcome; nothing where the test has passed."""
-    diagnosis = outcome.diagnosis
-    if outcome.ok and (diagnosis is None or diagnosis.warning):
-        if diagnosis is not None:
-            item.warn(pytest.PytestWarning(diagnosis.summary))
-        return
-    _raise_what_is_no_failure(outcome)
+def _judge(outcome: Outcome) -> Diagnosis | None:
+    """Raise what pytest is to know of the outcome. A test that has passed may leave something worth knowing."""
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.ok and (outcome.diagnosis is None or outcome.diagnosis.warning):
+        return outcome.diagnosis
+    types = {error.type for error in outcome.errors.values()}
+    others_finished = set(outcome.endings.values()) <= {Ending.FINISHED, Ending.RAISED}
+    if others_finished and len(types) == 1 and types <= _NO_FAILURES.keys():
+        reasons = {rank: error.message for rank, error in outcome.errors.items()}
+        raise _NO_FAILURES[types.pop()](_by_rank(reasons, len(outcome.ranks)))
     parts = [part for part in sections(outcome) if part.role in ("verdict", "error")]
     pytest.fail(as_text(parts), pytrace=False)
-
-
-def _raise_what_is_no_failure(outcome: Outcome) -> None:
-    endings = set(outcome.endings.values())
-    types = {error.type for error in outcome.errors.values()}
-    if len(types) != 1 or not types <= _NO_FAILURES.keys() or not endings <= {Ending.FINISHED, Ending.RAISED}:
-        return
-    reasons = {rank: error.message for rank, error in outcome.errors.items()}
-    raise _NO_FAILURES[types.pop()](_by_rank(reasons, len(outcome.ranks)))
 
 
 def _by_rank(reasons: Mapping[int, str], ranks: int) -> str:

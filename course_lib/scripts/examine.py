@@ -85,7 +85,7 @@ def examine(
             patience=patience,
             on_stall=stalled,
         )
-        outcome = _of_interest(run_script_once(job, (_as_it_is(out), _as_it_is(err)), method))
+        outcome = of_interest(run_script_once(job, (as_it_is(out), as_it_is(err)), method))
         return Examination(outcome, tuple(checked(outcome)))
     gang = Gang(ranks, init=False, method=method)
     try:
@@ -109,7 +109,7 @@ def examine(
     return Examination(outcome, tuple(checked(outcome)))
 
 
-def _of_interest(run: ScriptRun) -> Outcome:
+def of_interest(run: ScriptRun) -> Outcome:
     """Of all that a script has done that starts its ranks itself: what is wrong, or else how its last ranks went."""
     sets = [explained(outcome) for outcome in run.sets]
     warned = [outcome for outcome in sets if outcome.diagnosis is not None]
@@ -158,7 +158,7 @@ def _no_ranks(started: int) -> Diagnosis:
     )
 
 
-def _as_it_is(stream: TextIO | None) -> Callable[[bytes], None] | None:
+def as_it_is(stream: TextIO | None) -> Callable[[bytes], None] | None:
     """Pass on what comes at once."""
     if stream is None:
         return None
@@ -242,4 +242,13 @@ def error_text(outcome: Outcome) -> str:
     return "\n".join(parts)
 
 
-__all__ = ["Examination", "checked", "error_text", "examine", "verdict_text", "waiting_sentence"]
+__all__ = [
+    "Examination",
+    "as_it_is",
+    "checked",
+    "error_text",
+    "examine",
+    "of_interest",
+    "verdict_text",
+    "waiting_sentence",
+]
