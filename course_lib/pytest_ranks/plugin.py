@@ -67,8 +67,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     if not _ranks_of(item):
         pytest.fail(
-            f"{_shown(marker)} works on functions and on methods of plain classes: not on a TestCase, and not as a "
-            "mark of a single parameter.",
+            f"{_shown(marker)} works on functions and on methods of plain classes: not on a TestCase, not on a single "
+            "parameter, and not when it is added after the test was collected.",
             pytrace=False,
         )
     if inspect.iscoroutinefunction(getattr(item, "obj", None)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 import sys
@@ -16,12 +17,13 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 from course_lib.doctor import explained
 from course_lib.outcome.fold import fold, rank_label, table
 from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome
+from course_lib.outcome.places import is_learners
 from course_lib.outcome.report import as_text, sections
 from course_lib.outcome.steady import steady_log
 from course_lib.pytest_ranks.inside import Source, run_test
 from course_lib.ranks.attach.script_run import run_script_once
 from course_lib.ranks.kernel.backend import BackendError
-from course_lib.ranks.kernel.gang import Gang, GangError, LaunchError
+from course_lib.ranks.kernel.gang import Gang, GangError, LaunchError, State
 from course_lib.ranks.kernel.job import Job
 from course_lib.ranks.kernel.launcher import warm_up
 from course_lib.ranks.messages import Call
@@ -33,6 +35,8 @@ from course_lib.scripts.launching import starts_its_ranks
 _NO_FAILURES = {"Skipped": pytest.skip.Exception, "XFailed": pytest.xfail.Exception}
 #: pytest writes the name of the test into its environment, in which ranks are otherwise started.
 _CHANGES = "PYTEST_CURRENT_TEST"
+#: So many ranks may wait for the next test of their number.
+_MOST_RANKS = 16
 
 
 _starts_its_ranks = functools.cache(starts_its_ranks)
@@ -75,8 +79,7 @@ class Gangs:
         if place != self._place:
             self.close()
             self._place = place
-        gang = self._gangs.pop(size, None) or Gang(size, backend="gloo")
-        kept = False
+        gang, kept = self._take(size), False
         try:
             outcome = explained(replace(gang.call(payload, timeout=timeout, repair=False), what="test"))
             kept = outcome.ok and outcome.diagnosis is None and all(outcome.values.values())
@@ -85,7 +88,19 @@ class Gangs:
                 self._gangs[size] = gang
             else:
                 gang.stop(gently=False)
+        while sum(self._gangs) > max(_MOST_RANKS, size):
+            self._gangs.pop(next(iter(self._gangs))).stop()  # the one that was used longest ago
         return outcome
+
+    def _take(self, size: int) -> Gang:
+        """A gang of this size that is idle; a new one where there is none, or a rank of it has been killed."""
+        gang = self._gangs.pop(size, None)
+        if gang is not None:
+            gang.refresh()
+            if gang.state is State.IDLE:
+                return gang
+            gang.stop(gently=False)
+        return Gang(size, backend="gloo")
 
     def watch(self, item: pytest.Function) -> bool:
         """Run a test that starts its ranks itself, in a process of its own, and watch them; False for other tests.
@@ -124,19 +139,18 @@ def _sources(test_module: str) -> dict[str, Source]:
     Ranks load them from the same files. By its name, not every one would be found (`--import-mode=importlib`), and its
     assertions would say nothing.
     """
-    loaded = {
-        name
-        for name, module in sys.modules.items()
-        if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), AssertionRewritingHook)
-        and "site-packages" not in (getattr(module, "__file__", None) or "")
-    }
-    names = {test_module, *loaded}
+    modules = dict(sys.modules)
+    names = {test_module}
+    for name, module in modules.items():
+        loader = getattr(getattr(module, "__spec__", None), "loader", None)
+        if isinstance(loader, AssertionRewritingHook) and is_learners(
+            getattr(module, "__file__", None) or "<"
+        ):
+            names.add(name)
     names |= {name.rsplit(".", n)[0] for name in names for n in range(1, name.count(".") + 1)}
-    found = {name: sys.modules.get(name) for name in names}
     return {
-        name: Source(getattr(module, "__file__", None), _folders(module))
-        for name, module in found.items()
-        if module is not None
+        name: Source(getattr(modules[name], "__file__", None), _folders(modules[name]))
+        for name in names & modules.keys()
     }
 
 
@@ -156,12 +170,12 @@ def _payload(item: pytest.Function) -> bytes:
         _NotSentError: something cannot be pickled, or belongs to pytest's process; the message names it.
     """
     arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
     for name, value in arguments.items():
-        kind = type(value)
-        if kind.__module__.startswith("_pytest.") or getattr(value, "__module__", "").startswith("_pytest."):
+        if name not in parameters and _is_pytests(value):
             why = "belongs to the process in which pytest runs, and means nothing on ranks"
         elif (error := _pickling_error(value)) is not None:
-            why = f"cannot be sent to the ranks: it is a {kind.__name__} ({error})"
+            why = f"cannot be sent to the ranks: it is a {type(value).__name__} ({error})"
         else:
             continue
         raise _NotSentError(f"The fixture `{name}` {why}. Make what the ranks need in the test itself.")
@@ -170,6 +184,12 @@ def _payload(item: pytest.Function) -> bytes:
     verbosity = item.config.get_verbosity(pytest.Config.VERBOSITY_ASSERTIONS)
     test = cloudpickle.dumps((item.obj, arguments))
     return bytes(cloudpickle.dumps((run_test, (_sources(item.module.__name__), verbosity, test), ())))
+
+
+def _is_pytests(value: object) -> bool:
+    """True for `monkeypatch`, `request`, `capsys`, `record_property` and the like."""
+    owner = value if inspect.isfunction(value) else type(value)
+    return (owner.__module__ or "").startswith("_pytest.")
 
 
 def _pickling_error(value: object) -> str | None:
