@@ -63,8 +63,8 @@ def run(gang: Ranks, recipe: str, place: str, **options: bool) -> Outcome:
     """Train with a recipe; `found` is what each rank says in the end."""
     return gang(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.support.recovery import trained\n"
-        f"found = trained({str(SOURCE)!r}, {recipe!r}, {place!r}, **{options!r})"
+        "from tests.support.recovery import trained_with\n"
+        f"found = trained_with({str(SOURCE)!r}, {recipe!r}, {place!r}, **{options!r})"
     )
 
 
