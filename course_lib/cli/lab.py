@@ -39,8 +39,9 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
         command.append("--allow-root")
     configuration = [str(Path(__file__).parents[1] / "notebook"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {
-        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates. Finds
-        # notebook/jupyter_server_config.d, also where the course runs from its folder without being installed.
+        # Finds notebook/labconfig: no question about news at the first start, no look-up of updates, and what is
+        # pressed reaches the kernel in the order in which it was pressed. Finds notebook/jupyter_server_config.d,
+        # also where the course runs from its folder without being installed.
         "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, configuration)),
         # `!torchrun` and `!python` in a lesson are the environment's own, also where it is not activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),

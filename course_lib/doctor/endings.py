@@ -105,6 +105,10 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     """Not proved to be a deadlock: a rank still computes."""
     if not outcome.timed_out:
         return None
+    unheard = [rank for rank, w in outcome.waiting.items() if w.state == RankState.UNHEARD]
+    if unheard:
+        names = sorted({outcome.hosts.get(rank, "") for rank in unheard})
+        return diagnosis("unheard", outcome, unheard, ranks=unheard, hosts=" and ".join(names))
     waiting = blocked_in(outcome)
     on_gpus = {rank: w for rank, w in outcome.waiting.items() if w.state == RankState.GPU}
     if on_gpus:

@@ -16,7 +16,7 @@ from enum import Enum
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 
@@ -327,6 +327,7 @@ class LoopExplorer(Explorer):
             self.step_at_end.value,
         )
 
+    @in_turn
     def _show(self) -> None:
         self.picture.value = self._computed().svg()
         self.result.value = f"two real ranks: {_measured(self.loop)}"

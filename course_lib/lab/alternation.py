@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.tasks.alternation.orders import (
@@ -115,7 +115,7 @@ def _picture(orders: Sequence[str], made: Sequence[int], sheets: Sequence[Sheet]
         ]
         shapes += _sheet(74, y + 44, sheet)
     if all(sheet.sends for sheet in sheets):
-        shapes += [Arrow(640, 90, 640, 150, 2), Arrow(680, 150, 680, 90, 2), Text(690, 124, "mean", 12)]
+        shapes += [Arrow(668, 90, 668, 150, 2), Arrow(700, 150, 700, 90, 2), Text(710, 124, "mean", 12)]
     alt = "; ".join(
         f"rank {rank}: {' '.join(orders[rank])}, {_told(sheet)}" for rank, sheet in enumerate(sheets)
     )
@@ -135,11 +135,11 @@ def _sheet(x: float, y: float, sheet: Sheet) -> Iterator[Shape]:
     )
     yield Text(x + 112, y + 20, "losses wait:", 12)
     for number, loss in enumerate(sheet.losses):
-        yield Box(x + 188 + 66 * number, y, 60, 30, "even", f"{loss:g}", edge=0.5)
+        yield Box(x + 188 + 55 * number, y, 51, 30, "even", f"{loss:g}", edge=0.5)
     if not sheet.losses:
         yield Text(x + 188, y + 20, "none", 12, faint=True)
-    yield Text(x + 520, y + 20, ".grad", 12, "end", mono=True)
-    yield Box(x + 530, y, 110, 30, "sum" if sheet.sends else "even", f"{sheet.grad:g}")
+    yield Text(x + 560, y + 20, ".grad", 12, "end", mono=True)
+    yield Box(x + 570, y, 110, 30, "sum" if sheet.sends else "even", f"{sheet.grad:g}")
 
 
 def _told(sheet: Sheet) -> str:
@@ -182,6 +182,7 @@ class OrdersExplorer(Explorer):
         self.whole = widgets.VBox([goals, self.whose, buttons, self.picture, self.result])
         self._show()
 
+    @in_turn
     def change(self, to: Callable[[str], str]) -> None:
         """Change the orders of the chosen ranks, and run both on real ranks."""
         for rank in self.whose.value:
@@ -281,17 +282,17 @@ def draw_matrix(found: Mapping[Place, float | str]) -> Drawing:
                 look, sign + said.removeprefix("wrong")[-5:] * (sign == "≠"), _hint(found[name, *column])
             )
         told.append(f"{name}: {', '.join(dict.fromkeys(words))}")
-    legend = ", ".join(f"{sign} {kind}" for kind, (_, sign) in LOOKS.items())
+    legend = ", ".join(f"{sign} {kind}{' dies' * (kind == 'rank')}" for kind, (_, sign) in LOOKS.items())
     always = [
         name for name in names if all(word(found[name, *column]).startswith("wrong") for column in columns)
     ]
     return grid(
         names,
-        [f"{mode.partition('_')[0]}{' + buf' if buffers else ''}" for mode, buffers in columns],
+        ["+ buf" if buffers else mode.partition("_")[0] for mode, buffers in columns],
         cells,
         title=f"Silently wrong in all six columns: {len(always)} of {len(names)} patterns",
         alt="; ".join(told),
-        axis=f"default, find_unused_parameters, static_graph; without and with buffers.  {legend}",
+        axis=legend,
     )
 
 

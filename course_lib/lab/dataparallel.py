@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from course_lib.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.watch.tcp_bytes import bytes_sent
@@ -217,6 +217,7 @@ class RingExplorer(Explorer):
         self.ranks.observe(self._run_and_show, names="value")
         self.whole = widgets.VBox([goal, self.ranks, self.said, self.picture])
 
+    @in_turn
     def _run_and_show(self, _: object) -> None:
         outcome = run_quietly(try_ring, ranks=self.ranks.value, backend="gloo")
         values = {rank: outcome.values[rank] for rank in sorted(outcome.values)}

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from course_lib.draw import Drawing
 
 if TYPE_CHECKING:
     import ipywidgets
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+_TURN = threading.RLock()
+
+
+def in_turn(handler: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Decorate what a control calls, so that a picture and its run belong to the same settings.
+
+    JupyterLab may send the messages of two controls to two threads of the kernel (its setting `commsOverSubshells`,
+    which `notebook/labconfig` switches off).
+    """
+
+    @wraps(handler)
+    def waits_its_turn(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+        with _TURN:
+            return handler(*given, **named)
+
+    return waits_its_turn
 
 
 class Explorer:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from course_lib.draw import Arrow, Box, Drawing, Text
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.outcome.steady import steady_message
@@ -187,6 +187,7 @@ class CollectivesExplorer(Explorer):
             control.observe(self._run_and_draw, names="value")
         self.whole = widgets.VBox([goal, self.name, self.root, widgets.HBox(self.numbers), self.picture])
 
+    @in_turn
     def _run_and_draw(self, _: object) -> None:
         name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
         self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()

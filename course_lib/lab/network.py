@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, in_turn
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 
@@ -560,6 +560,7 @@ class CapsExplorer(Explorer):
         model = MODELS.get(self.model.value, at_pace(1e-3 * self.layer.value))
         return draw_computed(self.caps, self.network, model)
 
+    @in_turn
     def _run_and_draw(self, _: object) -> None:
         if (self.model.value, self.carrier.value) != (self.TOY, self.SLIDERS):
             self.status.value = "<i>Computed only: this machine has no such model, or no such network.</i>"

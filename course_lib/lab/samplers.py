@@ -9,7 +9,7 @@ from itertools import chain
 from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
 from course_lib.lab.deals import deal, deal_all
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, in_turn
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 
@@ -204,6 +204,7 @@ class DealExplorer(Explorer):
         boxes = widgets.VBox([self.shuffle, self.drop_last])
         self.whole = widgets.VBox([widgets.HBox([numbers, boxes]), self.seed, self.picture])
 
+    @in_turn
     def _run_and_draw(self, _: object) -> None:
         samples, epoch = self.samples.value, self.epoch.value
         outcome = run_quietly(

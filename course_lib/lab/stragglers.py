@@ -7,7 +7,7 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from course_lib.draw import Bar, Drawing, Lane, lanes
-from course_lib.lab.explorer import Explorer
+from course_lib.lab.explorer import Explorer, in_turn
 from course_lib.lab.lateness import Lateness, always, by_chance, by_turns, train_late_and_not
 from course_lib.lab.traces import last_forward, seconds_waited, spans_since, timeline_of
 from course_lib.notebook.run import run_quietly
@@ -216,6 +216,7 @@ class LatenessExplorer(Explorer):
         often = "every step" if self.every.value == 1 else f"every {self.every.value} steps"
         return f"reduced {often}"
 
+    @in_turn
     def _run_and_draw(self, _: object) -> None:
         late, every = self.late(), self.every.value
         outcome = run_quietly(train_late_and_not, late, every, ranks=self.ranks.value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 
@@ -151,21 +151,25 @@ class ChangeExplorer(Explorer):
     def __init__(self) -> None:
         import ipywidgets as widgets
 
-        self.what = widgets.Dropdown(
-            options={says: what for what, (says, _) in CHANGES.items()}, description="rank 1"
+        fits = {"button_width": "auto"}
+        # No Dropdown: its arrow keys and letters are JupyterLab's.
+        self.what = widgets.ToggleButtons(
+            options={says: what for what, (says, _) in CHANGES.items()}, description="rank 1", style=fits
         )
-        self.when = widgets.ToggleButtons(options=CHANGES["weights"][1], value="wrapped", description="when")
-        self.when.style.button_width = "auto"
-        self.picture, self.result = widgets.HTML(), widgets.HTML()
+        self.when = widgets.ToggleButtons(
+            options=CHANGES["weights"][1], value="wrapped", description="when", style=fits
+        )
+        self.picture = widgets.HTML()
         goals = to_find(
             "a change that DDP undoes; one that stays for ever; one after which all ranks have equal weights, but "
             "not those they would have had. What does a change of the gradient do before the backward, and after it?"
         )
-        self.whole = widgets.VBox([goals, self.what, self.when, self.picture, self.result])
+        self.whole = widgets.VBox([goals, self.what, self.when, self.picture])
         self.static = self._run()
         self.what.observe(self._choose, names="value")
         self.when.observe(lambda _: self._run(), names="value")
 
+    @in_turn
     def _choose(self, _: object) -> None:
         moments = CHANGES[self.what.value][1]
         before = self.when.value
@@ -173,11 +177,12 @@ class ChangeExplorer(Explorer):
         if self.when.value == before:
             self._run()
 
+    @in_turn
     def _run(self) -> Drawing:
         what, when = self.what.value, self.when.value
         changed, calm = _recorded(what, when)
         drawing = lanes_of_equal(changed, calm, CHANGES[what][0], when)
-        self.picture.value, self.result.value = drawing.svg(), ended(changed, calm)
+        self.picture.value = drawing.svg()
         return drawing
 
 
@@ -190,11 +195,9 @@ def ended(changed: Sequence[_Record], calm: Sequence[_Record]) -> str:
     """Whether the weights are the same on all ranks after the last step, and the same as without the change."""
     last = list(changed[0])[-1]
     if not is_same(changed, last, "weights"):
-        return "in the end, weights differ"
+        return "weights end different"
     kept = changed[0][last]["weights"] == calm[0][last]["weights"]
-    return "in the end, weights are equal on all ranks, " + (
-        "and the same as without the change" if kept else "and other ones than without the change"
-    )
+    return f"weights end equal, {'' if kept else 'not '}as without the change"
 
 
 def lanes_of_equal(changed: Sequence[_Record], calm: Sequence[_Record], says: str, when: str) -> Drawing:
@@ -245,12 +248,12 @@ def draw_sent(sent: Mapping[tuple[str, str], bool]) -> Drawing:
         words = "some" if len(ways) == 2 else "sent" if True in ways else "not sent"
         told.append(f"after {before}: {words}")
     return grid(
-        [f"after: {kind}" for kind in kinds],
+        [f"after {number} {kind}" for number, kind in enumerate(kinds, 1)],
         [str(number) for number in range(1, len(kinds) + 1)],
         cells,
         title="Does this forward begin with rank 0's buffers?",
         alt="; ".join(told),
-        axis="this forward: " + " · ".join(f"{n} {kind}" for n, kind in enumerate(kinds, 1)),
+        axis="this forward, of one of the same kinds",
     )
 
 

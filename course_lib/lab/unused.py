@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Outcome
 from course_lib.tasks.unused.schedules import WAYS as WAYS
@@ -31,6 +31,7 @@ LOOKS = {
     "raises": ("forward", "!", "raises"),
     "hangs": ("communication", "…", "hangs"),
 }
+_LEGEND = " · ".join(f"{sign} {name}" for _, sign, name in LOOKS.values())
 _SAMPLES = (1.0, 3.0)
 _SENT = "full: sent"
 _STEPS = 4
@@ -298,7 +299,8 @@ class GraphExplorer(Explorer):
             "are right; then a wrong step that does not raise."
         )
         rows = [
-            widgets.HBox([widgets.Label(f"rank {rank} uses"), *row]) for rank, row in enumerate(self.tiles)
+            widgets.HBox([widgets.Label(f"rank {rank} uses", layout={"flex": "none"}), *row])
+            for rank, row in enumerate(self.tiles)
         ]
         self.whole = widgets.VBox([goals, self.way, *rows, self.picture])
         self.static = self._show()
@@ -308,10 +310,12 @@ class GraphExplorer(Explorer):
         """The heads of each rank, step by step."""
         return [[tile.description for tile in row] for row in self.tiles]
 
+    @in_turn
     def _turn(self, tile: Any) -> None:
         tile.description = HEADS[(HEADS.index(tile.description) + 1) % len(HEADS)]
         self._show()
 
+    @in_turn
     def _show(self) -> Drawing:
         drawing = draw_steps(self.way.value, self.steps, measured(self.way.value, self.steps))
         self.picture.value = drawing.svg()
@@ -339,8 +343,7 @@ def draw_steps(way: str, steps: Sequence[Sequence[str]], found: Sequence[Found])
             told.append(f"rank {rank}, step {number}, {heads}: {name}")
     errors = dict.fromkeys(each[-1] for each in found if each and isinstance(each[-1], str))
     shapes += [Text(74, 196 + 20 * number, f"! {error}", 12) for number, error in enumerate(errors)]
-    legend = "   ".join(f"{sign} {name}" for _, sign, name in LOOKS.values())
-    shapes.append(Text(74, 176, legend, 12, faint=True))
+    shapes.append(Text(74, 176, _LEGEND, 12, faint=True))
     title = f"{way}, on two real ranks; .grad is that of body, left, right"
     return Drawing(760, 190 + 20 * len(errors), tuple(shapes), "; ".join(told), title)
 
@@ -378,7 +381,7 @@ def draw_graphs(found: Sequence[Mapping[tuple[str, str], Found]]) -> Drawing:
         alt="; ".join(
             f"{name}, {way}: {', '.join(LOOKS[end][2] for end in each)}" for (name, way), each in ends.items()
         ),
-        axis=f"{_STEPS} steps each.  " + "   ".join(f"{sign} {name}" for _, sign, name in LOOKS.values()),
+        axis=f"{_STEPS} steps each: {_LEGEND}",
     )
 
 

@@ -11,7 +11,7 @@ from html import escape
 
 from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
 from course_lib.draw.drawing import Shape
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.notebook.run import run_quietly
 from course_lib.outcome.outcome import Collective, Outcome
 
@@ -223,10 +223,12 @@ class PlacesExplorer(Explorer):
     def __init__(self) -> None:
         import ipywidgets as widgets
 
-        self.place = widgets.Dropdown(options=PLACES, description="it lives")
-        self.mode = widgets.ToggleButtons(options=MODES, description="flag")
+        fits = {"button_width": "auto"}
+        # No Dropdown: its arrow keys and letters are JupyterLab's.
+        self.place = widgets.ToggleButtons(options=PLACES, description="it lives", style=fits)
+        self.mode = widgets.ToggleButtons(options=MODES, description="flag", style=fits)
         self.around = widgets.ToggleButtons(
-            options={"ddp(x)": False, "ddp.module(x)": True}, description="called by"
+            options={"ddp(x)": False, "ddp.module(x)": True}, description="called by", style=fits
         )
         self.picture = widgets.HTML()
         self.static = self._run()
@@ -239,6 +241,7 @@ class PlacesExplorer(Explorer):
         self.whole = widgets.VBox([goals, self.place, self.mode, self.around, self.picture])
         self.picture.value = self.static.svg()
 
+    @in_turn
     def _show(self) -> None:
         self.picture.value = "…"
         self.picture.value = self._run().svg()

@@ -134,6 +134,7 @@ class RankState(enum.StrEnum):
     STOPPED = "stopped"  # by a signal
     LOCKED = "locked"  # blocked in C code that holds the GIL
     SILENT = "silent"  # it does not answer
+    UNHEARD = "unheard"  # its machine does not answer
 
 
 class PauseKind(enum.StrEnum):

@@ -49,9 +49,9 @@ loss_fake.backward()
 ddp.module.weight.grad.item()
 
 # %% [markdown]
-# No error, no hang, no warning. The real loss was averaged: 2. To it each rank has added its own part of the fake loss, 10 or
-# 30. After the optimizer's step the ranks have different weights, and nothing in DDP ever makes them equal again. The
-# GAN trains, but as two models.
+# No error, no hang, no warning. The gradient of the real loss was averaged: 2. To that, each rank has added its own gradient of
+# the fake loss, 10 or 30. After the optimizer's step the ranks have different weights, and nothing in DDP ever makes them equal
+# again. The GAN trains, but as two models.
 #
 # ## Two forwards, then one backward
 #
@@ -253,8 +253,8 @@ for step in range(3):
 
 # %% [markdown]
 # With buffers, a forward *begins* with a broadcast of rank 0's buffers, and `eval()` does not switch that off. Rank 0's extra
-# broadcast is met by the one of rank 1's *next training* forward, and from then on the ranks are shifted by one message. So the
-# ranks do not stand in the evaluation: the doctor names the line, the condition around it, and the way out.
+# broadcast is met by the one of rank 1's *next training* forward, and from then on the ranks are shifted by one message. So no
+# rank waits in the evaluation: the doctor names the line, the condition around it, and the way out.
 #
 # Under `no_grad` the same call often gets through, by accident ([the table](#Deeper:-every-pattern,-in-three-modes) has both).
 # Call `m.module(x)` instead: no wrapper, no message. Put the module into `eval()` for it and back into `train()` after it. In
@@ -325,8 +325,8 @@ examine("scratch/gan.py", ranks=2).outcome
 # - **“Expected to mark a variable ready only once.”** A backward for each head: add the losses. Reentrant checkpointing: take
 #   `use_reentrant=False`. `find_unused_parameters=True` with forwards on different paths: take the flag away. (Lessons 07 and
 #   08 have more causes.)
-# - **A hang or an abort at the first evaluation**, with “Connection closed by peer” on the rank that did nothing wrong. One
-#   rank called the wrapper alone.
+# - **A hang or, with gloo, an abort at the first evaluation**, with “Connection closed by peer” on the rank that did nothing
+#   wrong. One rank called the wrapper alone.
 # - **It works until somebody adds a BatchNorm.** With buffers, nearly every forward is a collective.
 #
 # ## Rule of thumb
@@ -364,14 +364,14 @@ print(
 draw_matrix(found)
 
 # %% [markdown]
-# (How many are wrong and how many raise says nothing: the rows were chosen.) In the picture, rest with the mouse on a place,
-# and it shows how far it is off, or the error's first words. `≠ !` is the worst: an error that comes after a step that was
+# (How many are wrong and how many raise says nothing: the rows were chosen.) Rest the mouse on a place of the picture to see how
+# far it is off, or the error's first words. `≠ !` is the worst: an error that comes after a step that was
 # wrong without a word.
 #
 # - **`F F, then B B` is wrong in every mode.** Two lines in another order, `F B, F B`, are right, where each backward reaches
 #   every parameter. With another head in each `F B`, only `find_unused_parameters` is right.
 # - **A forward that is thrown away does no harm**, nor does one under `no_grad` in between. You will read that it does. It can
-#   only if the next backward is one under `no_sync` ([lesson 10](10_accumulation.ipynb)).
+#   only where the next backward is meant to send nothing, as under `no_sync` ([lesson 10](10_accumulation.ipynb)).
 # - **`retain_graph`** is the mistake of two backwards with one forward. With `autograd.grad` or `.module` nothing is averaged
 #   at all.
 # - **`static_graph=True` makes the reentrant checkpoint right and the gradient penalty wrong.** No setting is right everywhere.
@@ -380,8 +380,8 @@ draw_matrix(found)
 #   used once. It runs a backward of its own in the middle of the outer one, so a hook fires once for each use. Used twice it
 #   raises, or is silently wrong if the *whole* model is inside.
 # - **One rank alone** is fine without buffers. With buffers it hangs, or it is right by accident: under `no_grad` rank 0's own
-#   next forward sends no buffers, so the count is even again. It kills a rank where that next forward of rank 1 has something
-#   else to send first, the new buckets. You do not want to know in which step that is.
+#   next forward sends no buffers, so the count is even again. With gloo it kills a rank where rank 1's next forward has
+#   something else to send first, the new buckets. You do not want to know in which step that is.
 #
 # And the other two columns? `find_unused_parameters` walks the graph *of the last forward* from its output
 # (`search_unused_parameters`) and declares ready what it does not meet. With different paths, or behind a reentrant
@@ -446,8 +446,8 @@ with patch.object(torch.autograd, "_unsafe_preserve_version_counter", lambda buf
 
 # %% [markdown]
 # These are the two forwards that were zero percent off above, and that is the error behind much of the old
-# advice. It was first reported in 2019 (issue 22095 of `pytorch/pytorch`); the guard came with pull request 175851, in 2026.
-# On a torch without it, two forwards of a model with BatchNorm still raise.
+# advice. It was reported in 2019 (issue 22095 of `pytorch/pytorch`) and many times after that; the guard came with pull request
+# 175851, in 2026.
 #
 # ## Deeper: two models, two process groups?
 #
@@ -466,12 +466,12 @@ print(swapped_orders())
 # gradient against model B's. The shapes agree, the average is nonsense, and both models train on it. With other shapes (the
 # last line) gloo aborts a rank, which is the lucky case.
 #
-# Groups of their own repair one corner out of four. `backward()` does not return before its own reduction is done, so ranks
+# Groups of their own repair one case out of four. `backward()` does not return before its own reduction is done, so ranks
 # that take models one by one wait for each other in different groups for ever. With one backward for both the all-reduces
 # may start in any order, but the rebuilding of the buckets is a broadcast that *blocks in the forward*, and there the order
 # counts again. After it, and without buffers, the two no longer wait for each other. That holds for gloo.
 #
-# > **On GPUs.** Not even this corner is safe with NCCL. The documentation of `new_group` (“Safe concurrent usage”)
+# > **On GPUs.** Not even this case is safe with NCCL. The documentation of `new_group` (“Safe concurrent usage”)
 # > demands “a globally consistent execution order of collectives across ranks”, *over all groups*: without it,
 # > kernels of two groups may wait for each other. (Read in `torch/distributed/distributed_c10d.py`, not run here.)
 #

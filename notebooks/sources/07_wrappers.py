@@ -72,8 +72,8 @@ boundary()
 #
 # ## Doors for other methods
 #
-# All roads have to lead through `forward`. So make one that takes the method's name: a small module around the model, and
-# DDP around both.
+# Every call that trains has to go through `forward`. So write a `forward` that takes the method's name: a small module around
+# the model, and DDP around both.
 
 
 # %%
@@ -129,8 +129,9 @@ for mode in ("default", "find_unused_parameters"):
 #
 # (The warning comes from a search that finds nothing unused.)
 #
-# With the flag, one door has to lead into the other. Or give encoder and decoder a DDP each: then each waits for its own
-# parameters only.
+# So with the flag, one door has to lead into the other. (`static_graph=True` wants steps that all use the same parameters:
+# lesson 08.) Doors side by side, in steps that use one or both, are a task of
+# [exercises/07_wrappers](../exercises/07_wrappers.ipynb).
 #
 # ## A term beside a real forward
 #
@@ -157,7 +158,7 @@ grads(ddp)
 #
 # Two models: `B` makes a feature of an image, and `A` a score of two features. `B` is called twice before one backward. The
 # advice of a forum was a wrapper that holds both, with *one* `forward`. Posted from memory, as one does, it had three mistakes.
-# `Posted` is that wrapper; each class below it mends one mistake and shows the next.
+# `Posted` is that wrapper; each class below it fixes one mistake and shows the next.
 
 
 # %%
@@ -349,7 +350,7 @@ for _ in range(2):
 # - **Ranks that drift apart in one part of the model.** A head, a loss with parameters, a layer added below the line
 #   with DDP.
 # - **The flag that silenced the error.** `find_unused_parameters=True` because of a new head, which has trained alone since.
-# - **Rank 3 says “appears not to match sizes”, rank 0 “connection closed”.** The models are not the same on all ranks
+# - **Rank 3 says “appears not to match sizes”, rank 0 “connection closed” (gloo).** The models are not the same on all ranks
 #   ([below](#Deeper:-the-same-model-on-every-rank%3F)).
 #
 # ## Rule of thumb
@@ -359,9 +360,10 @@ for _ in range(2):
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/07_wrappers](../exercises/07_wrappers.ipynb): a wrapper for any number of inputs, an
-# autoencoder whose `encode` and `decode` are averaged, and a student with a momentum teacher (for that one read
-# [Deeper: a teacher](#Deeper:-a-teacher) first).
+# Four tasks wait in [exercises/07_wrappers](../exercises/07_wrappers.ipynb): the forum's class for any number of inputs, an
+# autoencoder whose `encode` and `decode` are averaged, chained or side by side, a student with a BatchNorm and a momentum
+# teacher (read [Deeper: a teacher](#Deeper:-a-teacher) first), and a contrastive loss over ranks of which some have more samples
+# (read [Deeper: a loss in which samples meet](#Deeper:-a-loss-in-which-samples-meet) first).
 #
 # ## Deeper: one wrapper, or one for each model
 #
@@ -563,9 +565,9 @@ for when, m in (("before", 0.9), ("before", 0.99), ("before", 0.999), ("after", 
 # All the time the students are equal: each rank's loss asks for something else, and DDP averages it. So no comparison of
 # *models* shows the mistake. Copy after wrapping: `copy.deepcopy(ddp.module)`.
 #
-# A loop over `parameters()` leaves buffers behind: the teacher's BatchNorm keeps the statistics it was copied with.
-# `torch.optim.swa_utils.AveragedModel`, with `multi_avg_fn=get_ema_multi_avg_fn(0.99)`, is such a teacher ready-made, and
-# copies the student's buffers. But after a step these are not equal on all ranks (lesson 09): broadcast rank 0's.
+# `torch.optim.swa_utils.AveragedModel`, with `multi_avg_fn=get_ema_multi_avg_fn(0.99)`, is such a teacher ready-made. The
+# students here have weights only. If yours has a BatchNorm, it has buffers as well: are they equal on all ranks after a step?
+# (Lesson 09 asks that, and a task of this lesson.)
 #
 # ## Deeper: the same model on every rank?
 #
@@ -597,8 +599,8 @@ layers = [torch.nn.Linear(4, 6), torch.nn.Linear(6, 4)]
 DistributedDataParallel(torch.nn.Sequential(*(layers if dist.get_rank() == 0 else reversed(layers))))
 
 # %% [markdown]
-# Of this, only rank 1 knows: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1 ends, and
-# rank 0's log has a closed connection (lesson 00), so look into the logs of the others.
+# Only rank 1 knows of this: rank 0 has sent its shapes, goes on to the broadcast and waits. In a script rank 1 ends, and with
+# gloo rank 0's log has a closed connection (lesson 00), so look into the logs of the others.
 #
 # > **On GPUs (NCCL).** Rank 0's broadcast is only enqueued: the constructor returns, and rank 0 waits at a later line, the next
 # > that needs a number from its GPU. (Read in `reducer.cpp` and `ProcessGroupNCCL.cpp`, not run here.)

@@ -136,7 +136,7 @@ ddp.module.weight.grad.item()
 
 # %% [markdown]
 # Not averaged, and no error. DDP has hung a hook on each parameter that the model had when it was wrapped, and an optimizer
-# holds a list of the same ones. Both do not know the new one. So change weights *in place*: under `torch.no_grad()` with `+=`,
+# holds a list of the same ones. Neither knows the new one. So change weights *in place*: under `torch.no_grad()` with `+=`,
 # `copy_` or `nn.init`, or with `load_state_dict`. To put in a new layer, do it first and wrap afterwards (lesson 07).
 #
 # ## Moment by moment
@@ -200,10 +200,10 @@ from course_lib.lab.synchronised import draw_sent
 draw_sent(out["sent"][3])
 
 # %% [markdown]
-# Each row is of one kind. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`. (They are sent
-# in the very first forward, too.) `train()` and `eval()` do not matter, and no backward is needed. You can read it: `_pre_forward` asks
-# `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at `require_forward_param_sync`, and
-# `_post_forward` of the forward before has set that flag. Consequences:
+# All places of a row are the same. Buffers are sent when the forward *before* had gradients on and was not under `no_sync`.
+# (They are sent in the very first forward, too.) `train()` and `eval()` do not matter, and no backward is needed. You can read
+# it: `_pre_forward` asks `will_sync_module_buffers` (`torch/nn/parallel/distributed.py`), which looks at
+# `require_forward_param_sync`, and `_post_forward` of the forward before has set that flag. Consequences:
 #
 # - A forward in `eval()` after a training step is a collective, too. One rank alone must not make it (lesson 06).
 # - With accumulation under `no_sync`, buffers are sent once in each cycle, before its first micro-batch.
@@ -247,8 +247,8 @@ print(f"through .module: {seen[0]:.3f}, through the wrapper: {seen[1]:.3f}")
 # statistics, or normalise over all ranks: the Deeper sections show each.
 #
 # What does the sending cost? The messages of one forward are two broadcasts, one for each type of number: the running statistics and
-# `num_batches_tracked`, a whole number. Here is the time of a training forward of 53 BatchNorms with 256 features (ResNet-50
-# has as many), on your machine:
+# `num_batches_tracked`, a whole number. Here is the time of a training forward of 53 BatchNorms (ResNet-50
+# has as many) with 256 features each, on your machine:
 
 # %% tags=["nbval-ignore-output"]
 # %%ranks
@@ -260,8 +260,8 @@ from course_lib.lab.moments import forward_milliseconds
 # “It could slow down training”, says the forum of `_sync_params`. With buffers and gloo, each step pays that difference:
 # milliseconds here, more over a slow network. Compare it with the time of your own step. Without buffers nothing is paid.
 #
-# > **On GPUs (NCCL).** The forward queues the same broadcasts on the GPU, and the first layer's kernels wait for them. Their cost
-# > is mainly the network's latency. (Read in `_broadcast_coalesced`, `torch/csrc/distributed/c10d/comm.cpp`; not run here.)
+# > **On GPUs (NCCL).** The forward queues the same broadcasts on the GPU, and the first layer's kernels wait for them. (Read in
+# > `broadcast_coalesced`, `torch/csrc/distributed/c10d/comm.cpp`; not run here.)
 #
 # ## What goes wrong in real life
 #
@@ -297,9 +297,9 @@ for _ in range(10):
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/09_synchronised](../exercises/09_synchronised.ipynb): an alarm that rings on all ranks alike, a
-# mutation that keeps DDP true, and a BatchNorm over the batches of all ranks that works on a CPU (for this one, read the Deeper
-# section on SyncBatchNorm).
+# Four tasks wait in [exercises/09_synchronised](../exercises/09_synchronised.ipynb): an alarm that rings on all ranks alike, a
+# mutation that keeps DDP true, a BatchNorm over the batches of all ranks that works on a CPU (for this one, read the Deeper
+# section on SyncBatchNorm), and early stopping that no rank is left out of.
 #
 # ## Deeper: drift, and alarms for it
 #
@@ -642,15 +642,15 @@ assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
 # %% [markdown]
 # Rank 0 has the sum, as promised. What the others hold is not defined: “only the process with rank `dst` is going to receive the
 # final result”, says the docstring. gloo has used their tensors for partial sums; rank 3's happens to be its own loss still.
-# Whoever prints such a number, or feeds it to a scheduler, goes astray. `all_reduce` leaves the same on all ranks, and
+# A program that prints such a number, or gives it to a scheduler, is wrong. `all_reduce` leaves the same on all ranks, and
 # `ReduceOp.AVG` divides for you, on gloo too. With shares of different sizes, sum counts (lesson 03).
 #
 # > **On GPUs (NCCL).** NCCL writes the result on rank 0 only, and the others keep their own loss (`ncclReduce` in NCCL's documentation;
 # > not run here). Code that relies on either is wrong on the other.
 #
-# If a decision hangs on the loss (a scheduler that waits for a plateau, early stopping), use the reduced one *on all ranks*.
-# Otherwise one rank lowers its learning rate or leaves the loop, and the ranks drift apart, or the others
-# wait for ever (lesson 00).
+# A decision may depend on the loss, too: a scheduler that waits for a plateau, early stopping. If each rank decides by its own loss,
+# one lowers its learning rate or leaves the loop before the others. Then the ranks drift apart, or the others wait for ever
+# (lesson 00). Task 4 asks for such a decision.
 #
 # **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script
 # that seeds each rank differently, has no equal start (the teacher of lesson 07, once more):

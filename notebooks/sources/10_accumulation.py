@@ -179,7 +179,7 @@ explore_loop()
 # | 110000, half of what is right | the short group is divided by *K* instead of its own size |
 #
 # Real gradients have no digits, but they have a length, a direction and an agreement of the ranks
-# ([below](#Deeper:-length,-angle-and-agreement)). And why does nobody notice an undivided loss? With SGD it is a learning
+# ([below](#Deeper:-length,-angle-and-agreement)). And why does nobody notice an undivided loss? With plain SGD it is a learning
 # rate *K* times as large, which may even train better. Adam divides each gradient by its running size, so the factor cancels out,
 # until something in the loop has an absolute size: a clipping threshold, for instance.
 #
@@ -220,9 +220,9 @@ from course_lib.lab.accumulation import draw_clips
 draw_clips((1.6, 1.2), (4.0, 0.0), before=before.values[0], after=after.values[0])
 
 # %% [markdown]
-# (The dashed arrows are what each rank has found; *it* is the reduction.) Each rank is cut to 1 by itself. So rank 0 is divided
-# by 2 and rank 1 by 4, and the direction changes. That bounds what one bad rank can do. But it is not what one process with the whole batch
-# does.
+# (The dashed arrows are what each rank has found; *it* is the reduction.) Each rank's gradient is clipped to 1 by itself: rank
+# 0's is divided by 2 and rank 1's by 4, and the direction changes. That bounds what one bad rank can do. But it is not what one
+# process with the whole batch does.
 #
 # You will read that DDP needs an all-reduce of its own for a global norm. It does not. After the reduction all ranks hold the
 # same gradient, find the same norm and shorten by the same factor. A message is needed where gradients are *not* equal on all
@@ -323,7 +323,7 @@ scaler.get_scale()
 # ## What goes wrong in real life
 #
 # Somebody has moved a line, and `no_sync` stands around the whole inner loop. No error. `--watch`, or `ddp-course doctor
-# train.py`, tells:
+# train.py`, finds it:
 
 # %%
 # %%ranks --watch
@@ -355,9 +355,9 @@ for _ in range(10):
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it,
-# an `accumulate()` that equals one big batch whatever is left over, and the norm of a model that is not the same on all
-# ranks.
+# Four tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it,
+# an `accumulate()` that equals one big batch whatever is left over, the norm of a model that is not the same on all
+# ranks, and the article's third sample, with a scheduler in it and an overflow on one rank.
 #
 # ## Deeper: length, angle and agreement
 #
@@ -527,8 +527,8 @@ norm = clip_grad_norm_(sharded.parameters(), 0.5)
 print(type(norm).__name__, torch.allclose(norm.full_tensor(), big_batch([0]).norm(), rtol=1e-4))
 
 # %% [markdown]
-# With an expert that each rank keeps for itself beside a shared part, nobody makes it. The norms differ, so do the factors, and
-# the shared part drifts:
+# With an expert that each rank keeps for itself beside a shared part, no library makes that all-reduce. The norms differ, so do
+# the factors, and the shared part drifts:
 
 # %%
 # %%ranks

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · Accumulation, clipping and mixed precision: your turn
 #
-# Three tasks on [lesson 10](../notebooks/10_accumulation.ipynb), each harder than the one before. Replace what stands under
+# Four tasks on [lesson 10](../notebooks/10_accumulation.ipynb), each harder than the one before. Replace what stands under
 # `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks and is judged by what it does.
 #
 # `%hint accumulation.train_epoch` gives a hint, and the next one when you run it again. `%solution accumulation.train_epoch`
@@ -125,6 +125,62 @@ def clip_global_norm(shared, own, max_norm):
         for gradient in [*shared, *own]:
             gradient.mul_(max_norm / norm)
     return norm.item()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 4. One loop with everything in it
+#
+# The article's third sample again, with today's names in place of apex, and nothing else repaired. Take out the first line and
+# repair the rest:
+#
+# - Every `every` micro-batches make a group; the last group may be shorter. Each group ends with one step, whose gradient is that
+#   of the mean loss over all samples of the group, of all ranks. It is sent once, and clipped to `max_norm`. (All micro-batches have the
+#   same size, and all ranks the same number of them.)
+# - The model runs in float16, with `scaler`, a `torch.amp.GradScaler`. If the gradient of any rank is not finite, all ranks skip that
+#   step, and the scale is halved.
+# - `scheduler` lowers the learning rate: call `scheduler.step()` once after each step of the optimizer, but not after one that was
+#   skipped.
+#
+# `micro_batches` is a list of `(inputs, labels)`. A second epoch follows, with the same model, optimizer, scaler and scheduler.
+
+# %%
+# %%task accumulation.amp_step
+from contextlib import nullcontext
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
+
+
+def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
+    """Train on all ranks' micro-batches in float16, with one step for each group of them."""
+    ### BEGIN SOLUTION
+    ### STUB: raise NotImplementedError  # take this line out: the loop is yours now
+    ### STUB: for i, (inputs, labels) in enumerate(micro_batches):
+    ### STUB:     optimizer.zero_grad()
+    ### STUB:     with torch.autocast(inputs.device.type, torch.float16):
+    ### STUB:         loss = cross_entropy(ddp(inputs), labels)
+    ### STUB:     scaler.scale(loss).backward()
+    ### STUB:     clip_grad_norm_(ddp.parameters(), max_norm)
+    ### STUB:     scheduler.step()
+    ### STUB:     if (i + 1) % every == 0:
+    ### STUB:         optimizer.step()
+    for first in range(0, len(micro_batches), every):
+        group = micro_batches[first : first + every]
+        optimizer.zero_grad()
+        for number, (inputs, labels) in enumerate(group, 1):
+            with nullcontext() if number == len(group) else ddp.no_sync():
+                with torch.autocast(inputs.device.type, torch.float16):
+                    loss = cross_entropy(ddp(inputs), labels) / len(group)
+                scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(ddp.parameters(), max_norm)
+        scaler.step(optimizer)
+        scale = scaler.get_scale()
+        scaler.update()
+        if scaler.get_scale() >= scale:  # smaller after a step that was skipped, on all ranks
+            scheduler.step()
     ### END SOLUTION
 
 

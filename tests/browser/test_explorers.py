@@ -1,9 +1,11 @@
-"""The explorables of lessons 02, 03 and 05 in JupyterLab: each choice, by mouse or keyboard, is a run of real ranks."""
+"""The explorables and steppers of lessons 02 to 10 in JupyterLab: each choice, by mouse or keyboard, runs on ranks."""
 
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
+
+from tests.browser.conftest import WINDOW
 
 pytestmark = pytest.mark.browser
 
@@ -53,3 +55,171 @@ def test_explorables_are_worked_by_mouse_and_by_keyboard(open_notebook):
     for index in range(len(CELLS)):
         expect(notebook.errors(index)).to_have_count(0)
     notebook.shoot("explore_lateness", at=3)
+
+
+#: A stepper and an explorable for each of lessons 06 to 10; 07 has a picture in the stepper's place.
+PAIRS = (
+    "%load_ext course_lib",
+    "from course_lib.lab.alternation import explore_orders, tally\ntally('FFBB')",
+    "explore_orders()",
+    "from course_lib.lab.wrappers import boundary, explore_places\nboundary()",
+    "explore_places()",
+    "from course_lib.lab.unused import count, explore_graphs\ncount('both', 'left', 'left')",
+    "explore_graphs()",
+    "from course_lib.lab.synchronised import explore_changes, what_travels\nwhat_travels()",
+    "explore_changes()",
+    "from course_lib.lab.accumulation import draw_loop, explore_loop\ndraw_loop()",
+    "explore_loop()",
+)
+#: Words in an output that are cut, stick out of their picture, or lie on other words.
+UNREADABLE = """output => {
+    const bad = [];
+    for (const each of output.querySelectorAll('button, .widget-label, .widget-label-basic')) {
+        if (each.scrollWidth > each.clientWidth + 1) bad.push(`cut: ${each.textContent}`);
+    }
+    for (const svg of output.querySelectorAll('svg.ddp')) {
+        const frame = svg.getBoundingClientRect();
+        const texts = [...svg.querySelectorAll('text')].map(text => [text, text.getBoundingClientRect()]);
+        for (const [text, box] of texts) {
+            if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1) {
+                bad.push(`sticks out: ${text.textContent}`);
+            }
+            for (const [other, its] of texts) {
+                if (text === other) break;
+                const across = Math.min(box.right, its.right) - Math.max(box.left, its.left);
+                const down = Math.min(box.bottom, its.bottom) - Math.max(box.top, its.top);
+                if (across > 1 && down > 2) bad.push(`one on the other: ${text.textContent}, ${other.textContent}`);
+            }
+        }
+    }
+    return bad;
+}"""
+
+
+def readable(output: Locator) -> None:
+    """Every word in this output can be read."""
+    assert output.evaluate(UNREADABLE) == []
+
+
+def test_steppers_and_explorables_of_lessons_06_to_10_say_what_they_must(open_notebook, lab_page):
+    notebook = open_notebook("notebooks/scratch.ipynb", *PAIRS)
+    keyboard = notebook.page.keyboard
+    for index in range(len(PAIRS)):
+        notebook.run(index)
+
+    def press(output: Locator, name: str, *, by_key: bool = False) -> None:
+        button = output.get_by_role("button", name=name, exact=True)
+        if by_key:
+            expect(button).to_be_enabled()
+            button.focus()
+            keyboard.press("Space")
+        else:
+            button.click()
+
+    def ends(output: Locator, *steps: str) -> None:
+        """Step through with the arrow keys; the last step by mouse, and what it says."""
+        said, slider = output.locator("[data-is=said]"), output.get_by_role("slider")
+        for step in steps[:-1]:
+            slider.press("ArrowRight")
+            expect(said).to_contain_text(step)
+            readable(output)
+        press(output, "step ›")
+        expect(said).to_contain_text(steps[-1])
+
+    # 06: what the sheet computes, and what two ranks have measured.
+    armed, full = "The wrapper is armed.", "what is in .grad is averaged: 2 on both ranks"
+    ends(notebook.output(1), armed, "twice armed is once armed", full, "nothing is sent: 12 and 32 stay")
+    orders = notebook.output(2)
+    press(orders, "clear")
+    for call in "FFBB":
+        press(orders, call, by_key=True)
+    alike = "; ".join(
+        f"rank {rank}: F F B B, not armed, losses that wait: none, .grad {grad}"
+        for rank, grad in ((0, 12), (1, 32))
+    )
+    expect(orders.locator("svg.ddp")).to_have_attribute("aria-label", re.compile(re.escape(alike)))
+    expect(orders).to_contain_text(".grad: 12 and 32: no error, and wrong (right is 22 on both)")
+    expect(orders).to_contain_text("two real ranks: 12 and 32")
+    for name in ("undo", "undo", "B of all"):
+        press(orders, name)
+    expect(orders).to_contain_text(".grad: 22 and 22: right")
+    expect(orders).to_contain_text("two real ranks: 22 and 22")
+    for name in ("rank 1", "clear", "F", "B", "F", "B"):
+        press(orders, name)
+    expect(orders).to_contain_text("rank 1 waits for ever")
+    expect(orders).to_contain_text("two real ranks: a deadlock, proved")
+    for name in ("both ranks", "clear", *"FFFFFF"):  # no sheet is wider
+        press(orders, name)
+    expect(orders.get_by_role("button", name="B of all")).to_be_disabled()
+    readable(orders)
+
+    # 07: where a parameter lives.
+    places = notebook.output(4)
+    press(places, "in forward, and in the loss", by_key=True)
+    expect(places).to_contain_text("in forward, and in the loss: equal; .grad averaged")
+    press(places, "put in another's place after wrapping")
+    expect(places).to_contain_text("not equal; .grad each rank's own, then an error")
+    press(places, "find_unused_parameters", by_key=True)
+    expect(places).to_contain_text("after wrapping: not equal; .grad each rank's own")
+    expect(places).not_to_contain_text("Expected to have finished reduction")
+    press(places, "in forward")
+    press(places, "ddp.module(x)")
+    expect(places).to_contain_text("in forward: equal; .grad each rank's own")
+
+    # 08: the sheet that does not get full, and graphs that are composed.
+    first, sent = "the wrapper is armed", "The bucket is sent, and .grad is the mean"
+    ends(notebook.output(5), first, sent, first, "nothing is sent and nothing is raised", "That raises.")
+    graphs = notebook.output(6)
+    for _ in range(2):
+        graphs.get_by_title("rank 0, step 0").click()
+    told = graphs.locator("svg.ddp")
+    expect(told).to_have_attribute(
+        "aria-label", re.compile("rank 0, step 0, both: hangs.*step 1, left: raises")
+    )
+    readable(graphs)
+    press(graphs, "touch", by_key=True)
+    expect(graphs).to_contain_text(".grad 2.5, 2, 0.5")
+    graphs.get_by_title("rank 1, step 3").focus()
+    keyboard.press("Space")
+    expect(graphs).to_contain_text(".grad 2, 0.5, 1.5")
+
+    # 09: what travels, and what becomes of a change on rank 1.
+    travels = notebook.output(7)
+    travels.get_by_role("slider").press("End")
+    travels.get_by_role("slider").press("ArrowLeft")
+    expect(travels).to_contain_text("those of the other ranks are lost")
+    readable(travels)
+    changes = notebook.output(8)
+    expect(changes).to_contain_text("Rank 1 adds 1 to its weight (▼): weights end different")
+    press(changes, "built")
+    expect(changes).to_contain_text("adds 1 to its weight (▼): weights end equal, as without the change")
+    press(changes, "adds 1 to BatchNorm's running mean", by_key=True)
+    expect(changes).to_contain_text("running mean (▼): weights end equal, as without the change")
+    readable(changes)  # no title is longer
+    press(changes, "adds 1 to .grad")
+    expect(changes).to_contain_text("adds 1 to .grad (▼): weights end equal, not as without the change")
+    press(changes, "backward 2 is over", by_key=True)
+    expect(changes).to_contain_text("adds 1 to .grad (▼): weights end different")
+
+    # 10: the usual mistakes of the loop.
+    loop = notebook.output(10)
+    expect(loop).to_contain_text("two real ranks: rank 0: 2222; rank 1: 2222")
+    loop.get_by_label("zero_grad before each micro-batch").focus()
+    keyboard.press("Space")
+    press(loop, "nothing")
+    expect(loop).to_contain_text("wrong: a micro-batch with the digit 0 is missing")
+    expect(loop).to_contain_text("two real ranks: rank 0: 8000; rank 1: 8000")
+    loop.get_by_label("half a group is left over").click()
+    loop.get_by_label("a step after the last micro-batch").click()
+    expect(loop).to_contain_text("left: 600000")
+    readable(loop)  # no strip is longer
+
+    lab_page.set_viewport_size({"width": 760, "height": 900})
+    for index in range(1, len(PAIRS)):
+        expect(notebook.errors(index)).to_have_count(0)
+        readable(notebook.output(index))
+        notebook.shoot(
+            f"lesson_{5 + (index + 1) // 2:02}_{'explorer' if index % 2 == 0 else 'picture'}", at=index
+        )
+    assert notebook.too_wide() == []
+    lab_page.set_viewport_size(WINDOW)

@@ -121,7 +121,7 @@ def four_gpus(monkeypatch):
     tried = tuple(
         Gpu(n, "CUDA error: out of memory" if n == 1 else "", "H100", 80_000, 80_000) for n in range(4)
     )
-    monkeypatch.setattr("course_lib.ranks.kernel.gang.find_gpus", lambda *_: Gpus(tried, 4))
+    monkeypatch.setattr("course_lib.ranks.kernel.local_start.find_gpus", lambda *_: Gpus(tried, 4))
 
 
 def test_ranks_know_their_gpu_and_touch_none_until_they_use_it(four_gpus):

@@ -22,7 +22,7 @@ FLOORS = (
     {"board", "grading"},
     {"lab", "notebook"},
     {"cli"},
-    {"tools"},
+    {"host", "tools"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.
 INSIDE_RANKS = {

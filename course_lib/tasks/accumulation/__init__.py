@@ -1,1 +1,1 @@
-"""Tasks of lesson 10: a loop to repair, accumulation for any remainder, the norm of a whole model."""
+"""Tasks of lesson 10: loops to repair, accumulation for any remainder, the norm of a whole model."""

@@ -1,1 +1,1 @@
-"""Tasks of lesson 09: an alarm for ranks that differ, a mutation that keeps them equal, statistics over all of them."""
+"""Tasks of lesson 09: an alarm for ranks that differ, a mutation, statistics over all ranks, stopping together."""

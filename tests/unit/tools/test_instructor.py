@@ -47,6 +47,16 @@ def test_the_plans_of_the_guide_add_up_and_keep_the_order_of_the_lessons(lessons
     assert list(check_plans(plans, lessons, all_tasks())) == []
 
 
+def test_the_guide_names_the_lessons_that_are_in_no_plan(lessons):
+    plans = read_plans(lessons, all_tasks())
+    taught = {step.lesson for plan in plans for step in plan.steps}
+    named = re.search(r"Lessons ([\d, and]+) are in no plan", (ROOT / "docs/instructor.md").read_text())
+    # The capstone is a task in the plans.
+    assert re.findall(r"\d\d", named[1]) == [
+        each.number for each in lessons if each.number not in taught | {"16"}
+    ]
+
+
 def test_a_plan_takes_the_core_only_and_what_is_left_is_for_questions():
     (found,) = plan('{ lesson = "00" }, { slack = true }')
     assert [(step.lesson, step.minutes, step.slack) for step in found.steps] == [
