@@ -49,6 +49,10 @@ LATE = {
     "course_lib.lab.patterns": "loads torch: for ranks",
     "course_lib.lab.heads": "loads torch: for ranks",
     "course_lib.lab.places": "loads torch: for ranks",
+    "course_lib.lab.detector": "loads torch: for ranks",
+    "course_lib.tasks.out_of_memory.recovery": "loads torch: for ranks",
+    "course_lib.tasks.first_ranks.process": "a kernel that draws does not load what starts processes",
+    "course_lib.tasks.launching": "a kernel that draws does not load what starts processes",
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
     "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes: to cut this circle, "
