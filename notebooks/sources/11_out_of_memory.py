@@ -929,7 +929,7 @@ for number in range(5):
     optimizer.zero_grad()
     ddp(image(number, bad=())).backward()
     optimizer.step()
-weights = nn.utils.parameters_to_vector(net.parameters()).detach()
+weights = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
 try:
     dist.shrink_group([1])
 except TypeError as error:

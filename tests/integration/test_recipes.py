@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,9 @@ TABLE: list[tuple[str, dict[str, bool], list[str], str]] = [
     ("catch_up", {}, ["optimizer"], LOUD),
     ("in_pieces", NO_NORM, ["forward, last", "backward, middle"], NOTHING),
     ("in_pieces", {}, ["backward, middle"], OTHER),
+    ("reset_in_place", {}, ["rebuild", "forward, last", "backward, middle"], NOTHING),
+    ("reset_in_place", UNUSED, ["backward, middle"], NOTHING),
+    ("rebuilding", {}, ["rebuild", "forward, last", "backward, middle"], STEP),
 ]
 
 
@@ -110,30 +114,47 @@ def test_catching_up_ends_in_an_abort_where_ddp_looks_for_unused_parameters():
     assert "gloo" in out.diagnosis.summary
 
 
-def test_under_torchrun_with_the_command_that_the_lesson_shows(tmp_path):
-    """By hand, rank 1 survives. Then, in the first attempt, it fails in step 7, and all are started again."""
-    shown = r"^# +(?P<variable>\w+)=(?P<value>\d) torchrun (?P<options>.+) train\.py$"
-    launch = re.search(shown, SOURCE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert launch is not None
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_by_hand_survives_under_torchrun(tmp_path, ranks):
+    """As a plain script."""
     script = ROOT / "tests" / "support" / "recovery.py"
-    arguments = [script, SOURCE, tmp_path, "by_hand", "backward, middle"]
+    command = ["--standalone", f"--nproc-per-node={ranks}", script, SOURCE, tmp_path, "by_hand"]
+    launched([*command, "backward, middle"])
+    for rank in range(ranks):
+        found = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        assert found == {"equal": True, "weights": BATCH, "frozen": True, "struck": rank == 1}
+
+
+def test_the_script_that_restarts_with_the_command_that_the_lesson_shows(tmp_path):
+    """In the first attempt rank 1 fails in step 6; the second resumes after the checkpoint of step 3, and ends well."""
+    text = SOURCE.read_text(encoding="utf-8")
+    launch = re.search(
+        r"^# +(?P<variable>\w+)=(?P<value>\d) torchrun (?P<options>.+) scratch/resume\.py", text, re.MULTILINE
+    )
+    cell = re.search(r"^# %%writefile scratch/resume\.py\n(.+?)^# %% \[", text, re.MULTILINE | re.DOTALL)
+    assert launch is not None
+    assert cell is not None
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "resume.py").write_text(cell[1])
+    variable = {launch["variable"]: launch["value"]}
+    said = launched([*launch["options"].split(), "scratch/resume.py", "0"], cwd=tmp_path, env=variable)
+    steps = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [line["step"] for line in steps if line["attempt"] == "0"] == [*range(7)]
+    assert [line["step"] for line in steps if line["attempt"] == "1"] == [*range(4, 10)]
+
+
+def launched(
+    arguments: Sequence[str | Path], cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> str:
+    """What torchrun's workers print; it has to end well."""
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *launch["options"].split(), *arguments],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-            launch["variable"]: launch["value"],
-        },
+        [sys.executable, "-m", "torch.distributed.run", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(env or {})},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    for rank in (0, 1):
-        found = json.loads((tmp_path / f"rank{rank}.json").read_text())
-        assert found == {"equal": True, "weights": BATCH, "frozen": True, "struck": rank == 1}
-    log = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
-    steps = {attempt: [int(step) for number, step, _ in log if number == attempt] for attempt in ("1", "2")}
-    assert steps == {"1": [0, 1, 2, 3, 4, 5, 6], "2": [4, 5, 6, 7, 8, 9]}
+    return done.stdout

@@ -4,13 +4,17 @@ Ranks of a cell call `trained_with`; under torchrun this is a plain script (test
 """
 
 import ast
+import gc
 import json
+import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.tasks.out_of_memory.recovery import every_step, loss_of, trained
 
@@ -25,6 +29,8 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
         "noting",
         "catch_up",
         "in_pieces",
+        "reset_in_place",
+        "rebuilding",
     }
     body = [
         node
@@ -32,7 +38,17 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
         if isinstance(node, ast.FunctionDef) and node.name in wanted
     ]
     assert {node.name for node in body} == wanted
-    names = {"torch": torch, "dist": dist, "loss_of": loss_of, "world": dist.get_world_size(), **given}
+    names = {
+        "torch": torch,
+        "dist": dist,
+        "gc": gc,
+        "os": os,
+        "timedelta": timedelta,
+        "DistributedDataParallel": DistributedDataParallel,
+        "loss_of": loss_of,
+        "world": dist.get_world_size(),
+        **given,
+    }
     exec(compile(ast.Module(body=[*body], type_ignores=[]), str(source), "exec"), names)
     return names
 
@@ -45,6 +61,8 @@ def trained_with(source: str | Path, recipe: str, place: str, **options: Any) ->
     """Train with this recipe on all ranks; what one rank finds in the end."""
     norm = options.pop("norm", True)
     found = recipes(source)[recipe]
+    if recipe == "reset_in_place":  # the others notice when this timeout has passed
+        options["process_group"] = dist.new_group(timeout=timedelta(seconds=3))
     return trained(found if recipe in LOOPS else every_step(found, **options), place, norm=norm)
 
 

@@ -113,7 +113,7 @@ class DetectionLoop(Task[Case, Seen, Oracle]):
                 if (path := folder / f"note-{rank}.json").is_file()
             }
         if any(note["error"].startswith("_NotAttempted") for note in notes.values()):
-            _train(answer, case)  # says so here, where it is heard
+            answer(None, None, (), None)  # type: ignore[arg-type]  # says so here, where it is heard
         return {"late": ended.late, "notes": notes}
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
