@@ -46,10 +46,11 @@ class Case(TypedDict):
 
 
 class Note(TypedDict):
-    """What one process has at its end: the weights, and the error that ended it, or ""."""
+    """What one process has at its end: the weights, the error that ended it, or "", and how many images it drew."""
 
     error: str
     weights: list[float]
+    drawn: int
 
 
 class Seen(TypedDict):
@@ -177,10 +178,15 @@ class DetectionLoop(Task[Case, Seen, Oracle]):
 
     @check("Memory that runs out in the optimizer's step ends the training.")
     def loud(self, trial: ThisTrial) -> Miss | None:
-        failing = trial.case["fails"][0]["rank"]
+        step, failing = trial.case["fails"][0]["step"], trial.case["fails"][0]["rank"]
         note = trial.seen[0]["notes"].get(str(failing))
-        if _in_optimizer(trial.case) and note is not None and not note["error"]:
-            return Miss(f"{self._where(trial)}: rank {failing} went on to the end", "step_in_try")
+        if not _in_optimizer(trial.case) or note is None:
+            return None
+        # AdamW's state is incomplete then, and its next step may end with a KeyError: going on counts, not the error.
+        if note["drawn"] > step + 1:
+            return Miss(f"{self._where(trial)}: rank {failing} went on with its next image", "step_in_try")
+        if not note["error"]:
+            return Miss(f"{self._where(trial)}: rank {failing} ended without an error", "step_in_try")
         return None
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
@@ -205,18 +211,18 @@ def _process(answer: Answer, case: Case, folder: str) -> None:
     import torch.distributed as dist
 
     become_a_process()
-    note: Note = {"error": "", "weights": []}
+    note: Note = {"error": "", "weights": [], "drawn": 0}
     try:
         dist.init_process_group("gloo")
-        note["weights"] = _train(answer, case)
+        note["weights"] = _train(answer, case, note)
     except BaseException as error:
         note["error"] = f"{type(error).__name__}: {error}"[:300]
     Path(folder, f"note-{os.environ['RANK']}.json").write_text(json.dumps(note))
     leave(bool(note["error"]))
 
 
-def _train(answer: Answer, case: Case) -> list[float]:
-    """The weights after the answer's loop, on one rank."""
+def _train(answer: Answer, case: Case, note: Note) -> list[float]:
+    """The weights after the answer's loop, on one rank. Counts the images drawn in the note, errors or not."""
     from torch.nn.parallel import DistributedDataParallel
 
     from course_lib.tasks.out_of_memory.recovery import Memory, allocations, inputs, loss_of, new
@@ -231,8 +237,15 @@ def _train(answer: Answer, case: Case) -> list[float]:
     ddp = DistributedDataParallel(net, find_unused_parameters=True, broadcast_buffers=False)
     images = [inputs(step, rank) for step in range(_STEPS)]
     with Memory() as memory:
-        answer(ddp, optimizer, memory.watching(images, fails), loss_of)
+        answer(ddp, optimizer, memory.watching(_counted(images, note), fails), loss_of)
     return numbers(net.parameters())
+
+
+def _counted(images: Iterable[Tensor], note: Note) -> Iterator[Tensor]:
+    """The images; the note has how many of them were drawn."""
+    for image in images:
+        note["drawn"] += 1
+        yield image
 
 
 def _alone(

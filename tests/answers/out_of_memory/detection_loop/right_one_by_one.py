@@ -23,6 +23,9 @@ def detection_loop(ddp, optimizer, images, loss_of):
             dist.all_reduce(total)
             p.grad = total / good
         if good > 0:
+#~ missed_step -1 |        if fits:
             optimizer.step()
 
+#~ missed_step: misconception: none
+#~ missed_step: breaks: All ranks have the same weights at the end, bit by bit.
 #~ not_averaged: misconception: swallowed
