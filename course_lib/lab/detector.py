@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course_lib.failing_memory import PETABYTE, PLACES, Loop, Step, every_step, trained
+from course_lib.failing_memory import inputs as inputs
+from course_lib.failing_memory import loss_of as loss_of
+from course_lib.failing_memory import new as new
 from course_lib.lab.out_of_memory import LAYERS, RAISES, Place
-from course_lib.tasks.out_of_memory.recovery import PETABYTE, PLACES, Loop, Step, every_step, trained
-from course_lib.tasks.out_of_memory.recovery import inputs as inputs
-from course_lib.tasks.out_of_memory.recovery import loss_of as loss_of
-from course_lib.tasks.out_of_memory.recovery import new as new
 
 
 def out_of_memory(error: RuntimeError) -> bool:

@@ -39,7 +39,9 @@ def test_the_file_for_slurm_starts_every_rank_once_on_two_nodes(tmp_path):
     daemons.mkdir()
     with networks.two_machines() as machines, slurm.slurm(machines, daemons) as cluster:
         path = f"PATH={Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        said = cluster.ask("env", path, "sbatch", "--parsable", f"--chdir={tmp_path}", f"{tmp_path}/train.sbatch")
+        said = cluster.ask(
+            "env", path, "sbatch", "--parsable", f"--chdir={tmp_path}", f"{tmp_path}/train.sbatch"
+        )
         until(lambda: not cluster.ask("squeue", "--noheader").strip(), 120)
         log = (tmp_path / f"train-{said.strip()}.log").read_text()
         found = sorted(

@@ -1,4 +1,4 @@
-"""Lesson 11's recipes, copied from its source word for word, on the bench of `tasks/out_of_memory/recovery.py`.
+"""Lesson 11's recipes, copied from its source word for word, on the bench of `course_lib/failing_memory.py`.
 
 Ranks of a cell call `trained_with`; under torchrun this is a plain script (tests/integration/test_recipes.py).
 """
@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.tasks.out_of_memory.recovery import every_step, loss_of, trained
+from course_lib.failing_memory import every_step, loss_of, trained
 
 
 def recipes(source: str | Path, **given: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ PACKAGES = (ROOT / "course_lib", ROOT / "tools")
 #: The rooms, from below; what is on one floor with others may import none of them.
 FLOORS = (
     {"draw"},
-    {"data", "faults", "learner", "outcome", "own_files", "versions"},
+    {"data", "failing_memory", "faults", "learner", "outcome", "own_files", "versions"},
     {"questions"},
     {"ranks"},
     {"watch"},
@@ -31,6 +31,7 @@ INSIDE_RANKS = {
     "kernel": {"inside", "server"},
     "attach": {"kernel", "inside", "server"},
     "hosts": {"kernel", "inside", "server"},
+    "outside": {"inside"},
 }
 #: Arrows that run up all the same, and why.
 MEANT = {
@@ -50,7 +51,7 @@ LATE = {
     "course_lib.lab.heads": "loads torch: for ranks",
     "course_lib.lab.places": "loads torch: for ranks",
     "course_lib.lab.detector": "loads torch: for ranks",
-    "course_lib.tasks.out_of_memory.recovery": "loads torch: for ranks",
+    "course_lib.failing_memory": "loads torch: for ranks",
     "course_lib.tasks.first_ranks.process": "a kernel that draws does not load what starts processes",
     "course_lib.tasks.launching": "a kernel that draws does not load what starts processes",
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",

@@ -225,7 +225,7 @@ def _train(answer: Answer, case: Case, note: Note) -> list[float]:
     """The weights after the answer's loop, on one rank. Counts the images drawn in the note, errors or not."""
     from torch.nn.parallel import DistributedDataParallel
 
-    from course_lib.tasks.out_of_memory.recovery import Memory, allocations, inputs, loss_of, new
+    from course_lib.failing_memory import Memory, allocations, inputs, loss_of, new
 
     rank = int(os.environ["RANK"])
     fails = {
@@ -265,7 +265,7 @@ def _alone(
     """
     import torch
 
-    from course_lib.tasks.out_of_memory.recovery import inputs, loss_of, new
+    from course_lib.failing_memory import inputs, loss_of, new
 
     net, optimizer = new()
     for step in range(_STEPS):

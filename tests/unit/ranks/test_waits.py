@@ -55,7 +55,7 @@ def test_a_bare_wait_counts_only_on_torchs_objects(source, waits_for_a_rank):
     [("soon", True), ("later", False), ("timedelta(seconds=1)", True), ("numbers", False)],
 )
 def test_a_timeout_is_recognised_in_the_call(source, is_soon):
-    assert blocking_calls._is_soon(ast.parse(source, mode="eval").body, sys._getframe()) is is_soon
+    assert blocking_calls.is_soon(ast.parse(source, mode="eval").body, sys._getframe()) is is_soon
 
 
 @pytest.fixture
