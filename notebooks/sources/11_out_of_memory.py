@@ -21,7 +21,7 @@
 # %%
 p = predict("11.one_image_less")
 
-# %% claims={"8": "wrong"}
+# %% claims={"8": "wrong", "21": "holds"}
 # %%ranks 3 --predicted --as out
 import torch
 import torch.distributed as dist
