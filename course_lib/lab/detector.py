@@ -158,7 +158,7 @@ def what_follows(place: Place, **options: Any) -> tuple[str, list[float]]:
                 break
         else:
             letters += "."
-            weights.append(float(ddp.module.weights[0]))
+            weights.append(ddp.module.weights[0].item())
     del ddp
     gc.collect()
     dist.destroy_process_group(group)

@@ -102,6 +102,7 @@ INTERNALS = (
     Internal("torch._dynamo.trace_rules.clear_lru_cache", "init_process_group empties it in each rank"),
     Internal("torch.Tensor._version", "whether weights or gradients were changed in place", "class"),
     Internal("torch.utils._python_dispatch._disable_current_modes", "looking at weights under a mode"),
+    Internal("torch._ops.OpOverload._schema", "which operations make a tensor: one of them fails", "self"),
     Internal("torch.utils.data.dataloader._BaseDataLoaderIter._next_index", "samples of each rank", "class"),
     Internal("torch.utils.data.DataLoader._iterator", "a loader with persistent workers", "self"),
 )

@@ -128,7 +128,7 @@ def out_of_memory(error):
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-ddp = DistributedDataParallel(Detector(), find_unused_parameters=True, broadcast_buffers=False)
+ddp = DistributedDataParallel(Detector(), find_unused_parameters=True)
 for number in range(1, 7):
     try:
         ddp(image(number, place=2)).backward()
