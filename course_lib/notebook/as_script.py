@@ -453,7 +453,10 @@ def script_of(name: str, notebook: NotebookNode, given: NotebookNode | None = No
     if not parts:
         raise NoScript(f"{name} has no cells on ranks (%%ranks).")
     codes = {cell.number: _Code(cell.source) for part in parts for cell in part.cells}
-    at_top = _imports_at_top(codes.values())
+    # What a cell for the notebook alone imports may be a file that only the notebook writes.
+    at_top = _imports_at_top(
+        codes[cell.number] for part in parts for cell in part.cells if not cell.only_here
+    )
     set_by_notebook = _variables_set(notebook)
     functions, rows = [], []
     for number, part in enumerate(parts, 1):
