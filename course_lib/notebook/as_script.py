@@ -537,7 +537,10 @@ class _LeftOut:
 def _left_out(part: Part, codes: Mapping[int, _Code], at_top: Mapping[str, str]) -> dict[int, _LeftOut]:
     """The cells that cannot be in the script, by number."""
     found: dict[int, _LeftOut] = {}
-    there = {*dir(builtins), *at_top, "__name__", "__file__"}
+    there = {*dir(builtins), *at_top, "__name__", "__file__"} - {
+        "display",
+        "get_ipython",
+    }  # IPython puts these there
     for cell in part.cells:
         code = codes[cell.number]
         why = _why_left_out(cell) or code.problem

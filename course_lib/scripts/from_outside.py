@@ -175,7 +175,7 @@ def _snapshot(
         version("ddp-course"),
         run,
         socket.gethostname(),
-        processes.now_ns(),
+        time.time_ns(),
         world,
         not told or all(each.all_here for each in told),
         _in_world(by_rank[0], world),
@@ -254,10 +254,7 @@ def read_saved(folder: Path) -> list[Snapshot]:
             raise NotesError(f"{path} is damaged: its ranks are {sorted(one.now)}, of {one.world_size}.")
         if any(status.outside is None for status in (*one.now.values(), *one.before.values())):
             raise NotesError(f"{path} is damaged: a rank in it was not looked at from outside.")
-        if read and (one.run.rpartition(" at ")[0], one.world_size) != (
-            read[0].run.rpartition(" at ")[0],
-            read[0].world_size,
-        ):
+        if read and _job(one) != _job(read[0]):
             raise NotesError(f"{path} is of another run than the files before it.")
         twice = next((rank for rank in one.now if rank in found), None)
         if twice is not None:
@@ -265,6 +262,11 @@ def read_saved(folder: Path) -> list[Snapshot]:
         found.update(dict.fromkeys(one.now, path))
         read.append(one)
     return read
+
+
+def _job(one: Snapshot) -> tuple[str, int]:
+    """What the files of a run have in common: machines may call the address of rank 0 differently."""
+    return one.run.rpartition(" at ")[0], one.world_size
 
 
 # -- judged ----------------------------------------------------------------------------------------------------------
@@ -298,16 +300,11 @@ def judged(told: Sequence[Snapshot]) -> Finding:
         rank: _waiting(rank, now, blocked, stopped, [*gone, *over, *busy, *stopped])
         for rank in sorted(running)
     }
-    doubts, proved, slow = (
-        _doubts(before, now, running, stopped, waiting, unseen, len(told)),
-        False,
-        bool(busy),
-    )
-    if unequal:
-        doubts = None  # NCCL's numbers say more than where the ranks stand
-    if doubts is not None:
-        slow = False
-        proved = not doubts and not stopped
+    doubts = None
+    if not unequal:  # NCCL's numbers say more than where the ranks stand
+        doubts = _doubts(before, now, running, stopped, waiting, unseen, len(told))
+    proved = doubts == [] and not stopped
+    slow = bool(busy) and doubts is None
     if unequal:
         for rank in running:
             if now[rank].waiting_in is None and now[rank].same_place(before[rank]):

@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from course_lib.doctor.diagnose import explained
 from course_lib.outcome.outcome import Outcome
+from course_lib.own_files import write_whole
 from course_lib.ranks.attach.meeting import ONLY_JOB, excuse, nothing_written
 from course_lib.ranks.codec import MalformedError, decode, encode
 from course_lib.ranks.kernel import deadlock, make_outcome
@@ -228,9 +229,7 @@ _VERDICT = "verdict.json"
 
 def tell_verdict(book: Notebook, *, hang: bool) -> None:
     """Let the watchers of the other machines know that the job has been judged."""
-    unfinished = book.folder / f".{_VERDICT}.{os.getpid()}"
-    unfinished.write_text(json.dumps(encode(_Verdict(book.run, book.attempt, hang))), encoding="utf-8")
-    unfinished.replace(book.folder / _VERDICT)
+    write_whole(book.folder / _VERDICT, json.dumps(encode(_Verdict(book.run, book.attempt, hang))))
 
 
 def verdict_on(book: Notebook) -> bool | None:
@@ -270,9 +269,7 @@ def read_marked(path: Path, kind: type[_T], mark: str, who: str) -> _T:
 
 def write_marked(path: Path, record: object, mark: str) -> None:
     """Put such a file in its place, all at once."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps({"this is": mark, **encode(record)}), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(path, json.dumps({"this is": mark, **encode(record)}))
 
 
 def _read(path: Path) -> Notes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.gpu_day.steps import PART_SECONDS, ROOT, Step
 
 VERDICTS = ("PASS", "FAIL", "CANNOT")
-#: What a story is told: how many GPUs there are, and whether it is only rehearsed on the CPU with gloo.
+#: What a story finds in its environment: how many GPUs there are, and whether it is rehearsed on the CPU with gloo.
 CARDS, REHEARSAL, OUT = "GPU_DAY_CARDS", "GPU_DAY_REHEARSAL", "GPU_DAY_OUT"
 _WHY_LENGTH = 300
 

@@ -6,26 +6,26 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import socketserver
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
 from course_lib.cli.app import application
-from course_lib.ranks.outside.processes import children_of, processes
+from course_lib.ranks.outside.processes import processes
 from course_lib.scripts.from_outside import Finding, judged, read_saved, save, snapshots
+from tests.support.ranks_and_kernels import ROOT, until
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="reads /proc, which only Linux has"),
@@ -320,7 +320,7 @@ while True:
 
 @contextlib.contextmanager
 def running(folder: Path, text: str, ranks: int = 3, *launcher: str) -> Iterator[list[int]]:
-    """torchrun with this script; yields the numbers of its processes when all are where they stand still."""
+    """torchrun with this script; yields the numbers of its processes when all are where they hang."""
     script = folder / "train.py"
     script.write_text(HEAD + text.lstrip("\n"), encoding="utf-8")
     read, write = os.pipe()  # nobody ever types
@@ -347,19 +347,13 @@ def running(folder: Path, text: str, ranks: int = 3, *launcher: str) -> Iterator
             start_new_session=True,
         )
     try:
-        until(lambda: len(list(folder.glob("ready-*"))) == ranks or process.poll() is not None)
+        until(lambda: len(list(folder.glob("ready-*"))) == ranks or process.poll() is not None, 90.0)
         assert process.poll() is None, (folder / "log").read_text(errors="replace")
         yield started_by(process.pid)
     finally:
-        ranks = children_of([process.pid])[process.pid]
-        for pid in [
-            *(pid for below in children_of(ranks).values() for pid in below),
-            *started_by(process.pid),
-            *ranks,
-            process.pid,
-        ]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
         process.wait()
         os.close(read)
         os.close(write)
@@ -372,13 +366,6 @@ def started_by(pid: int) -> list[int]:
         if each.parent in found:
             found.add(each.pid)
     return sorted(found - {pid})
-
-
-def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "late"
-        time.sleep(0.1)
 
 
 def firm(pids: list[int]) -> Finding:
@@ -506,7 +493,7 @@ def test_a_worker_that_has_outlived_its_rank_is_not_taken_for_one(tmp_path):
     with running(tmp_path, HUNG["its loader's worker sleeps"][0]) as pids:
         firm(pids)
         rank = next(each.pid for each in processes(pids) if each.rank == 1)
-        workers = children_of([rank])[rank]
+        workers = [child.pid for child in psutil.Process(rank).children()]
         assert workers
         assert snapshots(workers) == []
 

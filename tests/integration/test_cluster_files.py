@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,13 +35,7 @@ def test_the_file_for_slurm_starts_every_rank_once_on_two_nodes(tmp_path):
     text = re.sub(r"^#SBATCH --gpus-per-node.*\n", "", file_text("train.sbatch"), flags=re.MULTILINE)
     (tmp_path / "train.sbatch").write_text(text.replace("--cpus-per-task=32", "--cpus-per-task=1"))
     (tmp_path / "train.py").write_text(TRAIN)
-    with (
-        tempfile.TemporaryDirectory(
-            prefix="slurm-"
-        ) as daemons,  # tmp_path is too long for a socket of Slurm's
-        networks.two_machines() as machines,
-        slurm.slurm(machines, Path(daemons)) as cluster,
-    ):
+    with networks.two_machines() as machines, slurm.slurm(machines) as cluster:
         path = f"PATH={Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         said = cluster.ask(
             "env", path, "sbatch", "--parsable", f"--chdir={tmp_path}", f"{tmp_path}/train.sbatch"

@@ -54,7 +54,7 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     living = [each for each in found if each.letter != "Z"]
     asleep = {each.pid: processes.asleep_for(each.pid) if first else None for each in living}
     told = sockets.connections()
-    helpers = processes.children_of([each.pid for each in living])
+    helpers = {each.pid: traffic.children(_tasks(each.pid)) for each in living}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         seen = dict(zip((e.pid for e in living), pool.map(_read, (e.pid for e in living)), strict=True))
         workers = dict(zip(helpers, pool.map(_workers, helpers.values()), strict=True))
@@ -62,7 +62,9 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     if refused and len(refused) == len(living):
         raise pyspy.NotAllowedError(refused[0])
     statuses = {
-        each.pid: _status(each, seen[each.pid], world, told, asleep[each.pid], workers[each.pid])
+        each.pid: _status(
+            each, seen[each.pid], world, told, asleep[each.pid], helpers[each.pid], workers[each.pid]
+        )
         for each in living
     }
     asked = next((e for e in living if statuses[e.pid].uses_gpus or "NCCL_RAS_ADDR" in e.environment), None)
@@ -75,6 +77,10 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     }
 
 
+def _tasks(pid: int) -> str:
+    return f"/proc/{pid}/task"
+
+
 def _read(pid: int) -> _Seen:
     channel = processes.wait_channel(pid)
     try:
@@ -85,10 +91,10 @@ def _read(pid: int) -> _Seen:
         return _Seen((), channel, str(error), isinstance(error, pyspy.NotAllowedError))
 
 
-def _workers(pids: Sequence[int]) -> tuple[tuple[str, ...], float | None]:
+def _workers(helpers: Sequence[traffic.Child]) -> tuple[tuple[str, ...], float | None]:
     """Where the processes are that a rank has started and that run code of the learner's; how long they sleep there."""
     found, longest = [], None
-    for pid in pids:
+    for pid in (helper.pid for helper in helpers):
         channel = processes.wait_channel(pid)
         with contextlib.suppress(pyspy.UnreadableError):
             main = _main(pyspy.threads_of(pid), pid)
@@ -99,7 +105,7 @@ def _workers(pids: Sequence[int]) -> tuple[tuple[str, ...], float | None]:
             line = next((f for f in main[:inside] if is_learners(f.spot.file)), None)
             if line is not None:
                 pause = calls.pause_of(main[:inside], channel)
-                asleep = pause is not None and traffic.is_asleep(pid, f"/proc/{pid}/task")
+                asleep = pause is not None and traffic.is_asleep(pid, _tasks(pid))
                 if pause is not None and asleep and pause[1] is PauseKind.SLEEP:
                     longest = max(longest or 0.0, calls.ends_in(main) or 0.0)
                 doing = f" in {pause[0]}" if pause is not None and asleep else ""
@@ -123,9 +129,10 @@ def _status(
     world: int,
     told: Mapping[int, sockets.Connection] | None,
     asleep_for: float | None,
+    helpers: Sequence[traffic.Child],
     workers: tuple[tuple[str, ...], float | None],
 ) -> RankStatus:
-    tasks = f"/proc/{process.pid}/task"
+    tasks = _tasks(process.pid)
     awake, main = traffic.awake(tasks=tasks), _main(seen.threads, process.pid)
     asleep = traffic.is_asleep(process.pid, tasks)
     stack = _stack(main)
@@ -168,7 +175,7 @@ def _status(
         moved=moved,
         in_flight=in_flight,
         threads=tuple(_others(seen.threads, process.pid)),
-        children={child.pid: (child.name, child.cpu_seconds) for child in traffic.children(tasks)},
+        children={child.pid: (child.name, child.cpu_seconds) for child in helpers},
         pause=pause,
         partners=needed,
         seen_through=seen_through and not gpus,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,20 +192,3 @@ def uses_gpus(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return b"/dev/nvidia" in _read(pid, "maps")
     return False
-
-
-def children_of(pids: Collection[int]) -> dict[int, list[int]]:
-    """The processes that these have started and that live."""
-    found: dict[int, list[int]] = {pid: [] for pid in pids}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                fields = stat_fields(_read(int(name), "stat"))
-                if fields[0] != b"Z" and int(fields[_PPID]) in found:
-                    found[int(fields[_PPID])].append(int(name))
-    return found
-
-
-def now_ns() -> int:
-    """The time of day."""
-    return time.time_ns()

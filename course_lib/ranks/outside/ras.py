@@ -33,9 +33,8 @@ def counts(environment: Mapping[str, str], pids: Collection[int]) -> dict[int, d
             numbers = [entry["pid"] for entry in entries]
             for entry in entries:
                 pid = entry["pid"]
-                if (
-                    pid in pids and numbers.count(pid) == 1
-                ):  # another machine may have a process of this number
+                # Another machine may have a process of this number.
+                if pid in pids and numbers.count(pid) == 1:
                     told = entry["collective_counts"]
                     launched = sum(int(told[one]) for one in told if one not in _NO_COLLECTIVES)
                     found.setdefault(pid, {})[f"{name}/nccl"] = launched

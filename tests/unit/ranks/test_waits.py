@@ -95,7 +95,7 @@ def test_without_cuda_in_use_nothing_is_a_wait_for_a_gpu():
     ],
 )
 def test_a_wait_for_a_gpu_is_read_from_the_learners_line(on_gpus, line, waits):
-    """The thread stands in the call while it is asked, as one that is blocked would."""
+    """The thread is in the call while it is asked, as one that is blocked would."""
 
     class Blocked:
         """Whatever is called on it asks what the caller waits in."""
