@@ -50,9 +50,14 @@ TABLE: list[tuple[str, dict[str, bool], list[str], str]] = [
     ("catch_up", {}, ["optimizer"], LOUD),
     ("in_pieces", NO_NORM, ["forward, last", "backward, middle"], NOTHING),
     ("in_pieces", {}, ["backward, middle"], OTHER),
+]
+#: The same, of those that leave a process group.
+MOVES: list[tuple[str, dict[str, bool], list[str], str]] = [
     ("reset_in_place", {}, ["rebuild", "forward, last", "backward, middle"], NOTHING),
     ("reset_in_place", UNUSED, ["backward, middle"], NOTHING),
     ("rebuilding", {}, ["rebuild", "forward, last", "backward, middle"], STEP),
+    ("reset_in_place", {}, ["optimizer"], LOUD),
+    ("rebuilding", {}, ["optimizer"], LOUD),
 ]
 
 
@@ -63,7 +68,15 @@ def gang() -> Iterator[Ranks]:
     mine.gang.stop()
 
 
-def run(gang: Ranks, recipe: str, place: str, **options: bool) -> Outcome:
+@pytest.fixture
+def own_gang() -> Iterator[Ranks]:
+    """For recipes that make process groups: what goes wrong in one test is not the next one's."""
+    mine = Ranks(3)
+    yield mine
+    mine.gang.stop()
+
+
+def run(gang: Ranks, recipe: str, place: str, **options: bool | int) -> Outcome:
     """Train with a recipe; `found` is what each rank says in the end."""
     return gang(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -85,16 +98,42 @@ def what_became(out: Outcome) -> str:
     return LOUD
 
 
-@pytest.mark.parametrize(
-    ("recipe", "options", "place", "end"),
-    [(recipe, options, place, end) for recipe, options, places, end in TABLE for place in places],
-    ids=lambda part: part if isinstance(part, str) else "-".join(part),
-)
+def each_place(table: list[tuple[str, dict[str, bool], list[str], str]]) -> pytest.MarkDecorator:
+    """One test for each place of a row."""
+    return pytest.mark.parametrize(
+        ("recipe", "options", "place", "end"),
+        [(recipe, options, place, end) for recipe, options, places, end in table for place in places],
+        ids=lambda part: part if isinstance(part, str) else "-".join(part),
+    )
+
+
+@each_place(TABLE)
 def test_a_recipe_survives_where_the_lesson_says_so(gang, recipe, options, place, end):
     out = run(gang, recipe, place, **options)
     assert what_became(out) == end
     if out.kind is Kind.OK:
         assert out["found"][1]["struck"] is (place != "nowhere")
+
+
+@each_place(MOVES)
+def test_a_recipe_moves_to_a_new_group_where_the_lesson_says_so(own_gang, recipe, options, place, end):
+    out = run(own_gang, recipe, place, **options)
+    assert what_became(out) == end
+    if out.kind is Kind.OK:
+        assert out["found"][1]["struck"]
+
+
+@pytest.mark.parametrize(("recipe", "end"), [("reset_in_place", NOTHING), ("rebuilding", STEP)])
+def test_a_rank_that_hears_of_the_failure_a_step_early_takes_that_step_and_catches_up(own_gang, recipe, end):
+    """Rank 1 fails in step 2; for rank 2 the connection breaks in the last all-reduce of step 1, which the others have."""
+    out = run(own_gang, recipe, "forward, last", late=2)
+    assert what_became(out) == end
+    assert out["found"][1]["struck"]
+
+
+@pytest.mark.parametrize(("recipe", "end"), [("reset_in_place", NOTHING), ("rebuilding", STEP)])
+def test_a_second_training_on_the_same_ranks_reads_no_address_of_the_first(own_gang, recipe, end):
+    assert [what_became(run(own_gang, recipe, "backward, middle")) for _ in range(3)] == [end] * 3
 
 
 @pytest.mark.parametrize("place", [*WRAPPER, "between"])
@@ -114,15 +153,18 @@ def test_catching_up_ends_in_an_abort_where_ddp_looks_for_unused_parameters():
     assert "gloo" in out.diagnosis.summary
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_by_hand_survives_under_torchrun(tmp_path, ranks):
-    """As a plain script."""
+@pytest.mark.parametrize(
+    ("recipe", "ranks", "end"),
+    [("by_hand", 2, BATCH), ("by_hand", 4, BATCH), ("reset_in_place", 3, NOTHING), ("rebuilding", 3, STEP)],
+)
+def test_a_recipe_survives_as_a_plain_script(tmp_path, recipe, ranks, end):
+    """Under torchrun, which hosts the store."""
     script = ROOT / "tests" / "support" / "recovery.py"
-    command = ["--standalone", f"--nproc-per-node={ranks}", script, SOURCE, tmp_path, "by_hand"]
+    command = ["--standalone", f"--nproc-per-node={ranks}", script, SOURCE, tmp_path, recipe]
     launched([*command, "backward, middle"])
     for rank in range(ranks):
         found = json.loads((tmp_path / f"rank{rank}.json").read_text())
-        assert found == {"equal": True, "weights": BATCH, "frozen": True, "struck": rank == 1}
+        assert found == {"equal": True, "weights": end, "frozen": True, "struck": rank == 1}
 
 
 def test_the_script_that_restarts_with_the_command_that_the_lesson_shows(tmp_path):

@@ -6,7 +6,6 @@ Ranks of a cell call `trained_with`; under torchrun this is a plain script (test
 import ast
 import gc
 import json
-import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before any process group, as the lesson says
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.failing_memory import every_step, loss_of, trained
@@ -29,6 +29,7 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
         "noting",
         "catch_up",
         "in_pieces",
+        "connection_lost",
         "reset_in_place",
         "rebuilding",
     }
@@ -42,7 +43,6 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
         "torch": torch,
         "dist": dist,
         "gc": gc,
-        "os": os,
         "timedelta": timedelta,
         "DistributedDataParallel": DistributedDataParallel,
         "loss_of": loss_of,
@@ -57,10 +57,33 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
 LOOPS = {"rebuilding"}
 
 
-def trained_with(source: str | Path, recipe: str, place: str, **options: Any) -> dict[str, Any]:
-    """Train with this recipe on all ranks; what one rank finds in the end."""
+class HearsLate:
+    """`torch.distributed`, in which this rank's second all-reduce of its own breaks after the others have its result."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(dist, name)
+
+    def all_reduce(self, *arguments: Any, **options: Any) -> None:
+        """Raises what gloo raises when a connection breaks."""
+        dist.all_reduce(*arguments, **options)
+        self.calls += 1
+        if self.calls == 2:
+            raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
+
+
+def trained_with(
+    source: str | Path, recipe: str, place: str, late: int | None = None, **options: Any
+) -> dict[str, Any]:
+    """Train with this recipe on all ranks; what one rank finds in the end.
+
+    Args:
+        late: the rank that hears of a failure one step before the others.
+    """
     norm = options.pop("norm", True)
-    found = recipes(source)[recipe]
+    found = recipes(source, **({"dist": HearsLate()} if dist.get_rank() == late else {}))[recipe]
     if recipe == "reset_in_place":  # the others notice when this timeout has passed
         options["process_group"] = dist.new_group(timeout=timedelta(seconds=3))
     return trained(found if recipe in LOOPS else every_step(found, **options), place, norm=norm)
