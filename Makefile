@@ -176,7 +176,7 @@ lock: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@set -e; new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	echo "torch==$(LOCKED_TORCH)" > "$$new/torch"; \
-	$(UV_COMPILE) --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
+	$(UV_COMPILE) --extra lab --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
 	{ echo "# Written by 'make lock' from pyproject.toml; Python 3.11 to 3.13, every system."; \
 	  grep -Ev '$(GPU_ONLY)' "$$new/all"; } > "$$new/lock"; \
 	$(UV_COMPILE) --extra bench --constraint "$$new/all" -o "$$new/bench" >/dev/null; \
